@@ -1,0 +1,31 @@
+/* What every kernel in this directory shares: symbol names, restrict, run-time CPU dispatch.
+ *
+ * Contract of all kernels: sizes and pointers come in, nothing is allocated that is returned, nothing is
+ * printed, no globals, no BLAS.  A status is 0 for success, -k for a fault in the k-th argument, +k otherwise.
+ */
+#ifndef FS_COMMON_H
+#define FS_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_MSC_VER)
+#define FS_RESTRICT __restrict
+#else
+#define FS_RESTRICT restrict
+#endif
+
+/* One binary serves every x86-64: the loader picks the clone that the CPU can run.  The sources are compiled
+ * without floating-point contraction, so all clones return the same bits.  musl, macOS and MSVC lack ifunc and
+ * get the plain function. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(FS_NO_CLONES)
+#define FS_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FS_CLONES
+#endif
+
+/* Sums of squares and dot products run in this many independent double lanes: enough to fill one AVX-512
+ * register twice, and fixed, so that the order of additions does not depend on the CPU. */
+#define FS_LANES 16
+
+#endif

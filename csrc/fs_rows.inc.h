@@ -1,0 +1,126 @@
+/* Body of fs_rows.c, included once per REAL (float, double). */
+
+FS_CLONES ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
+{
+    /* |x| as unsigned bits is ordered like |x|, and NaN and inf come last: one integer maximum answers both. */
+    const BITS sign_off = (BITS)~((BITS)1 << (8 * sizeof(BITS) - 1));
+    BITS all = 0;
+    ptrdiff_t bad = -1;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT row = x + i * ld;
+        BITS top = 0;
+        for (ptrdiff_t j = 0; j < d; j++) {
+            BITS bits;
+            memcpy(&bits, row + j, sizeof bits);
+            bits &= sign_off;
+            top = bits > top ? bits : top;
+        }
+        if (top >= INF_BITS) {
+            bad = i;
+            break;
+        }
+        all = top > all ? top : all;
+    }
+    REAL value;
+    memcpy(&value, &all, sizeof value);
+    *largest = (double)value;
+    return bad;
+}
+
+FS_CLONES void NAME(load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight,
+                               double scale, REAL *out, double *square)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT from = x + i * ld;
+        REAL *FS_RESTRICT to = out + i * d;
+        const REAL factor = (REAL)(root_weight ? scale * root_weight[i] : scale);
+        double lane[FS_LANES] = {0};
+        double sum = 0;
+        ptrdiff_t j = 0;
+        for (; j + FS_LANES <= d; j += FS_LANES)
+            for (int k = 0; k < FS_LANES; k++) {
+                const REAL v = from[j + k] * factor;
+                to[j + k] = v;
+                lane[k] += (double)v * (double)v;
+            }
+        for (; j < d; j++) {
+            const REAL v = from[j] * factor;
+            to[j] = v;
+            sum += (double)v * (double)v;
+        }
+        for (int k = 0; k < FS_LANES; k++)
+            sum += lane[k];
+        square[i] = sum;
+    }
+}
+
+FS_CLONES void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT row = x + i * ld;
+        double lane[FS_LANES] = {0};
+        double sum = 0;
+        ptrdiff_t j = 0;
+        for (; j + FS_LANES <= d; j += FS_LANES)
+            for (int k = 0; k < FS_LANES; k++)
+                lane[k] += (double)row[j + k] * (double)row[j + k];
+        for (; j < d; j++)
+            sum += (double)row[j] * (double)row[j];
+        for (int k = 0; k < FS_LANES; k++)
+            sum += lane[k];
+        square[i] = sum;
+    }
+}
+
+FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        REAL *FS_RESTRICT row = x + i * d;
+        const REAL f = (REAL)factor[i];
+        for (ptrdiff_t j = 0; j < d; j++)
+            row[j] *= f;
+    }
+}
+
+FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *root_weight, double old_weight,
+                                 double block_weight, double *mean, double *shift)
+{
+    REAL *FS_RESTRICT last = x + n * d;
+    const double total = old_weight + block_weight;
+    if (!(block_weight > 0)) {
+        memset(last, 0, (size_t)d * sizeof *last);
+        return;
+    }
+    /* shift = sum_i w_i a_i / h, with w_i a_i = root_weight[i] * x[i, :] */
+    for (ptrdiff_t j = 0; j < d; j++)
+        shift[j] = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT row = x + i * d;
+        const double w = root_weight[i] / block_weight;
+        for (ptrdiff_t j = 0; j < d; j++)
+            shift[j] += w * (double)row[j];
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        REAL *FS_RESTRICT row = x + i * d;
+        for (ptrdiff_t j = 0; j < d; j++)
+            row[j] = (REAL)((double)row[j] - root_weight[i] * shift[j]);
+    }
+    const double lever = sqrt(old_weight / total) * sqrt(block_weight);
+    const double step = block_weight / total;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const double move = shift[j] - mean[j];
+        last[j] = (REAL)(lever * move);
+        /* the first block sets the mean exactly, whatever the old value was */
+        mean[j] = old_weight > 0 ? mean[j] + step * move : shift[j];
+    }
+}
+
+FS_CLONES void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)
+{
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const REAL *FS_RESTRICT from = part + j * d;
+        double *FS_RESTRICT to = total + j * d;
+        for (ptrdiff_t i = j; i < d; i++)
+            to[i] += (double)from[i];
+    }
+}

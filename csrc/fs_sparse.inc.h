@@ -1,0 +1,127 @@
+/* Body of fs_sparse.c, included once per REAL (float, double). */
+
+ptrdiff_t NAME(scan_csr)(ptrdiff_t n, const int64_t *indptr, const REAL *data, double *largest)
+{
+    double top = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double row = 0;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const double v = fabs((double)data[e]);
+            if (!(v <= 1.7976931348623157e308)) { /* NaN or inf */
+                *largest = top;
+                return i;
+            }
+            row = v > row ? v : row;
+        }
+        top = row > top ? row : top;
+    }
+    *largest = top;
+    return -1;
+}
+
+double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
+{
+    const REAL f = (REAL)factor;
+    double sum = 0;
+    for (ptrdiff_t e = 0; e < nnz; e++) {
+        out[e] = data[e] * f;
+        sum += (double)out[e] * (double)out[e];
+    }
+    return sum;
+}
+
+FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr,
+                                 const int32_t *indices, const REAL *data, const REAL *z, REAL *out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        REAL *FS_RESTRICT to = out + i * k;
+        for (ptrdiff_t c = 0; c < k; c++)
+            to[c] = 0;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const REAL *FS_RESTRICT from = z + (ptrdiff_t)indices[e] * ldz;
+            const REAL v = data[e];
+            for (ptrdiff_t c = 0; c < k; c++)
+                to[c] += v * from[c];
+        }
+    }
+}
+
+void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, int32_t *head,
+                    int32_t *next, int32_t *owner, double *gram)
+{
+    for (ptrdiff_t i = 0; i < n * n; i++)
+        gram[i] = 0;
+    /* One list per feature of the entries met so far: every pair of nonzeros in a column is visited once, and a
+     * column that only one row has costs nothing. */
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double *FS_RESTRICT row = gram + i * n;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const double v = (double)data[e];
+            const int32_t j = indices[e];
+            next[e] = head[j];
+            owner[e] = (int32_t)i;
+            head[j] = (int32_t)e;
+            for (int32_t o = (int32_t)e; o >= 0; o = next[o])
+                row[owner[o]] += v * (double)data[o];
+        }
+    }
+    for (int64_t e = 0; e < indptr[n]; e++)
+        head[indices[e]] = -1;
+}
+
+FS_CLONES void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr,
+                                  const int32_t *indices, const REAL *data, const REAL *w, REAL *z)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT from = w + i * r;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            REAL *FS_RESTRICT to = z + (ptrdiff_t)indices[e] * ldz;
+            const REAL v = data[e];
+            for (ptrdiff_t c = 0; c < r; c++)
+                to[c] += v * from[c];
+        }
+    }
+}
+
+void NAME(csr_weighted_sum)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                            const double *coefficient, double *mean)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            mean[indices[e]] += coefficient[i] * (double)data[e];
+}
+
+void NAME(csr_dot)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, const double *v,
+                   double *out)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            sum += v[indices[e]] * (double)data[e];
+        out[i] = sum;
+    }
+}
+
+FS_CLONES void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out)
+{
+    for (ptrdiff_t c = 0; c < k; c++)
+        out[c] = 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const REAL *FS_RESTRICT row = z + j * ldz;
+        if (v[j] == 0)
+            continue;
+        for (ptrdiff_t c = 0; c < k; c++)
+            out[c] += v[j] * (double)row[c];
+    }
+}
+
+FS_CLONES void NAME(z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z)
+{
+    for (ptrdiff_t j = 0; j < d; j++) {
+        REAL *FS_RESTRICT row = z + j * ldz;
+        if (v[j] == 0)
+            continue;
+        for (ptrdiff_t c = 0; c < r; c++)
+            row[c] = (REAL)((double)row[c] - v[j] * w[c]);
+    }
+}

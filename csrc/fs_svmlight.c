@@ -1,0 +1,168 @@
+#include "fs_svmlight.h"
+
+/* Powers of ten that a double holds exactly: m * 10^e is correctly rounded for m <= 2^53, |e| <= 22 (Clinger 1990). */
+static const double fs_exact_ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                        1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+static int is_digit(char c) { return (unsigned char)(c - '0') < 10; }
+static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+static int is_end(char c) { return is_blank(c) || c == '\n' || c == '#'; }
+
+FS_CLONES void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newlines, ptrdiff_t *colons)
+{
+    ptrdiff_t lines = 0, values = 0;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        lines += text[i] == '\n';
+        values += text[i] == ':';
+    }
+    *newlines = lines;
+    *colons = values;
+}
+
+/* Read the number that starts at p and must stop at a blank, a newline or '#'.
+ * 0: *value is exact; 1: a number-like token that needs a full conversion; -1: not a number. *end is its end. */
+static int read_number(const char *p, const char *stop, double *value, const char **end)
+{
+    const char *start = p;
+    uint64_t mantissa = 0;
+    int digits = 0, exponent = 0, seen = 0, negative = 0;
+    if (p < stop && (*p == '-' || *p == '+'))
+        negative = *p++ == '-';
+    for (; p < stop && is_digit(*p); p++, seen = 1)
+        if (digits < 19) {
+            mantissa = mantissa * 10 + (uint64_t)(*p - '0');
+            digits += mantissa != 0;
+        } else {
+            digits = 20;
+        }
+    if (p < stop && *p == '.') {
+        p++;
+        for (; p < stop && is_digit(*p); p++, seen = 1)
+            if (digits < 19) {
+                mantissa = mantissa * 10 + (uint64_t)(*p - '0');
+                digits += mantissa != 0;
+                exponent--;
+            } else {
+                digits = 20;
+            }
+    }
+    if (seen && p < stop && (*p == 'e' || *p == 'E')) {
+        const char *mark = p++;
+        int sign = 1, power = 0;
+        if (p < stop && (*p == '-' || *p == '+'))
+            sign = *p++ == '-' ? -1 : 1;
+        if (p == stop || !is_digit(*p))
+            p = mark; /* "1e": no number */
+        for (; p < stop && is_digit(*p); p++)
+            power = power < 100000 ? power * 10 + (*p - '0') : power;
+        exponent += sign * power;
+    }
+    if (p < stop && is_end(*p) && seen) {
+        *end = p;
+        if (digits < 20 && mantissa <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
+            double v = (double)mantissa;
+            v = exponent < 0 ? v / fs_exact_ten[-exponent] : v * fs_exact_ten[exponent];
+            *value = negative ? -v : v;
+            return 0;
+        }
+        return 1;
+    }
+    if (seen) { /* trailing letters, a second point, ... */
+        *end = p;
+        return -1;
+    }
+    /* nan, inf and whatever else the full conversion may know or refuse */
+    for (p = start; p < stop && !is_end(*p); p++)
+        ;
+    *end = p;
+    return p > start ? 1 : -1;
+}
+
+int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indices, double *data)
+{
+    const char *p = state->text + state->pos;
+    const char *const stop = state->text + state->size;
+    const char *end;
+    int status = FS_SVM_DONE;
+    indptr[0] = 0;
+    while (p < stop) {
+        while (p < stop && is_blank(*p))
+            p++;
+        if (p == stop)
+            break;
+        if (*p == '#')
+            while (p < stop && *p != '\n')
+                p++;
+        if (p == stop)
+            break;
+        if (*p == '\n') {
+            if (state->in_row) {
+                state->rows++;
+                indptr[state->rows] = state->nnz;
+                state->in_row = 0;
+            }
+            state->line++;
+            p++;
+            continue;
+        }
+        if (!state->in_row) {
+            const int kind = read_number(p, stop, &labels[state->rows], &end);
+            if (kind < 0) {
+                status = FS_SVM_BAD_LABEL;
+                break;
+            }
+            state->in_row = 1;
+            state->last = -1;
+            state->token = p - state->text;
+            state->token_end = end - state->text;
+            p = end;
+            if (kind) {
+                status = FS_SVM_SLOW_LABEL;
+                break;
+            }
+            continue;
+        }
+        if (*p == 'q' && stop - p > 4 && p[1] == 'i' && p[2] == 'd' && p[3] == ':') {
+            while (p < stop && !is_end(*p))
+                p++;
+            continue;
+        }
+        {
+            int64_t index = 0;
+            const char *first = p;
+            for (; p < stop && is_digit(*p); p++)
+                if (index <= INT32_MAX)
+                    index = index * 10 + (*p - '0');
+            if (p == first || p == stop || *p != ':') {
+                p = first;
+                status = FS_SVM_BAD_INDEX;
+                break;
+            }
+            index -= state->base;
+            if (index < 0 || index >= INT32_MAX || index <= state->last) {
+                p = first;
+                status = index < 0 ? FS_SVM_BASE : index >= INT32_MAX ? FS_SVM_RANGE : FS_SVM_ORDER;
+                break;
+            }
+            p++;
+            const int kind = read_number(p, stop, &data[state->nnz], &end);
+            if (kind < 0) {
+                status = FS_SVM_BAD_VALUE;
+                break;
+            }
+            indices[state->nnz++] = (int32_t)index;
+            state->last = index;
+            if (index + 1 > state->widest)
+                state->widest = index + 1;
+            state->token = p - state->text;
+            state->token_end = end - state->text;
+            p = end;
+            if (kind) {
+                status = FS_SVM_SLOW_VALUE;
+                break;
+            }
+        }
+    }
+    state->pos = p - state->text;
+    return status;
+}

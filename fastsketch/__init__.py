@@ -1,0 +1,39 @@
+"""fastsketch: matrix sketches with a guarantee, for rows that do not fit in memory.
+
+Names are imported when they are first used, so that ``import fastsketch`` costs little more than numpy.
+"""
+
+from importlib import import_module
+
+from fastsketch._threads import threads
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "FrequentDirections": "fastsketch.sketching",
+    "RobustFrequentDirections": "fastsketch.sketching",
+    "merge": "fastsketch.sketching",
+    "sketch_file": "fastsketch.sketching",
+    "load": "fastsketch._persistence",
+    "from_bytes": "fastsketch._persistence",
+    "StateError": "fastsketch.io",
+    "show_config": "fastsketch._show_config",
+}
+_ROOMS = ("io", "reference", "sketching")
+
+__all__ = [*_HOME, *_ROOMS, "__version__", "threads"]
+
+
+def __getattr__(name):
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"fastsketch.{name}")
+    else:
+        raise AttributeError(f"module 'fastsketch' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: the compiled loops. Nothing here keeps state or validates."""

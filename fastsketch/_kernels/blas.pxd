@@ -1,0 +1,83 @@
+# One name per BLAS/LAPACK routine for float and double, column-major, arguments by value.
+#
+# This is the only file that sees blas_int and the only one that casts const away.  The cimported names are
+# already pointers to function pointers' targets: `dgemm(...)`, never `&dgemm`.
+
+include "_blas_int.pxi"
+
+from scipy.linalg cimport cython_blas as cb
+from scipy.linalg cimport cython_lapack as cl
+
+ctypedef fused real:
+    float
+    double
+
+
+cdef inline void gemm(char transa, char transb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, real alpha,
+                      const real* a, Py_ssize_t lda, const real* b, Py_ssize_t ldb,
+                      real beta, real* c, Py_ssize_t ldc) noexcept nogil:
+    # c = alpha op(a) op(b) + beta c
+    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, k_ = <blas_int> k
+    cdef blas_int lda_ = <blas_int> lda, ldb_ = <blas_int> ldb, ldc_ = <blas_int> ldc
+    if m == 0 or n == 0:
+        return
+    if real is float:
+        cb.sgemm(&transa, &transb, &m_, &n_, &k_, &alpha, <real*> a, &lda_, <real*> b, &ldb_, &beta, c, &ldc_)
+    else:
+        cb.dgemm(&transa, &transb, &m_, &n_, &k_, &alpha, <real*> a, &lda_, <real*> b, &ldb_, &beta, c, &ldc_)
+
+
+cdef inline void syrk(char uplo, char trans, Py_ssize_t n, Py_ssize_t k, real alpha, const real* a,
+                      Py_ssize_t lda, real beta, real* c, Py_ssize_t ldc) noexcept nogil:
+    # trans 'N': c = alpha a a' + beta c;  'T': c = alpha a' a + beta c;  one triangle only
+    cdef blas_int n_ = <blas_int> n, k_ = <blas_int> k, lda_ = <blas_int> lda, ldc_ = <blas_int> ldc
+    if n == 0:
+        return
+    if real is float:
+        cb.ssyrk(&uplo, &trans, &n_, &k_, &alpha, <real*> a, &lda_, &beta, c, &ldc_)
+    else:
+        cb.dsyrk(&uplo, &trans, &n_, &k_, &alpha, <real*> a, &lda_, &beta, c, &ldc_)
+
+
+cdef inline int sytrd(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda, real* d, real* e, real* tau,
+                      real* work, Py_ssize_t lwork) noexcept nogil:
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, lwork_ = <blas_int> lwork, info = 0
+    if real is float:
+        cl.ssytrd(&uplo, &n_, a, &lda_, d, e, tau, work, &lwork_, &info)
+    else:
+        cl.dsytrd(&uplo, &n_, a, &lda_, d, e, tau, work, &lwork_, &info)
+    return <int> info
+
+
+cdef inline int stedc(char compz, Py_ssize_t n, real* d, real* e, real* z, Py_ssize_t ldz, real* work,
+                      Py_ssize_t lwork, blas_int* iwork, Py_ssize_t liwork) noexcept nogil:
+    cdef blas_int n_ = <blas_int> n, ldz_ = <blas_int> ldz, lwork_ = <blas_int> lwork
+    cdef blas_int liwork_ = <blas_int> liwork, info = 0
+    if real is float:
+        cl.sstedc(&compz, &n_, d, e, z, &ldz_, work, &lwork_, iwork, &liwork_, &info)
+    else:
+        cl.dstedc(&compz, &n_, d, e, z, &ldz_, work, &lwork_, iwork, &liwork_, &info)
+    return <int> info
+
+
+cdef inline int ormtr(char side, char uplo, char trans, Py_ssize_t m, Py_ssize_t n, real* a, Py_ssize_t lda,
+                      real* tau, real* c, Py_ssize_t ldc, real* work, Py_ssize_t lwork) noexcept nogil:
+    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, lda_ = <blas_int> lda, ldc_ = <blas_int> ldc
+    cdef blas_int lwork_ = <blas_int> lwork, info = 0
+    if real is float:
+        cl.sormtr(&side, &uplo, &trans, &m_, &n_, a, &lda_, tau, c, &ldc_, work, &lwork_, &info)
+    else:
+        cl.dormtr(&side, &uplo, &trans, &m_, &n_, a, &lda_, tau, c, &ldc_, work, &lwork_, &info)
+    return <int> info
+
+
+cdef inline int gesdd(char jobz, Py_ssize_t m, Py_ssize_t n, real* a, Py_ssize_t lda, real* s, real* u,
+                      Py_ssize_t ldu, real* vt, Py_ssize_t ldvt, real* work, Py_ssize_t lwork,
+                      blas_int* iwork) noexcept nogil:
+    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, lda_ = <blas_int> lda, ldu_ = <blas_int> ldu
+    cdef blas_int ldvt_ = <blas_int> ldvt, lwork_ = <blas_int> lwork, info = 0
+    if real is float:
+        cl.sgesdd(&jobz, &m_, &n_, a, &lda_, s, u, &ldu_, vt, &ldvt_, work, &lwork_, iwork, &info)
+    else:
+        cl.dgesdd(&jobz, &m_, &n_, a, &lda_, s, u, &ldu_, vt, &ldvt_, work, &lwork_, iwork, &info)
+    return <int> info

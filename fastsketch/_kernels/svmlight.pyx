@@ -1,0 +1,86 @@
+"""Blocks of svmlight text to CSR arrays."""
+from libc.stddef cimport ptrdiff_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+import numpy as np
+
+
+cdef extern from "fs_svmlight.h" nogil:
+    ctypedef struct fs_svm:
+        const char *text
+        ptrdiff_t size
+        int64_t base
+        ptrdiff_t pos, rows, nnz, line, token, token_end
+        int64_t last, widest
+        int in_row
+    int FS_SVM_DONE, FS_SVM_SLOW_LABEL, FS_SVM_SLOW_VALUE
+    int FS_SVM_BAD_LABEL, FS_SVM_BAD_INDEX, FS_SVM_BAD_VALUE, FS_SVM_ORDER, FS_SVM_BASE, FS_SVM_RANGE
+    void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newlines, ptrdiff_t *colons)
+    int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indices, double *data)
+
+
+cdef str reason(int status):
+    if status == FS_SVM_BAD_LABEL:
+        return "the label is not a number"
+    if status == FS_SVM_BAD_INDEX:
+        return "expected index:value"
+    if status == FS_SVM_BAD_VALUE:
+        return "the value is not a number"
+    if status == FS_SVM_ORDER:
+        return "feature indices must increase within a line"
+    if status == FS_SVM_BASE:
+        return "feature index 0 in a one-based file (read it with zero_based=True)"
+    if status == FS_SVM_RANGE:
+        return "the feature index exceeds 2**31 - 2"
+    return f"status {status}"
+
+
+def parse_block(bytes text, bint zero_based=False, Py_ssize_t first_line=1):
+    """(labels, indptr, indices, data, number of columns, newlines) of whole lines; the text must end in a newline.
+
+    Raises ValueError with the line number (the first line of the block is `first_line`) and the reason.
+    """
+    cdef fs_svm state
+    cdef const char* raw = PyBytes_AS_STRING(text)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
+    cdef ptrdiff_t newlines = 0, colons = 0
+    cdef int status
+    cdef double number
+    with nogil:
+        fs_svm_count(raw, size, &newlines, &colons)
+    labels = np.empty(newlines + 1)
+    indptr = np.empty(newlines + 2, np.int64)
+    indices = np.empty(colons + 1, np.int32)
+    data = np.empty(colons + 1)
+    cdef double[::1] labels_v = labels, data_v = data
+    cdef int64_t[::1] indptr_v = indptr
+    cdef int32_t[::1] indices_v = indices
+    memset(&state, 0, sizeof(state))
+    state.text, state.size, state.base = raw, size, 0 if zero_based else 1
+    while True:
+        with nogil:
+            status = fs_svm_parse(&state, &labels_v[0], &indptr_v[0], &indices_v[0], &data_v[0])
+        if status == FS_SVM_DONE:
+            break
+        if status == FS_SVM_SLOW_LABEL or status == FS_SVM_SLOW_VALUE:
+            token = text[state.token:state.token_end]
+            try:
+                if b"_" in token:
+                    raise ValueError
+                number = float(token)
+            except ValueError:
+                what = "label" if status == FS_SVM_SLOW_LABEL else "value"
+                raise ValueError(f"line {first_line + state.line}: the {what} is not a number: "
+                                 f"{token[:40].decode('ascii', 'replace')!r}") from None
+            if status == FS_SVM_SLOW_LABEL:
+                labels_v[state.rows] = number
+            else:
+                data_v[state.nnz - 1] = number
+            continue
+        stop = text.find(b"\n", state.pos)
+        near = text[state.pos:min(stop if stop >= 0 else size, state.pos + 40)].decode("ascii", "replace")
+        raise ValueError(f"line {first_line + state.line}: {reason(status)}, near {near!r}")
+    return (labels[:state.rows], indptr[:state.rows + 1], indices[:state.nnz], data[:state.nnz],
+            int(state.widest), int(state.line))

@@ -1,0 +1,139 @@
+"""The public door: what comes in is checked and converted here, once, with messages that name the argument."""
+
+import math
+import numbers
+import sys
+
+import numpy as np
+
+
+def as_integer(value, name, minimum):
+    """Return value as int, or raise TypeError / ValueError naming the argument."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    value = int(value)
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return value
+
+
+def as_real(value, name, low, high, *, low_open=False):
+    """Return value as float within [low, high] (or (low, high]), or raise naming the argument."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    value = float(value)
+    if not (low < value if low_open else low <= value) or not value <= high or math.isinf(value):
+        bracket = "(" if low_open else "["
+        raise ValueError(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value:g}")
+    return value
+
+
+def as_choice(value, name, choices):
+    """Return value if it is one of the choices, or raise naming the argument."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def as_dtype(dtype, name="dtype"):
+    """float32, float64 or None (decided by the first batch)."""
+    if dtype is None:
+        return None
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{name} must be float32 or float64, got {dtype!r}") from error
+    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"{name} must be float32 or float64, got {found}")
+    return found.newbyteorder("=")
+
+
+def is_sparse(value):
+    """Whether value is a scipy.sparse container, without importing scipy.sparse."""
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and module.issparse(value)
+
+
+def natural_dtype(dtype):
+    """The dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
+
+
+def as_rows(rows, n_features=None, name="rows"):
+    """A 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
+
+    Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
+    """
+    if is_sparse(rows):
+        out = _as_csr(rows, name)
+    else:
+        if isinstance(rows, np.ma.MaskedArray):
+            raise TypeError(f"{name} must not be a masked array: fill the masked entries or leave their rows out")
+        try:
+            out = np.asarray(rows)
+        except ValueError as error:
+            raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        if out.ndim == 1:
+            out = out[np.newaxis]
+        if out.ndim != 2:
+            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions")
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got shape {out.shape}")
+    if n_features is not None and out.shape[1] != n_features:
+        raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
+    return out
+
+
+def _as_csr(rows, name):
+    if rows.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, got {rows.ndim} dimensions")
+    if rows.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {rows.dtype}")
+    out = rows.tocsr()
+    if out.indices.size:
+        if out.indices.min() < 0 or out.indices.max() >= out.shape[1]:
+            raise ValueError(f"{name} has a column index outside [0, {out.shape[1]})")
+        if not out.has_canonical_format:
+            out = out.copy()
+            out.sum_duplicates()
+    return out
+
+
+def as_weights(weights, n_rows, name="weights"):
+    """None, or a contiguous float64 vector of n_rows finite numbers >= 0; a scalar is one weight for every row."""
+    if weights is None:
+        return None
+    if isinstance(weights, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    try:
+        out = np.asarray(weights)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector of numbers: {error}") from None
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.ndim == 0:
+        out = np.full(n_rows, float(out))
+    if out.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
+    out = np.ascontiguousarray(out, np.float64)
+    good = np.isfinite(out) & (out >= 0)
+    if not good.all():
+        first = int(np.argmin(good))
+        raise ValueError(f"{name} must be finite and not negative, got {out[first]} for row {first}")
+    return out
+
+
+def as_vector(v, n_features, name="v"):
+    """A float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
+    out = np.asarray(v)
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.ndim not in (1, 2) or out.shape[0] != n_features:
+        raise ValueError(f"{name} must have shape ({n_features},) or ({n_features}, k), got {out.shape}")
+    if not np.isfinite(out).all():
+        raise ValueError(f"{name} must be finite")
+    return out

@@ -1,0 +1,193 @@
+"""Rows from files, one chunk after another in constant memory: .npy, CSR .npz, svmlight text."""
+
+import bz2
+import gzip
+import lzma
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from fastsketch.io._svmlight import count_features, read_blocks
+
+# One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
+CHUNK_BYTES = 8 << 20
+
+
+class SourceError(ValueError):
+    """An input file that is missing, empty, cut short or of a format that is not read."""
+
+
+def open_source(path, *, n_features=None, zero_based=False):
+    """A source of rows for one file, by its name: .npy, .npz (scipy CSR) or svmlight text (also .gz, .bz2, .xz).
+
+    Parameters
+    ----------
+    path : str or path
+    n_features : int, optional
+        Columns of svmlight text; without it the file is read once before, to find the largest index.
+    zero_based : bool, default False
+        Whether feature indices in svmlight text start at 0.
+
+    Returns
+    -------
+    source
+        With ``n_features``, ``n_rows`` (None if unknown), ``size`` (in the units of ``position``), and
+        ``chunks(start_row=0)``, an iterator over (rows, position).
+
+    Raises
+    ------
+    SourceError
+        If the file cannot serve.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size == 0:
+            raise SourceError(f"{path} is empty")
+        if path.is_dir():
+            raise SourceError(f"{path} is a directory")
+        if path.suffix == ".npy":
+            return NpySource(path)
+        if path.suffix == ".npz":
+            return NpzSource(path)
+        return SvmlightSource(path, n_features, zero_based)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+class NpySource:
+    """A C- or Fortran-ordered .npy matrix, read with readinto: no memory map, so no pages pile up."""
+
+    def __init__(self, path):
+        self.path = path
+        with path.open("rb") as file:
+            try:
+                version = np.lib.format.read_magic(file)
+                read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                shape, fortran, dtype = read[version](file)
+            except (ValueError, KeyError, EOFError) as error:
+                raise SourceError(f"{path} is no .npy file ({error})") from error
+            self._offset = file.tell()
+        if dtype.hasobject or dtype.kind not in "fiub":
+            raise SourceError(f"{path} must hold real numbers, got dtype {dtype}")
+        if len(shape) != 2 or shape[1] == 0:
+            raise SourceError(f"{path} must hold a matrix with at least one column, got shape {shape}")
+        self.n_rows, self.n_features = shape
+        self.size = self.n_rows
+        self._dtype, self._fortran = dtype, fortran
+        expected = self._offset + self.n_rows * self.n_features * dtype.itemsize
+        if path.stat().st_size < expected:
+            raise SourceError(f"{path} is cut short: {path.stat().st_size} bytes of {expected}")
+
+    def chunks(self, start_row=0):
+        if self._fortran:
+            yield from self._fortran_chunks(start_row)
+            return
+        width = self.n_features * self._dtype.itemsize
+        step = max(1, CHUNK_BYTES // width)
+        space = np.empty((min(step, self.n_rows), self.n_features), self._dtype)
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self._offset + start_row * width)
+            for start in range(start_row, self.n_rows, step):
+                part = space[: min(step, self.n_rows - start)]
+                _read_fully(file, part, self.path)
+                yield part, start + len(part)
+
+    def _fortran_chunks(self, start_row):
+        # Columns lie one after another: read the same stretch of every column.
+        item = self._dtype.itemsize
+        step = max(1, CHUNK_BYTES // (self.n_features * item))
+        with self.path.open("rb", buffering=0) as file:
+            for start in range(start_row, self.n_rows, step):
+                part = np.empty((self.n_features, min(step, self.n_rows - start)), self._dtype)
+                for column in range(self.n_features):
+                    file.seek(self._offset + (column * self.n_rows + start) * item)
+                    _read_fully(file, part[column], self.path)
+                yield np.ascontiguousarray(part.T), start + part.shape[1]
+
+
+def _read_fully(file, out, path):
+    view = memoryview(out.reshape(-1).view(np.uint8))
+    done = 0
+    while done < len(view):
+        count = file.readinto(view[done:])
+        if not count:
+            raise SourceError(f"{path} is cut short")
+        done += count
+
+
+class NpzSource:
+    """A CSR matrix written by scipy.sparse.save_npz; its arrays are read whole, its rows are never made dense."""
+
+    def __init__(self, path):
+        from scipy.sparse import load_npz
+
+        self.path = path
+        try:
+            matrix = load_npz(path)
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error})") from error
+        self._matrix = matrix.tocsr()
+        self.n_rows, self.n_features = self._matrix.shape
+        self.size = self.n_rows
+
+    def chunks(self, start_row=0):
+        average = max(1, self._matrix.nnz // max(1, self.n_rows))
+        step = max(1, CHUNK_BYTES // (16 * average))
+        for start in range(start_row, self.n_rows, step):
+            stop = min(start + step, self.n_rows)
+            yield self._matrix[start:stop], stop
+
+
+class SvmlightSource:
+    """svmlight text as blocks of CSR rows; labels are dropped."""
+
+    OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+    def __init__(self, path, n_features, zero_based):
+        self.path = path
+        self._zero_based = zero_based
+        self.n_rows = None
+        self.size = path.stat().st_size
+        with self._opened() as file:
+            head = file.read(4096)
+        if b"\0" in head:
+            raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
+        self.n_features = n_features
+        if n_features is None:
+            with self._opened() as file:
+                self.n_features = self._guard(count_features, file, zero_based)
+            if self.n_features == 0:
+                raise SourceError(f"{path} holds no features")
+
+    def _opened(self):
+        opener = self.OPENERS.get(self.path.suffix)
+        return opener(self.path, "rb") if opener else self.path.open("rb", buffering=0)
+
+    def _guard(self, function, *args):
+        try:
+            return function(*args)
+        except (ValueError, EOFError, OSError, lzma.LZMAError) as error:
+            raise SourceError(f"{self.path}: {error}") from error
+
+    def chunks(self, start_row=0):
+        from scipy.sparse import csr_array
+
+        row = 0
+        with self._opened() as file:
+            blocks = read_blocks(file, CHUNK_BYTES, self._zero_based)
+            while True:
+                block = self._guard(next, blocks, None)
+                if block is None:
+                    return
+                _, indptr, indices, data, width = block
+                if width > self.n_features:
+                    raise SourceError(f"{self.path}: feature {width} in rows {row}..{row + len(indptr) - 1}, "
+                                      f"but n_features is {self.n_features}")
+                rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.n_features))
+                first, row = row, row + rows.shape[0]
+                if row <= start_row:
+                    continue
+                raw = getattr(file, "fileobj", None) or getattr(file, "_fp", None) or file
+                position = min(self.size, raw.tell())
+                yield (rows[start_row - first :] if first < start_row else rows), position

@@ -1,0 +1,196 @@
+"""State files: one npz of plain arrays and a JSON header, the same format for every model of the library.
+
+Member ``header`` (uint8, JSON) comes first: format, schema version, kind, the model's own parameters, and for every
+other member its shape, dtype and crc32. Arrays are little-endian, stored without compression, never pickled. A
+reader checks the header and all sizes against the file's length before it allocates an array.
+
+A file is written beside its final name, flushed to the disk and renamed: a reader sees the old file or the new one.
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+FORMAT = "fastsketch state"
+# Raised whenever an older reader could misread a file; readers accept every version up to their own.
+SCHEMA = 1
+
+_registry = {}
+
+
+class StateError(ValueError):
+    """A state file or byte string that cannot be read: missing, damaged, of another format or too new."""
+
+
+def register(kind, build):
+    """Let ``load`` make models of this kind: build(params: dict, arrays: dict) -> model."""
+    _registry[kind] = build
+
+
+def pack(kind, params, arrays):
+    """Bytes of a state file."""
+    members = {name: _portable(array) for name, array in arrays.items()}
+    header = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "kind": kind,
+        "params": params,
+        "arrays": {
+            name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.tobytes())}
+            for name, a in members.items()
+        },
+    }
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in {"header": text, **members}.items():
+            # A fixed date makes equal states equal bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def write(path, content):
+    """Write bytes so that path holds either its old content or all of the new one, whatever happens meanwhile."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory")
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def load(source):
+    """Read any model of the library from a path or an open binary file.
+
+    Raises
+    ------
+    StateError
+        If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
+    """
+    with _opened(source) as (archive, size, name):
+        header = _header(archive, size, name)
+        build = _registry.get(header["kind"])
+        if build is None:
+            raise StateError(f"{name} holds a {header['kind']!r}, which this version of fastsketch does not know")
+        arrays = {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
+    try:
+        return build(header["params"], arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise StateError(f"{name}: the {header['kind']} in it is not consistent: {error}") from error
+
+
+def from_bytes(content):
+    """Read any model of the library from the bytes that its ``to_bytes`` returned."""
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise TypeError(f"content must be bytes, got {type(content).__name__}")
+    return load(io.BytesIO(content))
+
+
+def read_header(source):
+    """The checked header of a state file as a dict, without its arrays."""
+    with _opened(source) as (archive, size, name):
+        return _header(archive, size, name)
+
+
+def _portable(array):
+    array = np.ascontiguousarray(array)
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+@contextlib.contextmanager
+def _opened(source):
+    name = "the state" if hasattr(source, "read") else str(source)
+    try:
+        with contextlib.ExitStack() as stack:
+            file = source if hasattr(source, "read") else stack.enter_context(Path(source).open("rb"))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            if size == 0:
+                raise StateError(f"{name} is empty")
+            yield stack.enter_context(zipfile.ZipFile(file)), size, name
+    except zipfile.BadZipFile as error:
+        raise StateError(f"{name} is no fastsketch state, or is cut short ({error})") from error
+    except OSError as error:
+        raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
+
+
+def _member(archive, key, name):
+    try:
+        info = archive.getinfo(f"{key}.npy")
+    except KeyError:
+        what = "no fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
+        raise StateError(f"{name} is {what}") from None
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise StateError(f"{name} is damaged: member {key!r} is compressed")
+    return info
+
+
+def _header(archive, size, name):
+    info = _member(archive, "header", name)
+    if info.file_size > min(size, 2**24):
+        raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
+    try:
+        with archive.open(info) as member:
+            header = json.loads(np.lib.format.read_array(member, allow_pickle=False).tobytes())
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+        schema = header["schema"]
+        kinds = isinstance(schema, int) and isinstance(header["kind"], str) and isinstance(header["params"], dict)
+        if not kinds or not isinstance(header["arrays"], dict):
+            raise KeyError("types")
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise StateError(f"{name} is no fastsketch state") from error
+    if schema > SCHEMA:
+        raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
+    return header
+
+
+def _array(archive, key, about, name):
+    info = _member(archive, key, name)
+    try:
+        shape = tuple(int(n) for n in about["shape"])
+        dtype = np.dtype(about["dtype"])
+        crc = about["crc32"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
+    bytes_wanted = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or min(shape, default=0) < 0 or not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
+        raise StateError(f"{name} is damaged: array {key!r} does not have the size its header tells")
+    try:
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            found = read(member)
+            if found != (shape, False, dtype):
+                raise ValueError("shape, order or dtype differ")
+            content = member.read(bytes_wanted + 1)
+    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
+        raise StateError(f"{name} is damaged: array {key!r}: {error}") from error
+    if len(content) != bytes_wanted or zlib.crc32(content) != crc:
+        raise StateError(f"{name} is damaged: array {key!r} fails its checksum")
+    return np.frombuffer(bytearray(content), dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,27 @@
+"""Which engine serves a stream best; decided once, at its first batch."""
+
+from fastsketch._validation import is_sparse
+from fastsketch.sketching._dense import DenseEngine
+from fastsketch.sketching._sparse import SparseEngine
+
+# Accumulating A'A costs d^2 flops a row, a shrink 7 d l and an eigensolver: below this ratio of d to l the exact
+# matrix is faster (measured on one core: bench/README.md), and its only error is that of the final read-out.
+EXACT_BELOW = 14
+
+# Share of nonzeros above which the dense kernels are faster on CSR rows.
+DENSE_ABOVE = 0.15
+
+
+def make_engine(config, rows, dtype):
+    """An empty engine for a stream whose first batch is `rows`."""
+    d = rows.shape[1]
+    solver = config.solver
+    if solver == "auto":
+        solver = "exact" if d <= EXACT_BELOW * config.sketch_size else "gram"
+    config = config.resolved(solver)
+    if is_sparse(rows) and solver == "gram" and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d:
+        return SparseEngine(config, d, dtype)
+    return DenseEngine(config, d, dtype)
+
+
+ENGINES = {engine.kind: engine for engine in (DenseEngine, SparseEngine)}

@@ -1,0 +1,207 @@
+"""What the dense and the sparse buffer have in common: scalars, slices, scale, rollback.
+
+The kernels update arrays in place; this class owns them. A batch passes in slices of a few buffers: a slice is
+checked, then put through the buffer in one call that no signal interrupts. A batch of one slice is therefore all or
+nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or interrupted.
+"""
+
+from math import frexp, ldexp
+
+import numpy as np
+
+from fastsketch import _threads
+from fastsketch.sketching._layout import (
+    BOOK_SIZE,
+    COUNT_SIZE,
+    EXPONENT,
+    FILL,
+    KEPT,
+    N_ROWS,
+    NOTHING_SEEN,
+    SETTLED_WEIGHT,
+    SHRINKAGE,
+    SQUARED_NORM,
+    TOP,
+    WEIGHT,
+)
+
+# A slice holds this many buffers of rows, or one where it must be converted: long enough that the cost of a slice
+# vanishes, short enough that it is still in the cache when it is read again after its check.
+BUFFERS_PER_SLICE = 8
+
+# Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
+# precision; outside, everything is stored divided by a power of two. Limits: what the dtype can still represent.
+SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+
+
+class Engine:
+    """Scalars of one sketch in two small arrays (see _layout), and the rules by which batches change them."""
+
+    kind = None
+
+    def __init__(self, config, n_features, dtype, capacity):
+        self.config = config
+        self.n_features = n_features
+        self.dtype = dtype
+        self.capacity = capacity
+        centred = n_features if config.center else 0
+        self.a = {
+            "n_keep": config.sketch_size - 1,
+            "n_spare": config.rows_spared,
+            "centre": config.center,
+            "decay": config.decay,
+            "lam": np.zeros(config.sketch_size),
+            "mean": np.zeros(centred),
+            "shift": np.zeros(centred),
+            "root": np.ones(capacity + 1),
+            "book": np.zeros(BOOK_SIZE),
+            "count": np.zeros(COUNT_SIZE, np.int64),
+        }
+        self.a["count"][TOP] = NOTHING_SEEN
+
+    # -- a batch ---------------------------------------------------------------------------------------------------
+    def update(self, rows, weights):
+        """All rows of a batch, or none: raises ValueError naming the first row that is not finite."""
+        n = rows.shape[0]
+        step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
+        saved = self.arrays(copy=True) if n > step else None
+        try:
+            for start in range(0, n, step):
+                stop = min(start + step, n)
+                self._slice(rows, start, stop, None if weights is None else weights[start:stop])
+        except BaseException:
+            if saved is not None:
+                self.restore(saved)
+            raise
+
+    def _slice(self, rows, start, stop, weights):
+        piece = self.cut(rows, start, stop)
+        bad, largest = self.scan(piece)
+        if bad >= 0:
+            narrow = " (as float32)" if self.dtype == np.float32 else ""
+            raise ValueError(f"rows must be finite: row {start + bad} holds a NaN or an infinity{narrow}")
+        self._fit_scale(largest, weights)
+        scale = ldexp(1.0, -self.exponent)
+        if self.room() > stop - start:  # no shrink will come: the limit on BLAS need not be touched
+            self.absorb(piece, weights, scale)
+        else:
+            with _threads.blas_for(self.capacity):
+                self.absorb(piece, weights, scale)
+
+    def room(self):
+        """New rows that the buffer takes before it shrinks."""
+        return self.capacity - self.config.center - int(self.a["count"][FILL])
+
+    def _fit_scale(self, largest, weights):
+        """Choose the power of two that everything is divided by, from the largest entry seen so far."""
+        if weights is not None and weights.size:
+            largest *= min(float(np.sqrt(weights.max())), 1e150)
+        if largest == 0.0:
+            return
+        top = max(frexp(min(largest, 1e308))[1], int(self.a["count"][TOP]))
+        low, high, limit = SAFE_EXPONENTS[self.dtype.itemsize]
+        wanted = 0 if low <= top <= high else max(-limit, min(limit, top))
+        self._rescale_to(wanted, top)
+
+    def _rescale_to(self, exponent, top):
+        if exponent != self.exponent:
+            self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
+            self.a["count"][EXPONENT] = exponent
+        self.a["count"][TOP] = top
+
+    def scale_all(self, factor):
+        """Store everything multiplied by a factor: rows, mean, and squares by its square."""
+        self.multiply(factor)
+        self.a["mean"] *= factor
+        with np.errstate(under="ignore", over="ignore"):
+            self.a["book"][SHRINKAGE] = self.a["book"][SHRINKAGE] * factor * factor
+            self.a["book"][SQUARED_NORM] = self.a["book"][SQUARED_NORM] * factor * factor
+
+    def fade(self, factor):
+        """Multiply the weight of all rows so far by a factor."""
+        root = float(np.sqrt(factor))
+        self.multiply(root)
+        self.a["root"][: int(self.a["count"][FILL] - self.a["count"][KEPT])] *= root
+        self.a["book"] *= factor
+
+    # -- scalars, in the units of the rows -------------------------------------------------------------------------
+    @property
+    def exponent(self):
+        return int(self.a["count"][EXPONENT])
+
+    @property
+    def n_rows(self):
+        return int(self.a["count"][N_ROWS])
+
+    @property
+    def fill(self):
+        return int(self.a["count"][FILL])
+
+    @property
+    def weight(self):
+        return float(self.a["book"][WEIGHT])
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+    def arrays(self, copy=False):
+        """Everything that a resume needs, by name: views, or copies that later updates do not touch."""
+        new = int(self.a["count"][FILL] - self.a["count"][KEPT])
+        out = {
+            "book": self.a["book"],
+            "count": self.a["count"],
+            "lam": self.a["lam"],
+            "mean": self.a["mean"],
+            "root": self.a["root"][:new],
+            **self.own_arrays(),
+        }
+        return {name: array.copy() for name, array in out.items()} if copy else out
+
+    def restore(self, arrays):
+        """Take the state that `arrays` describes; ValueError if shapes do not fit."""
+        count = arrays["count"]
+        if count.shape != (COUNT_SIZE,) or not 0 <= count[KEPT] <= count[FILL] <= self.capacity:
+            raise ValueError("the counts do not fit the buffer")
+        for name in ("book", "count", "lam", "mean"):
+            if arrays[name].shape != self.a[name].shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {self.a[name].shape}")
+            self.a[name][:] = arrays[name]
+        self.a["root"][: len(arrays["root"])] = arrays["root"]
+        self.put_arrays(arrays)
+
+    def clone(self):
+        other = type(self)(self.config, self.n_features, self.dtype)
+        other.restore(self.arrays())
+        return other
+
+    # -- reading and merging ---------------------------------------------------------------------------------------
+    def reduce(self):
+        """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
+
+        Changes the state, though not what it stands for: callers work on a clone.
+        """
+        new = self.fill - int(self.a["count"][KEPT])
+        if self.fill + (self.config.center and new > 0) > self.config.sketch_size:
+            with _threads.blas_for(self.capacity):
+                self.flush()
+        return self.settled_rows()
+
+    def align(self, other):
+        """Bring two engines to one scale; both stand for the same rows as before."""
+        first, second = (self, other) if self.a["count"][TOP] >= other.a["count"][TOP] else (other, self)
+        second._rescale_to(first.exponent, int(first.a["count"][TOP]))
+
+    def take_over(self, other):
+        """Add the scalars of another reduced engine of the same scale; return the correction row, or None."""
+        book, theirs = self.a["book"], other.a["book"]
+        correction = None
+        if self.config.center:
+            w, h = float(book[SETTLED_WEIGHT]), float(theirs[SETTLED_WEIGHT])
+            if h > 0:
+                # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are
+                move = other.a["mean"] - self.a["mean"]
+                correction = np.sqrt(w / (w + h)) * np.sqrt(h) * move
+                book[SQUARED_NORM] += correction @ correction
+                self.a["mean"][:] = self.a["mean"] + h / (w + h) * move if w > 0 else other.a["mean"]
+                correction = correction.astype(self.dtype)
+        book += theirs
+        self.a["count"][N_ROWS] += other.a["count"][N_ROWS]
+        return correction

@@ -1,0 +1,71 @@
+"""Extension modules only; all metadata is in pyproject.toml."""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+KERNELS = "fastsketch/_kernels"
+
+# FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; CFLAGS are honoured.
+DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
+TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
+
+
+def write_blas_int():
+    """scipy 1.18 names the integer type of its BLAS; before, it is int."""
+    import scipy
+
+    new = tuple(int(part) for part in scipy.__version__.split(".")[:2]) >= (1, 18)
+    line = "from scipy.linalg.cython_blas cimport blas_int" if new else "ctypedef int blas_int"
+    path = ROOT / KERNELS / "_blas_int.pxi"
+    if not path.exists() or path.read_text() != line + "\n":
+        path.write_text(line + "\n")
+
+
+def extensions():
+    from Cython.Build import cythonize
+
+    write_blas_int()
+    if sys.platform == "win32":
+        flags = ["/O2", "/std:c11"]
+    else:
+        # -std=c11 and no contraction: every CPU clone of a kernel returns the same bits
+        flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
+    headers = [str(path) for path in Path("csrc").glob("*.h")]
+    sources = {
+        "shrink": [],
+        "dense": ["csrc/fs_rows.c"],
+        "sparse": ["csrc/fs_sparse.c"],
+        "svmlight": ["csrc/fs_svmlight.c"],
+    }
+    macros = [("CYTHON_TRACE", "1")] if TRACE else []
+    modules = [
+        Extension(
+            f"fastsketch._kernels.{name}",
+            [f"{KERNELS}/{name}.pyx", *files],
+            include_dirs=["csrc"],
+            depends=headers,
+            extra_compile_args=flags,
+            define_macros=macros,
+        )
+        for name, files in sources.items()
+    ]
+    return cythonize(
+        modules,
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "initializedcheck": DEBUG,
+            "cdivision": True,
+            "embedsignature": True,
+            "freethreading_compatible": True,
+            "linetrace": TRACE,
+        },
+    )
+
+
+setup(ext_modules=extensions())
