@@ -34,9 +34,9 @@ def extensions():
     else:
         # -std=c11 and no contraction: every CPU clone of a kernel returns the same bits
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
-    headers = [str(path) for path in Path("csrc").glob("*.h")]
+    headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
     sources = {
-        "shrink": [],
+        "shrink": ["csrc/fs_rows.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "svmlight": ["csrc/fs_svmlight.c"],

@@ -28,12 +28,12 @@ FS_CLONES ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, cons
 }
 
 FS_CLONES void NAME(load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight,
-                               double scale, REAL *out, double *square)
+                               ptrdiff_t root_step, double scale, REAL *out, ptrdiff_t ld_out, double *square)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL *FS_RESTRICT from = x + i * ld;
-        REAL *FS_RESTRICT to = out + i * d;
-        const REAL factor = (REAL)(root_weight ? scale * root_weight[i] : scale);
+        REAL *FS_RESTRICT to = out + i * ld_out;
+        const REAL factor = (REAL)(root_weight ? scale * root_weight[i * root_step] : scale);
         double lane[FS_LANES] = {0};
         double sum = 0;
         ptrdiff_t j = 0;
@@ -72,6 +72,27 @@ FS_CLONES void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const R
     }
 }
 
+FS_CLONES double NAME(copy_square)(ptrdiff_t n, const REAL *x, REAL *out)
+{
+    const REAL *FS_RESTRICT from = x;
+    REAL *FS_RESTRICT to = out;
+    double lane[FS_LANES] = {0};
+    double sum = 0;
+    ptrdiff_t j = 0;
+    for (; j + FS_LANES <= n; j += FS_LANES)
+        for (int k = 0; k < FS_LANES; k++) {
+            to[j + k] = from[j + k];
+            lane[k] += (double)from[j + k] * (double)from[j + k];
+        }
+    for (; j < n; j++) {
+        to[j] = from[j];
+        sum += (double)from[j] * (double)from[j];
+    }
+    for (int k = 0; k < FS_LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
 FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -82,10 +103,10 @@ FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double 
     }
 }
 
-FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *root_weight, double old_weight,
-                                 double block_weight, double *mean, double *shift)
+FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight,
+                                 double old_weight, double block_weight, double *mean, double *shift)
 {
-    REAL *FS_RESTRICT last = x + n * d;
+    REAL *FS_RESTRICT last = correction;
     const double total = old_weight + block_weight;
     if (!(block_weight > 0)) {
         memset(last, 0, (size_t)d * sizeof *last);

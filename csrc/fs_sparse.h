@@ -47,6 +47,10 @@ void fs_csr_dot_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, co
 void fs_z_dot_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, const double *v, double *out);
 void fs_z_dot_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, const double *v, double *out);
 
+/* out[c] = sum_j z[j, c]^2 for c < k, in double. */
+void fs_z_square_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, double *out);
+void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out);
+
 /* z[j, :r] -= v[j] * w[:r] */
 void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z);
 void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z);

@@ -115,6 +115,17 @@ FS_CLONES void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *
     }
 }
 
+FS_CLONES void NAME(z_square)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out)
+{
+    for (ptrdiff_t c = 0; c < k; c++)
+        out[c] = 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const REAL *FS_RESTRICT row = z + j * ldz;
+        for (ptrdiff_t c = 0; c < k; c++)
+            out[c] += (double)row[c] * (double)row[c];
+    }
+}
+
 FS_CLONES void NAME(z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z)
 {
     for (ptrdiff_t j = 0; j < d; j++) {

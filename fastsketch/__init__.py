@@ -1,11 +1,9 @@
 """fastsketch: matrix sketches with a guarantee, for rows that do not fit in memory.
 
-Names are imported when they are first used, so that ``import fastsketch`` costs little more than numpy.
+Names are imported when they are first used, so that ``import fastsketch`` costs next to nothing.
 """
 
 from importlib import import_module
-
-from fastsketch._threads import threads
 
 __version__ = "0.1.0"
 
@@ -18,10 +16,11 @@ _HOME = {
     "from_bytes": "fastsketch._persistence",
     "StateError": "fastsketch.io",
     "show_config": "fastsketch._show_config",
+    "threads": "fastsketch._threads",
 }
 _ROOMS = ("io", "reference", "sketching")
 
-__all__ = [*_HOME, *_ROOMS, "__version__", "threads"]
+__all__ = [*_HOME, *_ROOMS, "__version__"]
 
 
 def __getattr__(name):

@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t
 from fastsketch._kernels.blas cimport real, blas_int, syrk
 from fastsketch._kernels.shrink cimport arena_size, iwork_size, gram_shrink, svd_shrink, svd_work_size
 from fastsketch._kernels.state cimport (
-    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, FILL, KEPT, AGE, N_ROWS, GRAM, SVD, EXACT, REFRESH)
+    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, SVD, EXACT,
+    REFRESH)
 
 import numpy as np
 
@@ -18,17 +19,17 @@ cdef extern from "fs_rows.h" nogil:
     ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
     ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
     void fs_load_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root_weight,
-                        double scale, float *out, double *square)
+                        ptrdiff_t root_step, double scale, float *out, ptrdiff_t ld_out, double *square)
     void fs_load_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root_weight,
-                        double scale, double *out, double *square)
+                        ptrdiff_t root_step, double scale, double *out, ptrdiff_t ld_out, double *square)
     void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
     void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square)
     void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
     void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
-    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *root_weight, double old_weight,
-                          double block_weight, double *mean, double *shift)
-    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *root_weight, double old_weight,
-                          double block_weight, double *mean, double *shift)
+    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
+                          double old_weight, double block_weight, double *mean, double *shift)
+    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
+                          double old_weight, double block_weight, double *mean, double *shift)
     void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
     void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
@@ -40,14 +41,20 @@ cdef struct Plan:
     bint centre
     double decay
     double* lam
+    double* gain
     double* mean
     double* shift
     double* root
     double* square
+    double* small
     double* cov
     double* book
     int64_t* count
     blas_int* iwork
+
+
+# One shrink may be off by this many units of rounding of the largest eigenvalue; checked by tests of long streams.
+cdef double ROUNDING_PER_SHRINK = 4.0
 
 
 def scan(const real[:, :] rows):
@@ -82,19 +89,22 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, int solver, dtype):
     return (arena_size(m), iwork_size(m))
 
 
-cdef void settle(Plan* p, real* f) noexcept nogil:
+cdef void settle(Plan* p, real* buffer) noexcept nogil:
     """Apply decay and centring to the rows loaded since the last shrink."""
     cdef Py_ssize_t kept = p.count[KEPT], h = p.count[FILL] - p.count[KEPT], i, j
-    cdef real* fresh = f + kept * p.d
+    cdef Py_ssize_t first = p.capacity - p.count[FILL]
+    cdef real* fresh = buffer + first * p.d
+    cdef double* root = p.root + first
     cdef double factor, power, weight
     if h == 0:
         return
     if p.decay != 1.0:
-        # Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h.
+        # The newest row lies first. Row j is followed in time by j rows: its square shrinks by decay^j, all that came
+        # before the block by decay^h.
         factor = 1.0
-        for j in range(h - 1, -1, -1):
+        for j in range(h):
             p.square[j] = factor
-            p.root[j] *= factor
+            root[j] *= factor
             factor *= sqrt(p.decay)
         power = factor * factor
         if real is float:
@@ -102,63 +112,72 @@ cdef void settle(Plan* p, real* f) noexcept nogil:
         else:
             fs_scale_rows_d(h, p.d, fresh, p.square)
         for i in range(kept):
-            p.square[i] = factor
+            p.gain[i] *= factor
             p.lam[i] *= power
-        if real is float:
-            fs_scale_rows_s(kept, p.d, f, p.square)
-        else:
-            fs_scale_rows_d(kept, p.d, f, p.square)
         if p.solver == EXACT:
             for i in range(p.d * p.d):
                 p.cov[i] *= power
         p.book[SHRINKAGE] *= power
+        p.book[ROUNDING] *= power * power
         p.book[SETTLED_WEIGHT] *= power
         if p.centre:
             p.book[SQUARED_NORM] *= power
     if p.centre:
         weight = 0.0
         for j in range(h):
-            weight += p.root[j] * p.root[j]
+            weight += root[j] * root[j]
         if real is float:
-            fs_centre_rows_s(h, p.d, fresh, p.root, p.book[SETTLED_WEIGHT], weight, p.mean, p.shift)
-            fs_square_rows_s(h + 1, p.d, p.d, fresh, p.square)
+            fs_centre_rows_s(h, p.d, fresh, fresh - p.d, root, p.book[SETTLED_WEIGHT], weight, p.mean, p.shift)
+            fs_square_rows_s(h + 1, p.d, p.d, fresh - p.d, p.square)
         else:
-            fs_centre_rows_d(h, p.d, fresh, p.root, p.book[SETTLED_WEIGHT], weight, p.mean, p.shift)
-            fs_square_rows_d(h + 1, p.d, p.d, fresh, p.square)
+            fs_centre_rows_d(h, p.d, fresh, fresh - p.d, root, p.book[SETTLED_WEIGHT], weight, p.mean, p.shift)
+            fs_square_rows_d(h + 1, p.d, p.d, fresh - p.d, p.square)
         for j in range(h + 1):
             p.book[SQUARED_NORM] += p.square[j]
         p.book[SETTLED_WEIGHT] += weight
         p.count[FILL] += 1
 
 
-cdef int flush(Plan* p, real* f, real* part, real* work) noexcept nogil:
+cdef int flush(Plan* p, real* buffer, real* part, real* work) noexcept nogil:
     """Settle the buffer, then bring it to n_keep rows (or add it to the covariance and empty it)."""
-    cdef double delta = 0.0
-    cdef Py_ssize_t m
+    cdef double delta = 0.0, top = 0.0, allowance
+    cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
+    cdef Py_ssize_t m, i
+    cdef real* f
     cdef int info
     cdef bint diagonal
-    settle(p, f)
+    settle(p, buffer)
     m = p.count[FILL]
+    f = buffer + (p.capacity - m) * p.d
     if p.solver == EXACT:
         # C += F.T @ F
         if real is float:
             syrk(c'L', c'N', p.d, m, <real> 1.0, f, p.d, <real> 0.0, part, p.d)
             fs_add_lower_s(p.d, part, p.cov)
+            for i in range(p.d):
+                top += <double> part[i * p.d + i]  # the block's trace bounds its largest eigenvalue
+            p.book[ROUNDING] += (ROUNDING_PER_SHRINK * eps * top) ** 2
         else:
             syrk(c'L', c'N', p.d, m, <real> 1.0, f, p.d, <real> 1.0, p.cov, p.d)
         p.count[FILL] = p.count[KEPT] = 0
         p.count[AGE] = 1  # cov is no longer zero
         return 0
     if p.solver == SVD:
-        info = svd_shrink(m, p.d, p.n_keep, p.n_spare, f, p.lam, &delta, work, p.lwork, p.iwork)
+        info = svd_shrink(m, p.count[KEPT], p.d, p.n_keep, p.n_spare, f, p.lam, p.gain, &top, &delta, work, p.lwork,
+                          p.iwork)
         if info:
             return info
         p.count[AGE] = 0
+        # gesdd's errors have the same sign from shrink to shrink: they add up, not their squares
+        allowance = sqrt(p.book[ROUNDING]) + ROUNDING_PER_SHRINK * eps * top
+        p.book[ROUNDING] = allowance * allowance
     else:
         diagonal = 0 <= p.count[AGE] < REFRESH
-        info = gram_shrink(m, p.count[KEPT], p.d, p.n_keep, p.n_spare, diagonal, f, p.lam, &delta, work, p.iwork)
+        info = gram_shrink(m, p.count[KEPT], p.d, p.n_keep, p.n_spare, diagonal, f, p.lam, p.gain, &top, &delta, work,
+                           p.small, p.iwork)
         if info:
             return info
+        p.book[ROUNDING] += (ROUNDING_PER_SHRINK * eps * top) ** 2
         p.count[AGE] = p.count[AGE] + 1 if diagonal else 0
     p.book[SHRINKAGE] += delta
     p.count[FILL] = p.count[KEPT] = p.n_keep
@@ -166,28 +185,27 @@ cdef int flush(Plan* p, real* f, real* part, real* work) noexcept nogil:
 
 
 cdef int take(Plan* p, Py_ssize_t n, Py_ssize_t ld, const real* rows, const double* weight, double scale,
-              real* f, real* part, real* work) noexcept nogil:
-    """All n rows, flushing whenever the buffer is full."""
-    cdef Py_ssize_t done = 0, fill, count, j, first
+              real* buffer, real* part, real* work) noexcept nogil:
+    """All n rows, flushing whenever the buffer is full. The buffer fills from its end towards its beginning."""
+    cdef Py_ssize_t done = 0, count, j, slot
     cdef Py_ssize_t limit = p.capacity - p.centre
     cdef double w
     cdef int info
     while done < n:
-        fill = p.count[FILL]
-        first = fill - p.count[KEPT]
-        count = limit - fill
+        slot = p.capacity - p.count[FILL] - 1
+        count = limit - p.count[FILL]
         if count > n - done:
             count = n - done
         for j in range(count):
-            p.root[first + j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
+            p.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
         if real is float:
-            fs_load_rows_s(count, p.d, ld, rows + done * ld, p.root + first if weight is not NULL else NULL, scale,
-                           f + fill * p.d, p.square)
+            fs_load_rows_s(count, p.d, ld, rows + done * ld, p.root + slot if weight is not NULL else NULL, -1, scale,
+                           buffer + slot * p.d, -p.d, p.square)
         else:
-            fs_load_rows_d(count, p.d, ld, rows + done * ld, p.root + first if weight is not NULL else NULL, scale,
-                           f + fill * p.d, p.square)
+            fs_load_rows_d(count, p.d, ld, rows + done * ld, p.root + slot if weight is not NULL else NULL, -1, scale,
+                           buffer + slot * p.d, -p.d, p.square)
         for j in range(count):
-            w = p.root[first + j]
+            w = p.root[slot - j]
             p.book[WEIGHT] = p.decay * p.book[WEIGHT] + w * w
             if not p.centre:
                 p.book[SQUARED_NORM] = p.decay * p.book[SQUARED_NORM] + p.square[j]
@@ -195,7 +213,7 @@ cdef int take(Plan* p, Py_ssize_t n, Py_ssize_t ld, const real* rows, const doub
         p.count[N_ROWS] += count
         done += count
         if p.count[FILL] == limit:
-            info = flush(p, f, part, work)
+            info = flush(p, buffer, part, work)
             if info:
                 return info
     return 0
@@ -211,6 +229,10 @@ cdef Plan make_plan(dict a, Py_ssize_t capacity, Py_ssize_t d):
     p.solver, p.centre, p.decay = a["solver"], a["centre"], a["decay"]
     v = a["lam"]
     p.lam = &v[0]
+    v = a["gain"]
+    p.gain = &v[0]
+    v = a["small"]
+    p.small = &v[0]
     v = a["mean"]
     p.mean = &v[0] if v.shape[0] else NULL
     v = a["shift"]

@@ -8,9 +8,9 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk
-from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, shrink_weights
+from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
 from fastsketch._kernels.state cimport (
-    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, FILL, KEPT, AGE, N_ROWS, REFRESH)
+    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, REFRESH)
 
 import numpy as np
 
@@ -42,8 +42,14 @@ cdef extern from "fs_sparse.h" nogil:
                       const double *v, double *out)
     void fs_z_dot_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, const double *v, double *out)
     void fs_z_dot_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, const double *v, double *out)
+    void fs_z_square_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, double *out)
+    void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out)
     void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z)
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
+
+
+# As in dense.pyx.
+cdef double ROUNDING_PER_SHRINK = 4.0
 
 
 cdef struct Plan:
@@ -52,6 +58,8 @@ cdef struct Plan:
     bint centre
     double decay
     double* lam
+    double* gain
+    double* small
     double* mean
     double* shift
     double* root
@@ -95,7 +103,7 @@ def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later)
     return most
 
 
-cdef void decay_block(Plan* p, Py_ssize_t h, real* data, real* z) noexcept nogil:
+cdef void decay_block(Plan* p, Py_ssize_t h, real* data) noexcept nogil:
     """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h."""
     cdef double factor = 1.0, power
     cdef Py_ssize_t i, j, kept = p.count[KEPT]
@@ -107,11 +115,10 @@ cdef void decay_block(Plan* p, Py_ssize_t h, real* data, real* z) noexcept nogil
         factor *= sqrt(p.decay)
     power = factor * factor
     for i in range(kept):
+        p.gain[i] *= factor
         p.lam[i] *= power
-    for j in range(p.d):
-        for i in range(kept):
-            z[j * p.ldz + i] = <real> (z[j * p.ldz + i] * factor)
     p.book[SHRINKAGE] *= power
+    p.book[ROUNDING] *= power * power
     p.book[SETTLED_WEIGHT] *= power
     if p.centre:
         p.book[SQUARED_NORM] *= power
@@ -157,11 +164,15 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
     cdef double* n_mu = p.vectors
     cdef double* k_mu = p.vectors + p.capacity + 2
     cdef double* w_mu = p.vectors + 2 * (p.capacity + 2)
-    cdef double mu2 = 0.0, spread = 0.0, delta, value
+    cdef double* square = p.small
+    cdef double* vector_square = p.small + p.n_keep + 1
+    cdef double mu2 = 0.0, spread = 0.0, delta, value, top
+    cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef bint diagonal = 0 <= p.count[AGE] < REFRESH
     cdef int info
     if p.decay != 1.0:
-        decay_block(p, h, data, z)
+        decay_block(p, h, data)
+    p.gain[kept] = 1.0  # of the correction row, if there is one
     if p.centre:
         block_mean(p, h, data, z, &spread)
         for i in range(p.d):
@@ -172,7 +183,7 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
         else:
             fs_csr_dot_d(h, p.indptr, p.indices, data, p.shift, n_mu)
             fs_z_dot_d(p.d, k, p.ldz, z, p.shift, k_mu)
-    r = p.n_keep if p.n_keep < m else m
+    r = p.n_keep + 1 if p.n_keep + 1 < m else m
 
     # G[:k, :k] = K @ K.T
     if diagonal and not p.centre:
@@ -181,6 +192,9 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
             g[i * m + i] = <real> p.lam[i]
     elif k > 0:
         syrk(c'L', c'N', k, p.d, <real> 1.0, z, p.ldz, <real> 0.0, g, m)
+        for i in range(k):
+            for c in range(i, k):
+                g[i * m + c] = <real> (p.gain[i] * p.gain[c] * <double> g[i * m + c])
     # G[k:, :k] = N @ K.T  (work space: the eigenvectors' place)
     if real is float:
         fs_csr_times_z_s(h, k, p.ldz, p.indptr, p.indices, data, z, vec)
@@ -193,7 +207,7 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
             value = <double> vec[i * k + c]
             if p.centre:
                 value -= p.root[i] * k_mu[c]
-            g[c * m + k + i] = <real> value
+            g[c * m + k + i] = <real> (p.gain[c] * value)
     # G[k:, k:] = N @ N.T, centred by linearity
     for i in range(h):
         for c in range(i + 1):
@@ -208,7 +222,8 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
     info = top_eigenpairs(m, r, g, w, vec, work, lwork, p.iwork)
     if info:
         return info
-    delta = shrink_weights(m, p.n_keep, p.n_spare, w, vec, g, p.lam)
+    top = <double> w[m - 1]
+    rotation(m, 0, k, r, vec, p.gain, 1, g, vector_square)
 
     # K = W1.T @ K, in place: a panel of features at a time through the space that the eigenvectors leave
     panel = (m * m) // r
@@ -240,7 +255,15 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
     for i in range(p.d):
         for c in range(r, p.n_keep):
             z[i * p.ldz + c] = 0
+    if real is float:
+        fs_z_square_s(p.d, r, p.ldz, z, square)
+    else:
+        fs_z_square_d(p.d, r, p.ldz, z, square)
+    delta = shorten(m, p.n_keep, p.n_spare, square, vector_square, p.lam, p.gain)
     p.book[SHRINKAGE] += delta
+    # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
+    value = sqrt(p.book[ROUNDING]) + ROUNDING_PER_SHRINK * eps * top
+    p.book[ROUNDING] = value * value
     p.count[AGE] = p.count[AGE] + 1 if diagonal and not p.centre else 0
     p.count[FILL] = p.count[KEPT] = p.n_keep
     p.indptr[0] = 0
@@ -289,6 +312,10 @@ cdef Plan make_plan(dict a, Py_ssize_t d, Py_ssize_t ldz):
     p.n_keep, p.n_spare, p.centre, p.decay = a["n_keep"], a["n_spare"], a["centre"], a["decay"]
     v = a["lam"]
     p.lam = &v[0]
+    v = a["gain"]
+    p.gain = &v[0]
+    v = a["small"]
+    p.small = &v[0]
     v = a["mean"]
     p.mean = &v[0] if v.shape[0] else NULL
     v = a["shift"]

@@ -7,7 +7,8 @@ cdef enum:
     SQUARED_NORM = 1       # sum of squared norms of the (weighted, centred, decayed) rows
     WEIGHT = 2             # sum of the (decayed) weights of all rows seen
     SETTLED_WEIGHT = 3     # the part of WEIGHT that `mean` already contains (centred sketches)
-    BOOK_SIZE = 4
+    ROUNDING = 4           # square of the allowance for rounding in the certificate
+    BOOK_SIZE = 5
 
     # count: int64
     FILL = 0               # rows in the buffer: kept + new

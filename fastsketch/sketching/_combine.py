@@ -36,4 +36,4 @@ def _shrunk(engine, rows):
     with _threads.blas_for(bench.capacity):
         bench.flush()
     engine.a["book"][SHRINKAGE] += bench.a["book"][SHRINKAGE]
-    return bench.buffer[: size - 1]
+    return bench.settled_rows()

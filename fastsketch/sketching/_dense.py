@@ -12,7 +12,8 @@ EXACT_BLOCK = 256
 
 
 class DenseEngine(Engine):
-    """Buffer F of `capacity` rows: KEPT rows of the last shrink, then new ones; with `exact`, a d x d sum too."""
+    """Buffer of `capacity` rows, used from its end: last the KEPT rows of the last shrink (longest at the very end),
+    before them the new rows, the newest first. With `exact`, a d x d sum too."""
 
     kind = "dense"
 
@@ -65,31 +66,38 @@ class DenseEngine(Engine):
     def flush(self):
         kernel.flush_now(self.buffer, self.a)
 
+    def root_slice(self):
+        return slice(self.capacity - self.fill, self.capacity - int(self.a["count"][KEPT]))
+
     def own_arrays(self):
-        fill = int(self.a["count"][FILL])
-        own = {"buffer": self.buffer[:fill]}
+        own = {"buffer": self.buffer[self.capacity - self.fill :]}
         if self.exact:
             own["cov"] = self.a["cov"]
         return own
 
     def put_arrays(self, own):
-        self.buffer[: len(own["buffer"])] = own["buffer"]
+        self.buffer[self.capacity - len(own["buffer"]) :] = own["buffer"]
         if self.exact:
             self.a["cov"][:] = own["cov"]
 
     def settled_rows(self):
-        """Rows of the buffer after decay and centring, a view."""
+        """Rows of the buffer after decay and centring, at their true length, a view."""
         kernel.settle_now(self.buffer, self.a)
-        return self.buffer[: int(self.a["count"][FILL])]
+        kept = int(self.a["count"][KEPT])
+        self.buffer[self.capacity - kept :] *= self.a["gain"][:kept][::-1, np.newaxis].astype(self.dtype)
+        self.a["gain"][:] = 1.0
+        return self.buffer[self.capacity - self.fill :]
 
     def replace_rows(self, rows):
-        self.buffer[: len(rows)] = rows
+        self.buffer[self.capacity - len(rows) :] = rows
         self.a["count"][FILL] = self.a["count"][KEPT] = len(rows)
         self.a["count"][AGE] = -1  # the rows need not be orthogonal
+        self.a["gain"][:] = 1.0
 
     def multiply(self, factor):
         """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.buffer[: self.fill] *= self.dtype.type(factor)
+        self.buffer[self.root_slice()] *= self.dtype.type(factor)
+        self.a["gain"] *= factor
         self.a["lam"] *= factor * factor
         self.a["cov"] *= factor * factor
 

@@ -18,6 +18,7 @@ from fastsketch.sketching._layout import (
     KEPT,
     N_ROWS,
     NOTHING_SEEN,
+    ROUNDING,
     SETTLED_WEIGHT,
     SHRINKAGE,
     SQUARED_NORM,
@@ -50,7 +51,10 @@ class Engine:
             "n_spare": config.rows_spared,
             "centre": config.center,
             "decay": config.decay,
-            "lam": np.zeros(config.sketch_size),
+            "lam": np.zeros(config.sketch_size + 1),
+            # kept row i stands for gain[i] times what is stored
+            "gain": np.ones(config.sketch_size + 1),
+            "small": np.zeros(2 * config.sketch_size + 2),
             "mean": np.zeros(centred),
             "shift": np.zeros(centred),
             "root": np.ones(capacity + 1),
@@ -116,13 +120,15 @@ class Engine:
         with np.errstate(under="ignore", over="ignore"):
             self.a["book"][SHRINKAGE] = self.a["book"][SHRINKAGE] * factor * factor
             self.a["book"][SQUARED_NORM] = self.a["book"][SQUARED_NORM] * factor * factor
+            self.a["book"][ROUNDING] = self.a["book"][ROUNDING] * factor**2 * factor**2
 
     def fade(self, factor):
         """Multiply the weight of all rows so far by a factor."""
         root = float(np.sqrt(factor))
         self.multiply(root)
-        self.a["root"][: int(self.a["count"][FILL] - self.a["count"][KEPT])] *= root
+        self.a["root"][self.root_slice()] *= root
         self.a["book"] *= factor
+        self.a["book"][ROUNDING] *= factor
 
     # -- scalars, in the units of the rows -------------------------------------------------------------------------
     @property
@@ -144,13 +150,13 @@ class Engine:
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy=False):
         """Everything that a resume needs, by name: views, or copies that later updates do not touch."""
-        new = int(self.a["count"][FILL] - self.a["count"][KEPT])
         out = {
             "book": self.a["book"],
             "count": self.a["count"],
             "lam": self.a["lam"],
+            "gain": self.a["gain"],
             "mean": self.a["mean"],
-            "root": self.a["root"][:new],
+            "root": self.a["root"][self.root_slice()],
             **self.own_arrays(),
         }
         return {name: array.copy() for name, array in out.items()} if copy else out
@@ -160,11 +166,11 @@ class Engine:
         count = arrays["count"]
         if count.shape != (COUNT_SIZE,) or not 0 <= count[KEPT] <= count[FILL] <= self.capacity:
             raise ValueError("the counts do not fit the buffer")
-        for name in ("book", "count", "lam", "mean"):
+        for name in ("book", "count", "lam", "gain", "mean"):
             if arrays[name].shape != self.a[name].shape:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {self.a[name].shape}")
             self.a[name][:] = arrays[name]
-        self.a["root"][: len(arrays["root"])] = arrays["root"]
+        self.a["root"][self.root_slice()] = arrays["root"]
         self.put_arrays(arrays)
 
     def clone(self):

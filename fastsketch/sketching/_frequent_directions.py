@@ -10,12 +10,15 @@ from fastsketch.io import _state
 from fastsketch.sketching._choose import ENGINES, make_engine
 from fastsketch.sketching._combine import merge_engines
 from fastsketch.sketching._config import SketchConfig
-from fastsketch.sketching._layout import SHRINKAGE, SQUARED_NORM
+from fastsketch.sketching._layout import ROUNDING, SHRINKAGE, SQUARED_NORM
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._rules import RULES
 
 # What one read-out finds: B = diag(s) vt, and the certificate that belongs to it.
-Reading = namedtuple("Reading", "s vt shrinkage mean squared_norm")
+Reading = namedtuple("Reading", "s vt shrinkage rounding mean squared_norm")
+
+# Units of rounding of the largest squared singular value by which a read-out itself may be off.
+READ_OUT_ROUNDING = 4.0
 
 
 class FrequentDirections:
@@ -179,27 +182,30 @@ class FrequentDirections:
             from scipy.linalg import svd
 
             engine = self._engine.clone()
-            rows = engine.reduce()
+            rows = engine.reduce().astype(np.float64, copy=False)
+            dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
             try:
                 _, s, vt = svd(rows, full_matrices=False, check_finite=False)
             except np.linalg.LinAlgError:
                 _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
             rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
             s, vt = s[:rank], vt[:rank]
-            unit, square = ldexp(1.0, engine.exponent), engine.a["book"]
-            shrinkage = float(square[SHRINKAGE])
+            unit, book = ldexp(1.0, engine.exponent), engine.a["book"]
+            shrinkage = float(book[SHRINKAGE])
+            rounding = np.hypot(np.sqrt(book[ROUNDING]), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
             if RULES[self.rule].compensates and shrinkage > 0:
-                s = np.sqrt(s.astype(np.float64) ** 2 + shrinkage).astype(s.dtype)
+                s = np.sqrt(s**2 + shrinkage)
             # largest component of each vector positive: the same signs whatever solver found them
             if rank:
-                vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1, 1).astype(vt.dtype)[:, None]
+                vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
             with np.errstate(over="ignore", under="ignore"):
                 self._reading = Reading(
-                    s * s.dtype.type(1) if unit == 1.0 else (s.astype(np.float64) * unit).astype(s.dtype),
-                    vt,
+                    (s * unit).astype(dtype),
+                    vt.astype(dtype, copy=False),
                     float(np.float64(shrinkage) * unit * unit),
+                    float(rounding * unit * unit),
                     engine.a["mean"] * unit if self.center else None,
-                    float(square[SQUARED_NORM] * unit * unit),
+                    float(book[SQUARED_NORM] * unit * unit),
                 )
         return self._reading
 
@@ -225,8 +231,14 @@ class FrequentDirections:
 
     @property
     def error_bound(self):
-        """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass."""
-        return RULES[self.rule].error_bound(self.shrinkage)
+        """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
+
+        Delta (half of it for "rfd") plus an allowance for the rounding of the shrinks, which matters in float32 when
+        Delta is within about 1e-5 of ||A||_2^2.
+        """
+        if self._engine is None:
+            return 0.0
+        return RULES[self.rule].error_bound(self.shrinkage) + self._read().rounding
 
     @property
     def alpha(self):

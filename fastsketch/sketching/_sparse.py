@@ -58,6 +58,9 @@ class SparseEngine(Engine):
     def new_rows(self):
         return int(self.a["count"][FILL] - self.a["count"][KEPT])
 
+    def root_slice(self):
+        return slice(0, self.new_rows)
+
     def fits(self, rows):
         return is_sparse(rows)
 
@@ -114,12 +117,15 @@ class SparseEngine(Engine):
             twin = DenseEngine(self.config.dense(self.capacity - self.config.sketch_size), self.n_features,
                                self.dtype)
             mine = self.arrays()
-            twin.restore({**mine, "buffer": np.vstack([self.z[:, :kept].T, self._new_dense()])})
+            # the dense buffer holds the newest row first, the longest kept row last
+            buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
+            twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
             rows = twin.settled_rows().copy()
-            for name in ("book", "count", "lam", "mean"):
+            for name in ("book", "count", "lam", "gain", "mean"):
                 self.a[name][:] = twin.a[name]
             return rows
-        return np.vstack([self.z[:, :kept].T, self._new_dense()])
+        gain = self.a["gain"][:kept, np.newaxis].astype(self.dtype)
+        return np.vstack([self.z[:, :kept].T * gain, self._new_dense()])
 
     def _new_dense(self):
         own = self.own_arrays()
@@ -132,10 +138,11 @@ class SparseEngine(Engine):
         self.z[:, : len(rows)] = rows.T
         self.a["count"][FILL] = self.a["count"][KEPT] = len(rows)
         self.a["count"][AGE] = -1  # the rows need not be orthogonal
+        self.a["gain"][:] = 1.0
         self.a["indptr"][0] = 0
 
     def multiply(self, factor):
         """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.z *= self.dtype.type(factor)
+        self.a["gain"] *= factor
         self.a["data"][: int(self.a["indptr"][self.new_rows])] *= self.dtype.type(factor)
         self.a["lam"] *= factor * factor

@@ -1,0 +1,7 @@
+"""python -m fastsketch: the command line."""
+
+import sys
+
+from fastsketch.cli import main
+
+sys.exit(main())

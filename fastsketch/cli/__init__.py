@@ -1,0 +1,26 @@
+"""The command line: ``fastsketch sketch | merge | info | demo``.
+
+Exit status 0: done; 1: interrupted; 2: wrong usage or an input that cannot serve (one line says which and why).
+"""
+
+import sys
+
+
+def main(argv=None):
+    """Run the command line; returns the exit status."""
+    from fastsketch.cli._parser import make_parser
+
+    arguments = make_parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("fastsketch: interrupted", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has had enough; there is nobody left to tell.
+        sys.stderr.close()
+        return 1
+    except (ValueError, TypeError, OSError, OverflowError, ImportError, MemoryError) as error:
+        print(f"fastsketch: error: {error or type(error).__name__}", file=sys.stderr)
+        return 2
+    return 0

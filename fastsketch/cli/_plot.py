@@ -1,0 +1,38 @@
+"""Pictures (extra: plot)."""
+
+
+def _figure(*shape, **size):
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'fastsketch[plot]'") from error
+    figure = Figure(layout="constrained", **size)
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(*shape)
+
+
+def plot_spectrum(values, facts, path, truth=None):
+    """Squared singular values with the certificate as a band; `truth` adds the exact spectrum."""
+    figure, axes = _figure(figsize=(7, 4.5))
+    squares = [value * value for value in values]
+    index = range(1, len(squares) + 1)
+    if truth is not None:
+        axes.semilogy(range(1, len(truth) + 1), truth, color="0.35", lw=1.2, label="exact spectrum of A'A")
+    bound = facts["error_bound"]
+    middle = [square + facts["alpha"] for square in squares]
+    if bound > 0 and middle:
+        floor = min(middle) * 1e-2
+        low = [max(value - bound, floor) for value in middle]
+        axes.fill_between(index, low, [value + bound for value in middle], alpha=0.25, color="tab:blue", lw=0,
+                          label=f"certificate: +-{bound:.3g}")
+    axes.semilogy(index, middle, "o-", ms=3, lw=1, color="tab:blue",
+                  label="sketch" + (" B'B + alpha I" if facts["alpha"] > 0 else " B'B"))
+    axes.set_xlabel("index")
+    axes.set_ylabel("squared singular value")
+    axes.set_title(f"{facts['rows']:,} rows x {facts['features']:,} features, rule {facts['rule']}, "
+                   f"l = {facts['sketch_size']}")
+    axes.set_xlim(0.5, max(2, len(squares)) * (1.5 if truth is not None else 1) + 0.5)
+    axes.grid(True, which="both", alpha=0.25)
+    axes.legend()
+    figure.savefig(path, dpi=130, format="png")

@@ -1,0 +1,188 @@
+"""Principal components from a sketch: a drop-in for sklearn.decomposition.IncrementalPCA."""
+
+import numpy as np
+from sklearn.decomposition import IncrementalPCA
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastsketch._validation import as_choice, as_integer
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._rules import RULES
+from fastsketch.sklearn._moments import FeatureVariance
+
+
+class SketchedPCA(IncrementalPCA):
+    """Incremental PCA by Frequent Directions: one pass, O(sketch_size) memory, true sparse input.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Components to keep; by default min(n_samples, n_features) of the first batch.
+    whiten : bool, default False
+        Scale the transformed components to unit variance.
+    copy : bool, default True
+        For compatibility; the input is never overwritten.
+    batch_size : int, optional
+        Rows that ``fit`` passes on at a time; the result does not depend on it.
+    sketch_size : int, optional
+        Rows l of the sketch, more than n_components; by default 2 n_components + 10. A larger sketch is more
+        accurate and costs proportionally more; above n_features the result is exact.
+    rule : {"rfd", "fd", "cfd", "pfd", "isvd"}, default "rfd"
+        See ``fastsketch.FrequentDirections``.
+    solver : {"auto", "gram", "svd", "exact"}, default "auto"
+
+    Attributes
+    ----------
+    components_ : ndarray (n_components_, n_features_in_)
+        Orthonormal, by decreasing variance; where fewer directions were seen, completed by directions of variance 0.
+    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
+        With "rfd" the estimates include alpha, the middle of the interval that the sketch guarantees.
+    mean_, var_ : ndarray (n_features_in_,)
+        Exact, whatever the sketch.
+    noise_variance_ : float
+        Mean variance of the remaining directions; the total is exact.
+    n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
+    error_bound_ : float
+        Bound on the spectral error of the scatter matrix (n_samples_seen_ - 1 times the covariance).
+    sketch_ : fastsketch.FrequentDirections
+        The state; saved with the estimator.
+
+    Notes
+    -----
+    Unlike IncrementalPCA, batches may be smaller than n_components, also single rows, and sparse input is neither
+    made dense nor copied. On stationary data IncrementalPCA's truncation is often more accurate at the same number
+    of kept rows; the sketch is faster and bounds its error on every stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchedPCA
+    >>> X = np.random.default_rng(0).standard_normal((300, 20)) * np.linspace(3, 1, 20)
+    >>> SketchedPCA(n_components=2).fit(X).transform(X).shape
+    (300, 2)
+    """
+
+    def __init__(self, n_components=None, *, whiten=False, copy=True, batch_size=None, sketch_size=None, rule="rfd",
+                 solver="auto"):
+        super().__init__(n_components=n_components, whiten=whiten, copy=copy, batch_size=batch_size)
+        self.sketch_size = sketch_size
+        self.rule = rule
+        self.solver = solver
+
+    # The parent's declaration knows neither the new parameters nor their checks; ours are made in _start.
+    _parameter_constraints = {}
+
+    def fit(self, X, y=None):
+        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
+        X = self._checked(X, reset=True)
+        self._forget()
+        if self.batch_size is None:
+            self.batch_size_ = 5 * X.shape[1]
+        else:
+            self.batch_size_ = as_integer(self.batch_size, "batch_size", 1)
+        self._start(X)
+        for batch in gen_batches(X.shape[0], max(self.batch_size_, self.sketch_.sketch_size)):
+            self._take(X[batch])
+        self._publish()
+        return self
+
+    def partial_fit(self, X, y=None, check_input=True):
+        """Learn from one more batch of any size, single rows included.
+
+        With check_input=False X must be what the checks would return: a finite float array or CSR.
+        """
+        first = not hasattr(self, "sketch_")
+        if check_input:
+            X = self._checked(X, reset=first)
+        if first:
+            self._start(X)
+        self._take(X)
+        self._publish()
+        return self
+
+    def transform(self, X):
+        """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
+        check_is_fitted(self)
+        X = self._checked(X, reset=False, accept_one=True)
+        # (X - mean) V' = X V' - (mean V')
+        out = np.asarray(X @ self.components_.T) - self.mean_.astype(X.dtype) @ self.components_.T
+        if self.whiten:
+            scale = np.sqrt(self.explained_variance_)
+            out /= np.maximum(scale, np.finfo(scale.dtype).eps)
+        return out
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+    def _checked(self, X, reset, accept_one=False):
+        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
+                             ensure_min_samples=1)
+
+    def _forget(self):
+        for name in ("sketch_", "components_", "_variance", "n_components_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _start(self, X):
+        n, d = X.shape
+        as_choice(self.rule, "rule", tuple(RULES))
+        if self.n_components is None:
+            wanted = min(n, d)
+        else:
+            wanted = as_integer(self.n_components, "n_components", 1)
+            if wanted > d:
+                raise ValueError(f"n_components={wanted} must not exceed n_features={d}")
+        if self.sketch_size is None:
+            size = 2 * wanted + 10
+        else:
+            size = as_integer(self.sketch_size, "sketch_size", 2)
+            if size <= min(wanted, d - 1):
+                raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
+        self.n_components_ = wanted
+        self.sketch_ = FrequentDirections(size, rule=self.rule, solver=self.solver, center=True, dtype=X.dtype)
+        self._variance = FeatureVariance()
+
+    def _take(self, X):
+        self.sketch_.update(X)
+        self._variance.update(X)
+
+    def _publish(self):
+        sketch, k = self.sketch_, self.n_components_
+        n, d = sketch.n_rows, sketch.n_features
+        dtype = sketch.dtype
+        s, vt = sketch.singular_values, sketch.components
+        squares = s.astype(np.float64)[:k] ** 2 + sketch.alpha
+        squares = np.concatenate([squares, np.zeros(max(0, k - len(squares)))])
+        total = sketch.squared_norm
+        self.components_ = _completed(vt[:k], k)
+        self.singular_values_ = np.sqrt(squares).astype(dtype)
+        self.explained_variance_ = (squares / max(1, n - 1)).astype(dtype)
+        ratio = squares / total if total > 0 else np.zeros(k)
+        self.explained_variance_ratio_ = ratio.astype(dtype)
+        rest = min(n, d) - k
+        self.noise_variance_ = max(0.0, total - squares.sum()) / max(1, n - 1) / rest if rest > 0 else 0.0
+        self.mean_ = sketch.mean.astype(dtype)
+        self.var_ = self._variance.value().astype(dtype)
+        self.n_samples_seen_ = n
+        self.error_bound_ = sketch.error_bound
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _completed(vt, k):
+    """k orthonormal rows that begin with vt: directions that no row has had yet follow in a fixed order."""
+    r, d = vt.shape
+    if r >= k:
+        return vt
+    candidates = np.vstack([vt, np.eye(k, d, dtype=vt.dtype)])
+    q, triangle = np.linalg.qr(candidates.T)
+    good = np.abs(np.diag(triangle)) > 1e-3
+    extra = q.T[r:][good[r:]][: k - r]
+    if len(extra) < k - r:  # the first k unit vectors lie too close to vt: use them all
+        full = np.linalg.svd(vt, full_matrices=True)[2] if r else np.eye(d, dtype=vt.dtype)
+        extra = full[r:k]
+    return np.vstack([vt, extra])
+
+
+
