@@ -28,10 +28,18 @@ def _blas_libraries():
     return _controller[1]
 
 
+def _set(library, n):
+    library.set_num_threads(n)
+    # Newer versions of threadpoolctl let only one thread set a pool until it lets go of it; ours take turns by _lock.
+    release = getattr(library, "clear_controlling_thread", None)
+    if release is not None:
+        release()
+
+
 def _apply():
     smallest = min(limit for limit, _ in _limits)
     for library, original in _before:
-        library.set_num_threads(min(smallest, original))
+        _set(library, min(smallest, original))
     numba = sys.modules.get("numba")
     wanted = [limit for limit, own in _limits if own]
     if numba is not None and wanted:
@@ -57,7 +65,7 @@ def _limited(limit, own):
                 _apply()
             else:
                 for library, original in _before:
-                    library.set_num_threads(original)
+                    _set(library, original)
                 _before.clear()
             if numba_before is not None:
                 numba.set_num_threads(numba_before)

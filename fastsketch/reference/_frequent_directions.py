@@ -122,5 +122,5 @@ def compensative_frequent_directions(a, m):
     """Desai, Ghashami, Phillips 2016, CFD: FD, read out with Delta added to every squared length. Returns (B, Delta)."""
     b, delta = frequent_directions(a, m)
     _, s, vt = np.linalg.svd(b, full_matrices=False)
-    s, vt = s[s > s[0] * np.finfo(float).eps], vt[s > s[0] * np.finfo(float).eps]
-    return np.sqrt(s**2 + delta)[:, None] * vt, delta
+    seen = s > s.max(initial=0.0) * np.finfo(float).eps                 # directions that B does have
+    return np.sqrt(s[seen] ** 2 + delta)[:, None] * vt[seen], delta

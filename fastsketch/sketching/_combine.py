@@ -4,7 +4,7 @@ import numpy as np
 
 from fastsketch import _threads
 from fastsketch.sketching._dense import DenseEngine
-from fastsketch.sketching._layout import SHRINKAGE
+from fastsketch.sketching._layout import ROUNDING, SHRINKAGE
 
 
 def merge_engines(mine, theirs):
@@ -32,8 +32,9 @@ def _shrunk(engine, rows):
     """One shrink of loose rows by the rule of `engine`, whose book takes the delta."""
     size = engine.config.sketch_size
     bench = DenseEngine(engine.config.plain(buffer_size=max(0, len(rows) - size)), engine.n_features, engine.dtype)
-    bench.replace_rows(rows)
+    bench.replace_rows(rows, kept=False)
     with _threads.blas_for(bench.capacity):
         bench.flush()
-    engine.a["book"][SHRINKAGE] += bench.a["book"][SHRINKAGE]
+    for entry in (SHRINKAGE, ROUNDING):
+        engine.a["book"][entry] += bench.a["book"][entry]
     return bench.settled_rows()

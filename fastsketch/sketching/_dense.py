@@ -88,9 +88,11 @@ class DenseEngine(Engine):
         self.a["gain"][:] = 1.0
         return self.buffer[self.capacity - self.fill :]
 
-    def replace_rows(self, rows):
+    def replace_rows(self, rows, *, kept=True):
+        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
         self.buffer[self.capacity - len(rows) :] = rows
-        self.a["count"][FILL] = self.a["count"][KEPT] = len(rows)
+        self.a["count"][FILL] = len(rows)
+        self.a["count"][KEPT] = len(rows) if kept else 0
         self.a["count"][AGE] = -1  # the rows need not be orthogonal
         self.a["gain"][:] = 1.0
 

@@ -18,7 +18,7 @@ from fastsketch.sketching._rules import RULES
 Reading = namedtuple("Reading", "s vt shrinkage rounding mean squared_norm")
 
 # Units of rounding of the largest squared singular value by which a read-out itself may be off.
-READ_OUT_ROUNDING = 4.0
+READ_OUT_ROUNDING = 8.0
 
 
 class FrequentDirections:

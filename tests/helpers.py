@@ -1,0 +1,66 @@
+"""Streams, tolerances and parameters that several tests share."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+RULES = ("fd", "pfd", "cfd", "isvd", "rfd")
+SOLVERS = ("gram", "svd", "exact")
+DTYPES = (np.float32, np.float64)
+KINDS = ("noise", "signal", "drift", "heavy", "repeated", "lowrank", "decaying", "zeros")
+
+
+def data_dir():
+    """Where real data sets lie: FASTSKETCH_DATA, or ../shared/data beside the project's root."""
+    return Path(os.environ.get("FASTSKETCH_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def tol(dtype, scale):
+    """Rounding allowed for a quantity of this scale: 64 units in the last place of the dtype."""
+    return 64 * float(np.finfo(dtype).eps) * float(scale)
+
+
+def stream(kind, rng, n, d):
+    """Rows by name, on which sketches are known to fail."""
+    if kind == "noise":
+        return rng.standard_normal((n, d))
+    if kind == "signal":
+        k = min(d, 6)
+        signal = (rng.standard_normal((n, k)) * np.linspace(1, 0.1, k)) @ rng.standard_normal((k, d))
+        return signal + 0.05 * rng.standard_normal((n, d))
+    if kind == "drift":  # late rows in a direction of their own, each a little shorter than what is kept
+        a = np.zeros((n, d))
+        half = n // 2
+        # lengths that differ: among equals, which one a shrink drops would be a matter of rounding
+        a[np.arange(half), np.arange(half) % max(1, d - 1)] = np.linspace(1.0, 1.1, half)
+        a[half:, d - 1] = 0.99
+        return a
+    if kind == "heavy":  # one huge row
+        a = rng.standard_normal((n, d))
+        a[n // 2] *= 1e4
+        return a
+    if kind == "repeated":
+        return np.repeat(rng.standard_normal((n // 10 + 1, d)), 10, axis=0)[:n]
+    if kind == "lowrank":
+        return rng.standard_normal((n, 3)) @ rng.standard_normal((3, d))
+    if kind == "decaying":  # spectrum 1 .. 1e-10
+        q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        return (rng.standard_normal((n, d)) * np.logspace(0, -10, d)) @ q
+    if kind == "zeros":
+        return np.zeros((n, d))
+    raise ValueError(kind)
+
+
+def error_interval(rows, sketch):
+    """Smallest and largest eigenvalue of A'A + alpha0 I - B'B - alpha I, in float64."""
+    a = np.asarray(rows, np.float64)
+    b = sketch.sketch().astype(np.float64)
+    values = np.linalg.eigvalsh(a.T @ a - b.T @ b)
+    shift = sketch.alpha0 - sketch.alpha
+    return values[0] + shift, values[-1] + shift
+
+
+def same_state(one, other):
+    """Whether two sketches hold the same bits."""
+    return one.to_bytes() == other.to_bytes()

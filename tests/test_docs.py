@@ -1,0 +1,51 @@
+"""Docstrings: every public name has one, and every example in one runs."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import fastsketch
+
+
+def modules():
+    pytest.importorskip("sklearn")
+    for info in pkgutil.walk_packages(fastsketch.__path__, "fastsketch."):
+        if "__main__" not in info.name:
+            yield importlib.import_module(info.name)
+
+
+def test_examples_run():
+    attempted = 0
+    for module in modules():
+        result = doctest.testmod(module)
+        assert result.failed == 0, module.__name__
+        attempted += result.attempted
+    assert attempted > 15
+
+
+def public_objects():
+    from fastsketch.sklearn import SketchedCovariance, SketchedPCA
+
+    names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
+    return [item for item in names if callable(item)] + [SketchedPCA, SketchedCovariance]
+
+
+@pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
+def test_public_objects_are_documented(item):
+    doc = inspect.getdoc(item)
+    assert doc and doc.splitlines()[0].rstrip().endswith((".", ":", "!")) or len(doc.splitlines()[0]) > 20
+    if inspect.isclass(item) and not issubclass(item, Exception):
+        for name, member in vars(item).items():
+            if callable(member) and not name.startswith("_"):
+                assert inspect.getdoc(member), f"{item.__name__}.{name}"
+
+
+def test_parameters_are_documented():
+    for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads):
+        doc = inspect.getdoc(item)
+        for name, parameter in inspect.signature(item).parameters.items():
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                assert name in doc, f"{item.__name__}: {name}"

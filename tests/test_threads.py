@@ -1,0 +1,109 @@
+"""Thread limits hold inside, and everything is as before outside, in whatever order contexts overlap."""
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import fastsketch as fs
+from fastsketch import _threads
+
+
+def pools():
+    return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    import scipy.linalg.cython_blas  # noqa: F401
+
+    with threadpool_limits(2, "blas"):
+        yield
+
+
+def test_limit_holds_inside_and_ends_outside():
+    before = pools()
+    with fs.threads(1):
+        assert set(pools().values()) == {1}
+    assert pools() == before
+
+
+def test_limits_never_raise_a_pool():
+    with threadpool_limits(1, "blas"), fs.threads(8):
+        assert set(pools().values()) == {1}
+
+
+def test_nested_limits_keep_the_smallest():
+    with fs.threads(1):
+        with fs.threads(2):
+            assert set(pools().values()) == {1}
+        assert set(pools().values()) == {1}
+    assert set(pools().values()) == {2}
+
+
+def test_overlapping_contexts_of_two_threads_restore_everything():
+    before = pools()
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with fs.threads(1):
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    context = fs.threads(1)
+    context.__enter__()
+    thread.start()
+    assert entered.wait(10)
+    context.__exit__(None, None, None)  # the first to enter leaves first
+    assert set(pools().values()) == {1}
+    leave.set()
+    thread.join()
+    assert pools() == before
+
+
+def test_an_exception_restores_everything():
+    before = pools()
+    with pytest.raises(KeyError), fs.threads(1):
+        raise KeyError
+    assert pools() == before
+
+
+def test_updates_leave_threads_alone():
+    before = pools()
+    fs.FrequentDirections(8, solver="gram").update(np.ones((100, 50)))
+    assert pools() == before
+    assert _threads._limits == []
+
+
+def test_numba_threads_follow_if_loaded():
+    numba = pytest.importorskip("numba")
+    before = numba.get_num_threads()
+    with fs.threads(1):
+        assert numba.get_num_threads() == 1
+    assert numba.get_num_threads() == before
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", None, True])
+def test_bad_n(bad):
+    with pytest.raises((TypeError, ValueError), match="^n must be"):
+        fs.threads(bad)
+
+
+def test_many_threads_sketch_as_one():
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((200, 40)) for _ in range(40)]
+    alone = [fs.FrequentDirections(8, solver="gram").update(batch).sketch() for batch in rows]
+    out = [None] * len(rows)
+
+    def work(k):
+        out[k] = fs.FrequentDirections(8, solver="gram").update(rows[k]).sketch()
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(len(rows))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for one, other in zip(alone, out, strict=True):
+        assert np.array_equal(one, other)
