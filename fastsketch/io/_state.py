@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -24,6 +25,10 @@ FORMAT = "fastsketch state"
 SCHEMA = 1
 
 _registry = {}
+
+
+# What zipfile and numpy raise for bytes that are not what they should be: also "encrypted", "compression method".
+DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, struct.error, zlib.error)
 
 
 class StateError(ValueError):
@@ -133,7 +138,7 @@ def _opened(source):
             if size == 0:
                 raise StateError(f"{name} is empty")
             yield stack.enter_context(zipfile.ZipFile(file)), size, name
-    except zipfile.BadZipFile as error:
+    except DAMAGE as error:
         raise StateError(f"{name} is no fastsketch state, or is cut short ({error})") from error
     except OSError as error:
         raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
@@ -163,7 +168,7 @@ def _header(archive, size, name):
         kinds = isinstance(schema, int) and isinstance(header["kind"], str) and isinstance(header["params"], dict)
         if not kinds or not isinstance(header["arrays"], dict):
             raise KeyError("types")
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, *DAMAGE) as error:
         raise StateError(f"{name} is no fastsketch state") from error
     if schema > SCHEMA:
         raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
@@ -189,7 +194,7 @@ def _array(archive, key, about, name):
             if found != (shape, False, dtype):
                 raise ValueError("shape, order or dtype differ")
             content = member.read(bytes_wanted + 1)
-    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
+    except (ValueError, OSError, *DAMAGE) as error:
         raise StateError(f"{name} is damaged: array {key!r}: {error}") from error
     if len(content) != bytes_wanted or zlib.crc32(content) != crc:
         raise StateError(f"{name} is damaged: array {key!r} fails its checksum")

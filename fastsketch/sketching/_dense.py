@@ -100,8 +100,9 @@ class DenseEngine(Engine):
         """Multiply everything stored by a factor (rows; squares by its square)."""
         self.buffer[self.root_slice()] *= self.dtype.type(factor)
         self.a["gain"] *= factor
-        self.a["lam"] *= factor * factor
-        self.a["cov"] *= factor * factor
+        for _ in range(2):  # the square of a factor may leave the range though the product does not
+            self.a["lam"] *= factor
+            self.a["cov"] *= factor
 
     # -- the exact accumulator -------------------------------------------------------------------------------------
     @property

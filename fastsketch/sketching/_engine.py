@@ -114,13 +114,14 @@ class Engine:
         self.a["count"][TOP] = top
 
     def scale_all(self, factor):
-        """Store everything multiplied by a factor: rows, mean, and squares by its square."""
-        self.multiply(factor)
-        self.a["mean"] *= factor
+        """Store everything multiplied by a power of two: rows, mean, and squares by its square."""
         with np.errstate(under="ignore", over="ignore"):
-            self.a["book"][SHRINKAGE] = self.a["book"][SHRINKAGE] * factor * factor
-            self.a["book"][SQUARED_NORM] = self.a["book"][SQUARED_NORM] * factor * factor
-            self.a["book"][ROUNDING] = self.a["book"][ROUNDING] * factor**2 * factor**2
+            self.multiply(factor)
+            self.a["mean"] *= factor
+            # one factor after the other: its square may leave the range though the product does not
+            for entry, power in ((SHRINKAGE, 2), (SQUARED_NORM, 2), (ROUNDING, 4)):
+                for _ in range(power):
+                    self.a["book"][entry] *= factor
 
     def fade(self, factor):
         """Multiply the weight of all rows so far by a factor."""

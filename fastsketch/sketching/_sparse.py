@@ -145,4 +145,5 @@ class SparseEngine(Engine):
         """Multiply everything stored by a factor (rows; squares by its square)."""
         self.a["gain"] *= factor
         self.a["data"][: int(self.a["indptr"][self.new_rows])] *= self.dtype.type(factor)
-        self.a["lam"] *= factor * factor
+        for _ in range(2):  # the square of a factor may leave the range though the product does not
+            self.a["lam"] *= factor
