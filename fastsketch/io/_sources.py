@@ -124,7 +124,8 @@ class NpzSource:
 
         self.path = path
         try:
-            matrix = load_npz(path)
+            with path.open("rb") as file:
+                matrix = load_npz(file)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error})") from error
         self._matrix = matrix.tocsr()

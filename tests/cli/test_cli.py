@@ -1,0 +1,216 @@
+"""The command line as a person meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.cli import main
+
+ROWS = np.random.default_rng(0).standard_normal((400, 30))
+
+
+def run(capsys, *args, status=0):
+    try:
+        got = main([str(arg) for arg in args])
+    except SystemExit as stop:  # argparse
+        got = stop.code
+    out = capsys.readouterr()
+    assert got == status, out.err
+    return out
+
+
+@pytest.fixture
+def npy(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    return tmp_path / "rows.npy"
+
+
+def test_sketch_and_info(capsys, tmp_path, npy):
+    out = run(capsys, "sketch", npy, "-l", 8, "--rule", "rfd", "--solver", "gram", "-o", tmp_path / "out.fsk")
+    assert "400" in out.out
+    assert "error bound" in out.out
+    expected = fs.RobustFrequentDirections(8, solver="gram").update(ROWS)
+    got = fs.load(tmp_path / "out.fsk")
+    assert np.array_equal(got.sketch(), expected.sketch())
+    assert got.notes == {"inputs": ["rows.npy"]}
+    facts = json.loads(run(capsys, "info", tmp_path / "out.fsk", "--json").out)
+    assert facts["error_bound"] == expected.error_bound
+    assert facts["singular_values"] == expected.singular_values.tolist()
+    text = run(capsys, "info", tmp_path / "out.fsk", "--top", 3).out
+    assert "singular values (3 of 7)" in text
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_options_reach_the_sketch(capsys, tmp_path, npy):
+    run(capsys, "sketch", npy, npy, "-l", 8, "--rule", "pfd", "--beta", 0.5, "--solver", "svd", "--center", "--decay",
+        0.999, "--dtype", "float32", "--buffer-size", 12, "--threads", 1, "-o", tmp_path / "o.fsk")
+    expected = fs.FrequentDirections(8, rule="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32",
+                                     buffer_size=12).update(ROWS).update(ROWS)
+    assert np.array_equal(fs.load(tmp_path / "o.fsk").sketch(), expected.sketch())
+
+
+def test_sparse_inputs_take_the_widest(capsys, tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1 3:2\n")
+    (tmp_path / "b.svm").write_text("1 9:1\n")
+    sparse.save_npz(tmp_path / "c.npz", sparse.csr_array(np.ones((2, 9))))
+    run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "c.npz", "-o", tmp_path / "o.fsk")
+    assert (fs.load(tmp_path / "o.fsk").n_rows, fs.load(tmp_path / "o.fsk").n_features) == (4, 9)
+    np.save(tmp_path / "d.npy", np.ones((2, 4)))
+    out = run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "d.npy", "-o", tmp_path / "p.fsk",
+              status=2)
+    assert "d.npy has 4" in out.err
+
+
+def test_merge(capsys, tmp_path, npy):
+    np.save(tmp_path / "more.npy", ROWS[:50])
+    run(capsys, "sketch", npy, "-l", 8, "-o", tmp_path / "a.fsk")
+    run(capsys, "sketch", tmp_path / "more.npy", "-l", 8, "-o", tmp_path / "b.fsk")
+    out = json.loads(run(capsys, "merge", tmp_path / "a.fsk", tmp_path / "b.fsk", "-o", tmp_path / "c.fsk", "--json").out)
+    assert out["rows"] == 450
+    expected = fs.merge([fs.load(tmp_path / "a.fsk"), fs.load(tmp_path / "b.fsk")])
+    assert np.array_equal(fs.load(tmp_path / "c.fsk").sketch(), expected.sketch())
+    run(capsys, "sketch", npy, "-l", 9, "-o", tmp_path / "d.fsk")
+    out = run(capsys, "merge", tmp_path / "a.fsk", tmp_path / "d.fsk", "-o", tmp_path / "e.fsk", status=2)
+    assert "d.fsk: other has sketch_size=9" in out.err
+    assert not (tmp_path / "e.fsk").exists()
+
+
+def test_plot(capsys, tmp_path, npy):
+    pytest.importorskip("matplotlib")
+    run(capsys, "sketch", npy, "-l", 8, "-o", tmp_path / "a.fsk")
+    run(capsys, "info", tmp_path / "a.fsk", "--plot", tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("args, message", [
+    (["sketch", "missing.npy", "-o", "o.fsk"], "missing.npy"),
+    (["sketch", "rows.npy", "-l", "1", "-o", "o.fsk"], "sketch_size must be at least 2, got 1"),
+    (["sketch", "rows.npy", "--beta", "0.5", "-o", "o.fsk"], "beta"),
+    (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "n must be at least 1"),
+    (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
+    (["sketch", "rows.npy", "-o", "."], "directory"),
+    (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),
+    (["sketch", "rows.npy", "--checkpoint", "-3", "-o", "o.fsk"], "--checkpoint"),
+    (["sketch", "nan.npy", "-o", "o.fsk"], "row 3 "),
+    (["sketch", "none.npy", "-o", "o.fsk"], "no rows"),
+    (["sketch", "bad.svm", "-o", "o.fsk"], "bad.svm: line 2"),
+    (["info", "rows.npy"], "no fastsketch state"),
+    (["info", "rows.npy", "--top", "-1"], "--top"),
+    (["merge", "rows.npy", "-o", "o.fsk"], "no fastsketch state"),
+    (["sketch", "rows.npy"], "-o/--output"),
+    (["sketch", "rows.npy", "--rule", "x", "-o", "o.fsk"], "invalid choice"),
+    (["frobnicate"], "invalid choice"),
+    ([], "required"),
+])
+def test_errors_are_one_clear_line_and_status_2(capsys, tmp_path, npy, monkeypatch, args, message):
+    monkeypatch.chdir(tmp_path)
+    bad = ROWS.copy()
+    bad[3, 4] = np.nan
+    np.save("nan.npy", bad)
+    np.save("none.npy", ROWS[:0])
+    (tmp_path / "bad.svm").write_text("1 1:1\nhello\n")
+    out = run(capsys, *args, status=2)
+    assert message in out.err
+    assert "Traceback" not in out.err
+    assert not (tmp_path / "o.fsk").exists()
+
+
+def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
+    """Stopped at several chunks, with a checkpoint after every one, then resumed."""
+    from fastsketch.io import _sources
+    from fastsketch.sketching import FrequentDirections
+
+    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    sparse_path = tmp_path / "b.svm"
+    sparse_path.write_text("".join(f"1 {k % 30 + 1}:1.5\n" for k in range(300)))
+    command = ["sketch", npy, sparse_path, "--features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
+    run(capsys, *command, tmp_path / "whole.fsk")
+    whole = (tmp_path / "whole.fsk").read_bytes()
+    original = FrequentDirections.update
+    for stop in (2, 5, 9):
+        calls = []
+
+        def update(self, rows, weights=None, calls=calls, stop=stop):
+            calls.append(1)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return original(self, rows, weights)
+
+        target = tmp_path / f"{stop}.fsk"
+        monkeypatch.setattr(FrequentDirections, "update", update)
+        out = run(capsys, *command, target, status=1)
+        assert "interrupted" in out.err
+        monkeypatch.setattr(FrequentDirections, "update", original)
+        run(capsys, *command, target, "-l", 9, "--resume", status=2)  # another command's partial result
+        run(capsys, *command, target, "--resume")
+        assert target.read_bytes() == whole
+        assert not (tmp_path / f"{stop}.fsk.partial").exists()
+
+
+def test_a_killed_run_resumes(tmp_path):
+    rows = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", np.float64, (40_000, 300))
+    rows[:] = np.random.default_rng(0).standard_normal(300)
+    rows *= np.random.default_rng(1).random((40_000, 1))
+    del rows
+    command = [sys.executable, "-m", "fastsketch", "sketch", "big.npy", "-l", "16", "--solver", "svd", "--checkpoint",
+               "0.01", "-o"]
+    subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)
+    process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "cut.fsk.partial").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "cut.fsk").exists()
+    subprocess.run([*command, "cut.fsk", "--resume"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "cut.fsk").read_bytes() == (tmp_path / "whole.fsk").read_bytes()
+
+
+def test_progress_when_asked_for(capsys, tmp_path, npy):
+    out = run(capsys, "sketch", npy, "--progress", "-o", tmp_path / "a.fsk")
+    assert "100%" in out.err
+    out = run(capsys, "sketch", npy, "-o", tmp_path / "a.fsk")
+    assert out.err == ""
+
+
+def test_version_and_help():
+    for flag, expected in (("--version", f"fastsketch {fs.__version__}"), ("--help", "sketch")):
+        out = subprocess.run([sys.executable, "-m", "fastsketch", flag], capture_output=True, text=True, check=True)
+        assert expected in out.stdout
+
+
+def test_demo(capsys, tmp_path, monkeypatch):
+    """The demo on a corner of the photographs."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    from fastsketch.cli import _demo
+
+    whole = _demo.photographs()
+    monkeypatch.setattr(_demo, "photographs", lambda: [image[:40, :120] for image in whole])
+    monkeypatch.setattr(_demo, "PEER_ROWS", 4000)
+    out = json.loads(run(capsys, "demo", "--output", tmp_path / "d", "--json", "-l", 20).out)
+    assert out["rows"] == 2 * 25 * 105
+    assert 0 < out["true_error"] <= out["error_bound"]
+    assert (tmp_path / "d" / "spectrum.png").read_bytes().startswith(b"\x89PNG")
+    assert fs.load(tmp_path / "d" / "patches.fsk").n_rows == out["rows"]
+    text = run(capsys, "demo", "--output", tmp_path / "d", "-l", 20).out
+    assert "within the certificate" in text
+
+
+def test_patches_are_patches():
+    pytest.importorskip("sklearn")
+    from sklearn.feature_extraction.image import extract_patches_2d
+
+    from fastsketch.cli._demo import patch_stream
+
+    image = np.random.default_rng(0).random((9, 12, 3))
+    expected = extract_patches_2d(image, (4, 4)).reshape(-1, 48)
+    assert np.array_equal(np.vstack(list(patch_stream([image], 4))), expected)

@@ -1,0 +1,155 @@
+"""What the estimators estimate: against scikit-learn's own, on data where they must agree, and where they may not."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("sklearn")
+from sklearn.covariance import EmpiricalCovariance  # noqa: E402
+from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
+from tests.helpers import stream  # noqa: E402
+
+
+@parametrize_with_checks([SketchedPCA(), SketchedPCA(n_components=1, sketch_size=3), SketchedCovariance(),
+                          SketchedCovariance(sketch_size=3)])
+def test_estimator_check(estimator, check):
+    check(estimator)
+
+
+X = stream("signal", np.random.default_rng(0), 400, 30) + np.linspace(0, 5, 30)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_a_large_sketch_is_exact_pca(whiten):
+    ours = SketchedPCA(n_components=4, sketch_size=31, whiten=whiten).fit(X)
+    theirs = PCA(n_components=4, whiten=whiten, svd_solver="full").fit(X)
+    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_"):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        if name == "components_":
+            mine, other = np.abs(mine @ other.T), np.eye(4)
+        assert np.allclose(mine, other), name
+    assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
+    assert np.allclose(ours.var_, X.var(axis=0))
+    assert np.allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)))
+    assert np.allclose(ours.inverse_transform(ours.transform(X)), theirs.inverse_transform(theirs.transform(X)))
+    assert np.allclose(ours.get_covariance(), theirs.get_covariance())
+    assert np.allclose(ours.get_precision(), theirs.get_precision())
+
+
+def test_attributes_of_incremental_pca():
+    ours, theirs = SketchedPCA(3).fit(X), IncrementalPCA(3).fit(X)
+    for name in vars(theirs):
+        if name.endswith("_"):
+            assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
+    assert ours.batch_size_ == theirs.batch_size_
+    assert isinstance(ours, IncrementalPCA)
+    assert list(ours.get_feature_names_out()) == ["sketchedpca0", "sketchedpca1", "sketchedpca2"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batches_smaller_than_the_components(dtype):
+    rows = X.astype(dtype)
+    one = SketchedPCA(n_components=5)
+    for row in rows:
+        one.partial_fit(row[None])
+        assert one.components_.shape == (5, 30)
+        assert np.allclose(one.components_ @ one.components_.T, np.eye(5), atol=1e-5)
+    whole = SketchedPCA(n_components=5).fit(rows)
+    assert one.n_samples_seen_ == 400
+    assert np.array_equal(one.components_, whole.components_)
+    assert one.components_.dtype == one.transform(rows).dtype == dtype
+
+
+def test_sparse_input_is_dense_input_and_never_made_dense(monkeypatch):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((300, 400)) * (rng.random((300, 400)) < 0.02)
+    matrix = sparse.csr_matrix(rows)
+
+    def refuse(*_, **__):
+        raise AssertionError("made dense")
+
+    for kind in (sparse.csr_matrix, sparse.csr_array):
+        for name in ("toarray", "todense"):
+            monkeypatch.setattr(kind, name, refuse)
+    ours = SketchedPCA(n_components=3, sketch_size=20, solver="gram").fit(matrix)
+    got = ours.transform(matrix)
+    monkeypatch.undo()
+    assert np.allclose(got, ours.transform(rows))
+    assert np.allclose(ours.mean_, rows.mean(axis=0))
+    assert np.allclose(ours.var_, rows.var(axis=0))
+    truth = np.linalg.eigvalsh(np.cov(rows.T) * 299)[::-1][:3]
+    assert np.abs(ours.singular_values_**2 - truth).max() <= ours.error_bound_
+    total = rows.var(axis=0, ddof=1).sum()
+    assert np.isclose(ours.explained_variance_.sum() + (300 - 3) * ours.noise_variance_, total)
+
+
+def test_the_error_is_within_the_bound():
+    ours = SketchedPCA(n_components=4, sketch_size=10, solver="gram").fit(X)
+    truth = np.linalg.eigvalsh(np.cov(X.T) * 399)[::-1][:4]
+    assert np.abs(ours.singular_values_**2 - truth).max() <= ours.error_bound_
+
+
+def test_pipelines_pickles_and_clones():
+    model = make_pipeline(StandardScaler(), SketchedPCA(2)).fit(X)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(model.transform(X), again.transform(X))
+    half = SketchedPCA(2).partial_fit(X[:150])
+    resumed = pickle.loads(pickle.dumps(half)).partial_fit(X[150:])
+    assert np.array_equal(resumed.components_, half.partial_fit(X[150:]).components_)
+
+
+@pytest.mark.parametrize("parameters", [
+    {"n_components": 0}, {"n_components": 31}, {"n_components": 2.5}, {"n_components": 4, "sketch_size": 4},
+    {"sketch_size": 1}, {"rule": "x"}, {"solver": "x"}, {"batch_size": 0},
+])
+def test_bad_parameters_are_named(parameters):
+    with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
+        SketchedPCA(**parameters).fit(X)
+
+
+def test_fit_forgets():
+    model = SketchedPCA(2).fit(X)
+    model.fit(X[:, :7])
+    assert model.components_.shape == (2, 7)
+    model.fit(X)
+    assert np.array_equal(model.components_, SketchedPCA(2).fit(X).components_)
+
+
+@pytest.mark.parametrize("assume_centered", [False, True])
+def test_a_large_sketch_is_the_empirical_covariance(assume_centered):
+    ours = SketchedCovariance(assume_centered=assume_centered).fit(X)
+    theirs = EmpiricalCovariance(assume_centered=assume_centered).fit(X)
+    assert np.allclose(ours.covariance_, theirs.covariance_)
+    assert np.allclose(ours.precision_, theirs.precision_, rtol=1e-5)
+    assert np.allclose(ours.location_, theirs.location_)
+    assert np.isclose(ours.score(X), theirs.score(X))
+    assert np.allclose(ours.mahalanobis(X), theirs.mahalanobis(X))
+    assert ours.error_norm(theirs.covariance_) < 1e-12
+
+
+def test_a_small_sketch_is_within_its_bound_and_invertible():
+    ours = SketchedCovariance(sketch_size=8, solver="gram").fit(X)
+    error = np.linalg.norm(ours.covariance_ - np.cov(X.T, bias=True), 2)
+    assert error <= ours.error_bound_ * (1 + 1e-12)
+    assert np.allclose(ours.precision_ @ ours.covariance_, np.eye(30))
+    moved = X - X.mean(axis=0)
+    expected = np.einsum("ij,jk,ik->i", moved, np.linalg.inv(ours.covariance_), moved)
+    assert np.allclose(ours.mahalanobis(X), expected)
+    reference = EmpiricalCovariance().fit(X)
+    reference.covariance_, reference.precision_ = ours.covariance_, np.linalg.inv(ours.covariance_)
+    assert np.isclose(ours.score(X), reference.score(X))
+
+
+def test_partial_fit_of_the_covariance():
+    whole = SketchedCovariance(8).fit(X)
+    parts = SketchedCovariance(8)
+    for start in range(0, 400, 33):
+        parts.partial_fit(X[start : start + 33])
+    assert np.array_equal(parts.covariance_, whole.covariance_)
