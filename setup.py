@@ -36,7 +36,7 @@ def extensions():
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
     headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
     sources = {
-        "shrink": ["csrc/fs_rows.c"],
+        "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "svmlight": ["csrc/fs_svmlight.c"],

@@ -10,6 +10,17 @@ from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk, sytrd, stedc, 
 import numpy as np
 
 
+cdef extern from "fs_panel.h" nogil:
+    int fs_panel_usable()
+    void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
+                         ptrdiff_t n_pack)
+    void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
+                         ptrdiff_t n_pack)
+    void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, float *f, const float *w, double *square,
+                           float *pack, ptrdiff_t n_pack)
+    void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, double *f, const double *w, double *square,
+                           double *pack, ptrdiff_t n_pack)
+
 cdef extern from "fs_rows.h" nogil:
     double fs_copy_square_s(ptrdiff_t n, const float *x, float *out)
     double fs_copy_square_d(ptrdiff_t n, const double *x, double *out)
@@ -96,6 +107,11 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const d
     return delta
 
 
+cdef bint panels_pay(Py_ssize_t m) noexcept nogil:
+    """Whether the packed panels of csrc/fs_panel have room in the arena and are worth their padding."""
+    return m >= 32
+
+
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      bint diagonal, real* f, double* lam, double* gain, double* top, double* delta, real* arena,
                      double* small, blas_int* iwork) noexcept nogil:
@@ -114,6 +130,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef real* w = z + m * m
     cdef real* work = w + m
     cdef Py_ssize_t lwork = arena_size(m) - 2 * m * m - m
+    cdef Py_ssize_t spare = arena_size(m) - m * m  # from z on: free before and after the eigensolver
     cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j, start, width, panel
     cdef real* k = f + h * d
     cdef real* corner = g + h * m + h
@@ -121,10 +138,18 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef double* vector_square = small + r
     cdef double part = 0.0
     cdef int info
-    # G[:h, :h] = N @ N.T
-    syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-    # G[h:, :h] = K @ N.T
-    gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
+    cdef bint panels = panels_pay(m) and fs_panel_usable()
+    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
+    if panels:
+        if real is float:
+            fs_panel_gram_s(m, h if diagonal else m, d, f, g, z, spare)
+        else:
+            fs_panel_gram_d(m, h if diagonal else m, d, f, g, z, spare)
+    else:
+        syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
+        gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
+        if not diagonal:
+            syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, corner, m)
     for j in range(h):
         for i in range(kept):
             g[j * m + h + i] = <real> (gain[kept - 1 - i] * <double> g[j * m + h + i])
@@ -133,9 +158,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         for i in range(kept):
             memset(corner + i * m, 0, kept * sizeof(real))
             corner[i * m + i] = <real> lam[kept - 1 - i]
-    elif kept > 0:
-        # G[h:, h:] = K @ K.T
-        syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, corner, m)
+    else:
         for i in range(kept):
             for j in range(i, kept):
                 corner[i * m + j] = <real> (gain[kept - 1 - i] * gain[kept - 1 - j] * <double> corner[i * m + j])
@@ -146,23 +169,29 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     rotation(m, h, kept, r, z, gain + kept - 1, -1, g, vector_square)
     # F[-1-i] = z_i.T @ F, in place: a panel of columns at a time through the space that the eigenvectors leave.
     # Direction n_keep is needed for delta only.
-    memset(square, 0, r * sizeof(double))
-    panel = (arena_size(m) - m * m) // r
-    start = 0
-    while start < d:
-        width = panel if panel < d - start else d - start
-        gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, g, m, <real> 0.0, z, width)
-        for i in range(n_keep):
-            if real is float:
-                square[i] += fs_copy_square_s(width, z + i * width, f + (m - 1 - i) * d + start)
-            else:
-                square[i] += fs_copy_square_d(width, z + i * width, f + (m - 1 - i) * d + start)
+    if panels:
         if real is float:
-            fs_square_rows_s(1, width, width, z + n_keep * width, &part)
+            fs_panel_rotate_s(m, r, d, f, g, square, z, spare)
         else:
-            fs_square_rows_d(1, width, width, z + n_keep * width, &part)
-        square[n_keep] += part
-        start += width
+            fs_panel_rotate_d(m, r, d, f, g, square, z, spare)
+    else:
+        memset(square, 0, r * sizeof(double))
+        panel = spare // r
+        start = 0
+        while start < d:
+            width = panel if panel < d - start else d - start
+            gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, g, m, <real> 0.0, z, width)
+            for i in range(n_keep):
+                if real is float:
+                    square[i] += fs_copy_square_s(width, z + i * width, f + (m - 1 - i) * d + start)
+                else:
+                    square[i] += fs_copy_square_d(width, z + i * width, f + (m - 1 - i) * d + start)
+            if real is float:
+                fs_square_rows_s(1, width, width, z + n_keep * width, &part)
+            else:
+                fs_square_rows_d(1, width, width, z + n_keep * width, &part)
+            square[n_keep] += part
+            start += width
     delta[0] = shorten(m, n_keep, n_spare, square, vector_square, lam, gain)
     return 0
 

@@ -1,0 +1,33 @@
+/* The two products of a shrink on a wide row buffer, for CPUs with AVX-512.
+ *
+ * A general gemm packs both of its operands; here they are the same rows (Gram matrix), or the result overwrites
+ * one of them (rotation), so one packing serves, and nothing is copied back.  fs_panel_usable() tells at run time
+ * whether these functions may be called; elsewhere BLAS does the same job.
+ */
+#ifndef FS_PANEL_H
+#define FS_PANEL_H
+#include "fs_common.h"
+
+/* Rows of one packed panel: 2 vectors.  Packed rows are padded to a multiple of it. */
+#define FS_PANEL_ROWS_S 32
+#define FS_PANEL_ROWS_D 16
+
+int fs_panel_usable(void);
+
+/* Lower triangle (column-major, leading dimension m) of gram = F F' in columns [0, n_columns), F m x d row-major.
+ * What lies above the diagonal within those columns is overwritten too.
+ * pack: space for n_pack >= 32 * (m rounded up to a panel) reals. */
+void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
+                     ptrdiff_t n_pack);
+void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
+                     ptrdiff_t n_pack);
+
+/* F[m-1-i, :] = sum_k w[i * m + k] F[k, :] for i < r - 1, in place; the sum runs over k in order.
+ * square[i] gets the squared norm of result i in double, also for i = r - 1, which is not stored.
+ * pack: space for n_pack >= 32 * m reals. */
+void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, float *f, const float *w, double *square, float *pack,
+                       ptrdiff_t n_pack);
+void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, double *f, const double *w, double *square, double *pack,
+                       ptrdiff_t n_pack);
+
+#endif
