@@ -8,10 +8,7 @@
 
 #define FS_AVX512 __attribute__((target("avx512f")))
 
-int fs_panel_usable(void)
-{
-    return __builtin_cpu_supports("avx512f") != 0;
-}
+int fs_panel_usable(void) { return __builtin_cpu_supports("avx512f") != 0; }
 
 /* Eight rows of eight doubles, transposed: out[k * 16 + i] = row_i[k]. */
 FS_AVX512 static inline void transpose_d(const double *const *row, ptrdiff_t k, double *out)
@@ -67,10 +64,7 @@ FS_AVX512 static inline void transpose_s(const float *const *row, ptrdiff_t k, f
         _mm512_storeu_ps(out + i * FS_PANEL_ROWS_S, b[i]);
 }
 
-FS_AVX512 static inline __m512d add_squares_d(__m512d sum, __m512d x)
-{
-    return _mm512_fmadd_pd(x, x, sum);
-}
+FS_AVX512 static inline __m512d add_squares_d(__m512d sum, __m512d x) { return _mm512_fmadd_pd(x, x, sum); }
 
 FS_AVX512 static inline __m512d add_squares_s(__m512d sum, __m512 x)
 {
@@ -115,10 +109,7 @@ FS_AVX512 static inline __m512d add_squares_s(__m512d sum, __m512 x)
 
 #else /* no AVX-512 at compile time: never called */
 
-int fs_panel_usable(void)
-{
-    return 0;
-}
+int fs_panel_usable(void) { return 0; }
 
 void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
                      ptrdiff_t n_pack)

@@ -44,7 +44,7 @@ FS_AVX512 static void LOCAL(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t d, con
                 high[j] = OP(fmadd)(y, s, high[j]);                                                                 \
             }                                                                                                       \
         }                                                                                                           \
-        const MASK all = (MASK)-1;                                                                                  \
+        const MASK all = (MASK) - 1;                                                                                \
         const MASK below = n_rows >= WIDTH ? all : (MASK)((1u << n_rows) - 1);                                      \
         const MASK above = n_rows >= ROWS ? all : n_rows <= WIDTH ? 0 : (MASK)((1u << (n_rows - WIDTH)) - 1);       \
         for (int j = 0; j < COLUMNS && j < n; j++) {                                                                \

@@ -30,8 +30,8 @@ double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
     return sum;
 }
 
-FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr,
-                                 const int32_t *indices, const REAL *data, const REAL *z, REAL *out)
+FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
+                                 const REAL *data, const REAL *z, REAL *out)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL *FS_RESTRICT to = out + i * k;

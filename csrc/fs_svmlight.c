@@ -1,5 +1,7 @@
 #include "fs_svmlight.h"
 
+#include <math.h>
+
 /* Powers of ten that a double holds exactly: m * 10^e is correctly rounded for m <= 2^53, |e| <= 22 (Clinger 1990). */
 static const double fs_exact_ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -18,6 +20,43 @@ FS_CLONES void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newline
     *newlines = lines;
     *colons = values;
 }
+
+#if defined(__SIZEOF_INT128__)
+/* mantissa * 10^exponent, correctly rounded, for mantissa > 2^53 and |exponent| <= 19: 10^19 < 2^64, so the product or
+ * the quotient with its remainder is exact in 128 bits, and only the last step rounds. */
+static double scale_exactly(uint64_t mantissa, int exponent)
+{
+    unsigned __int128 value;
+    int sticky = 0, shift = 0;
+    uint64_t power = 1, top;
+    for (int i = exponent < 0 ? -exponent : exponent; i > 0; i--)
+        power *= 10;
+    if (exponent < 0) {
+        const unsigned __int128 wide = (unsigned __int128)mantissa << 64;
+        value = wide / power; /* at least 2^117 / 10^19 > 2^53: 54 bits */
+        sticky = wide % power != 0;
+        shift = -64;
+    } else {
+        value = (unsigned __int128)mantissa * power;
+    }
+    while (value >> 64) { /* to 64 bits, what falls off sticks */
+        const int drop = value >> 96 ? 32 : value >> 72 ? 8 : 1;
+        sticky |= (value & (((unsigned __int128)1 << drop) - 1)) != 0;
+        value >>= drop;
+        shift += drop;
+    }
+    top = (uint64_t)value;
+    while (top >> 54) { /* to 54 bits: 53 and the half */
+        sticky |= (int)(top & 1);
+        top >>= 1;
+        shift++;
+    }
+    if ((top & 1) && (sticky || (top & 2)))
+        top++; /* round half to even; 2^54 is a power of two and needs no care */
+    top &= ~UINT64_C(1);
+    return ldexp((double)top, shift);
+}
+#endif
 
 /* Read the number that starts at p and must stop at a blank, a newline or '#'.
  * 0: *value is exact; 1: a number-like token that needs a full conversion; -1: not a number. *end is its end. */
@@ -65,6 +104,13 @@ static int read_number(const char *p, const char *stop, double *value, const cha
             *value = negative ? -v : v;
             return 0;
         }
+#if defined(__SIZEOF_INT128__)
+        if (digits < 20 && mantissa > (UINT64_C(1) << 53) && exponent >= -19 && exponent <= 19) {
+            const double v = scale_exactly(mantissa, exponent);
+            *value = negative ? -v : v;
+            return 0;
+        }
+#endif
         return 1;
     }
     if (seen) { /* trailing letters, a second point, ... */

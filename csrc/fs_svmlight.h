@@ -6,16 +6,16 @@
 /* Where a block is read from and how far it got.  Zero it (but for text, size and base) before the first call. */
 typedef struct {
     const char *text;
-    ptrdiff_t size;    /* bytes of text, ending with a newline */
-    int64_t base;      /* index that is column 0 in the file: 1 or 0 */
-    ptrdiff_t pos;     /* next byte to read */
-    ptrdiff_t rows;    /* rows completed */
-    ptrdiff_t nnz;     /* values stored */
-    ptrdiff_t line;    /* newlines passed */
-    int64_t last;      /* last column of the current row, -1 at its start */
-    int64_t widest;    /* largest column so far plus 1 */
-    int in_row;        /* a label has been read and the line goes on */
-    ptrdiff_t token;   /* FS_SVM_SLOW: first and one past the last byte of the number to convert */
+    ptrdiff_t size;  /* bytes of text, ending with a newline */
+    int64_t base;    /* index that is column 0 in the file: 1 or 0 */
+    ptrdiff_t pos;   /* next byte to read */
+    ptrdiff_t rows;  /* rows completed */
+    ptrdiff_t nnz;   /* values stored */
+    ptrdiff_t line;  /* newlines passed */
+    int64_t last;    /* last column of the current row, -1 at its start */
+    int64_t widest;  /* largest column so far plus 1 */
+    int in_row;      /* a label has been read and the line goes on */
+    ptrdiff_t token; /* FS_SVM_SLOW: first and one past the last byte of the number to convert */
     ptrdiff_t token_end;
 } fs_svm;
 
@@ -26,9 +26,9 @@ enum {
     FS_SVM_BAD_LABEL = -1,
     FS_SVM_BAD_INDEX = -2,
     FS_SVM_BAD_VALUE = -3,
-    FS_SVM_ORDER = -4,   /* indices must increase within a row */
-    FS_SVM_BASE = -5,    /* index 0 in a file read as one-based */
-    FS_SVM_RANGE = -6,   /* index beyond int32 */
+    FS_SVM_ORDER = -4, /* indices must increase within a row */
+    FS_SVM_BASE = -5,  /* index 0 in a file read as one-based */
+    FS_SVM_RANGE = -6, /* index beyond int32 */
 };
 
 /* Number of newlines and of colons: upper bounds for rows and values. */

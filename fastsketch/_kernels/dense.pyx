@@ -299,4 +299,3 @@ def settle_now(real[:, ::1] buffer, dict arrays):
     cdef Plan p = make_plan(arrays, buffer.shape[0], buffer.shape[1])
     with nogil:
         settle(&p, &buffer[0, 0])
-

@@ -2,6 +2,8 @@
 
 A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
+from time import perf_counter
+
 from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
@@ -293,3 +295,53 @@ def top_eigh(double[:, ::1] lower, Py_ssize_t k):
     if info:
         raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (LAPACK info {info})")
     return w, z[m - k:]
+
+
+def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
+    """For the benches: (stage, shortest seconds) of one shrink of the full buffer `rows` (m x d) to size - 1 rows."""
+    cdef Py_ssize_t m = rows.shape[0], d = rows.shape[1], kept = size - 1, h = m - kept, spare, lwork
+    cdef bint panels = panels_pay(m) and fs_panel_usable()
+    cdef double[::1] gain = np.ones(size), square = np.empty(size), vector_square = np.empty(size)
+    cdef blas_int[::1] iwork = np.empty(iwork_size(m), np.intc)
+    cdef real[::1] arena = np.empty(arena_size(m), np.asarray(rows).dtype)
+    cdef real* g = &arena[0]
+    cdef real* z = g + m * m
+    cdef real* w = z + m * m
+    cdef real* work = w + m
+    cdef real* f = &rows[0, 0]
+    cdef int i
+    spare, lwork = arena_size(m) - m * m, arena_size(m) - 2 * m * m - m
+    fresh = np.asarray(rows).copy()
+    best = {"Gram": 1e9, "tridiagonal": 1e9, "divide and conquer": 1e9, "back": 1e9, "rotate": 1e9}
+    for i in range(repeats):
+        np.asarray(rows)[:] = fresh
+        t0 = perf_counter()
+        if panels:
+            if real is float:
+                fs_panel_gram_s(m, h, d, f, g, z, spare)
+            else:
+                fs_panel_gram_d(m, h, d, f, g, z, spare)
+        else:
+            syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
+            gemm(c'T', c'N', kept, h, d, <real> 1.0, f + h * d, d, f, d, <real> 0.0, g + h, m)
+        t1 = perf_counter()
+        syrk(c'L', c'T', m, d, <real> 1.0, f, d, <real> 0.0, g, m)
+        t2 = perf_counter()
+        sytrd(c'L', m, g, m, w, work, work + m, work + 2 * m, lwork - 2 * m)
+        t3 = perf_counter()
+        stedc(c'I', m, w, work, z, m, work + 2 * m, lwork - 2 * m, &iwork[0], iwork_size(m))
+        t4 = perf_counter()
+        ormtr(c'L', c'L', c'N', m, size, g, m, work + m, z + (m - size) * m, m, work + 2 * m, lwork - 2 * m)
+        t5 = perf_counter()
+        rotation(m, h, kept, size, z, &gain[kept - 1], -1, g, &vector_square[0])
+        if panels:
+            if real is float:
+                fs_panel_rotate_s(m, size, d, f, g, &square[0], z, spare)
+            else:
+                fs_panel_rotate_d(m, size, d, f, g, &square[0], z, spare)
+        else:
+            gemm(c'N', c'N', min(d, spare // size), size, m, <real> 1.0, f, d, g, m, <real> 0.0, z, d)
+        t6 = perf_counter()
+        for name, value in zip(best, (t1 - t0, t3 - t2, t4 - t3, t5 - t4, t6 - t5)):
+            best[name] = min(best[name], value)
+    return list(best.items())

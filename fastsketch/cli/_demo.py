@@ -44,7 +44,8 @@ def demo(args):
     d = SIDE * SIDE * 3
     n = sum((image.shape[0] - SIDE + 1) * (image.shape[1] - SIDE + 1) for image in images)
     say = (lambda *_: None) if args.json else print
-    say(f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept")
+    say(f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, "
+        f"{4 * n * d / 1e9:.1f} GB if they were kept")
 
     with limited(args.threads):
         progress = Progress("sketch")

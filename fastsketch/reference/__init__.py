@@ -1,4 +1,4 @@
-"""The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not meant to be fast."""
+"""The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not fast."""
 
 from fastsketch.reference._frequent_directions import (
     compensative_frequent_directions,

@@ -119,7 +119,7 @@ def parameterized_frequent_directions(a, m, beta):
 
 
 def compensative_frequent_directions(a, m):
-    """Desai, Ghashami, Phillips 2016, CFD: FD, read out with Delta added to every squared length. Returns (B, Delta)."""
+    """Desai, Ghashami, Phillips 2016, CFD: FD, then Delta is added to all squared lengths. Returns (B, Delta)."""
     b, delta = frequent_directions(a, m)
     _, s, vt = np.linalg.svd(b, full_matrices=False)
     seen = s > s.max(initial=0.0) * np.finfo(float).eps                 # directions that B does have

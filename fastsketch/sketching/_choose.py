@@ -4,9 +4,16 @@ from fastsketch._validation import is_sparse
 from fastsketch.sketching._dense import DenseEngine
 from fastsketch.sketching._sparse import SparseEngine
 
-# Accumulating A'A costs d^2 flops a row, a shrink 7 d l and an eigensolver: below this ratio of d to l the exact
-# matrix is faster (measured on one core: bench/README.md), and its only error is that of the final read-out.
-EXACT_BELOW = 14
+# Accumulating A'A costs d^2 flops a row, a shrink 7 d l and an eigensolver of size 2 l. Up to this d the exact matrix
+# is faster (a line through the crossings measured on one core for l = 16 .. 128: bench/README.md), and its only error
+# is that of the final read-out.
+EXACT_SLOPE, EXACT_OFFSET = 11, 450
+
+
+def exact_pays(d, sketch_size):
+    """Whether accumulating d x d is faster than sketching with l = sketch_size."""
+    return d <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
+
 
 # Share of nonzeros above which the dense kernels are faster on CSR rows.
 DENSE_ABOVE = 0.15
@@ -17,7 +24,7 @@ def make_engine(config, rows, dtype):
     d = rows.shape[1]
     solver = config.solver
     if solver == "auto":
-        solver = "exact" if d <= EXACT_BELOW * config.sketch_size else "gram"
+        solver = "exact" if exact_pays(d, config.sketch_size) else "gram"
     config = config.resolved(solver)
     if is_sparse(rows) and solver == "gram" and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d:
         return SparseEngine(config, d, dtype)

@@ -41,8 +41,8 @@ class FrequentDirections:
         at every row, as the papers' basic algorithms do.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         How a shrink is computed: from the Gram matrix of the buffer; by LAPACK's gesdd; or not at all: "exact"
-        accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" for d <= 14 l, where it
-        is faster, else "gram".
+        accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 450,
+        where it is faster, else "gram".
     center : bool, default False
         Subtract the mean of all rows seen, exactly and online, so that B'B is close to (A - mu)'(A - mu).
     decay : float in (0, 1], default 1.0

@@ -73,7 +73,8 @@ def test_merge(capsys, tmp_path, npy):
     np.save(tmp_path / "more.npy", ROWS[:50])
     run(capsys, "sketch", npy, "-l", 8, "-o", tmp_path / "a.fsk")
     run(capsys, "sketch", tmp_path / "more.npy", "-l", 8, "-o", tmp_path / "b.fsk")
-    out = json.loads(run(capsys, "merge", tmp_path / "a.fsk", tmp_path / "b.fsk", "-o", tmp_path / "c.fsk", "--json").out)
+    parts = [tmp_path / "a.fsk", tmp_path / "b.fsk"]
+    out = json.loads(run(capsys, "merge", *parts, "-o", tmp_path / "c.fsk", "--json").out)
     assert out["rows"] == 450
     expected = fs.merge([fs.load(tmp_path / "a.fsk"), fs.load(tmp_path / "b.fsk")])
     assert np.array_equal(fs.load(tmp_path / "c.fsk").sketch(), expected.sketch())
@@ -163,7 +164,8 @@ def test_a_killed_run_resumes(tmp_path):
     command = [sys.executable, "-m", "fastsketch", "sketch", "big.npy", "-l", "16", "--solver", "svd", "--checkpoint",
                "0.01", "-o"]
     subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)
-    process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, **quiet)
     deadline = time.monotonic() + 60
     while not (tmp_path / "cut.fsk.partial").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import load_svmlight, open_source
 from fastsketch.io import _sources as sources
+from fastsketch.io import load_svmlight, open_source
 
 ROWS = np.random.default_rng(0).standard_normal((500, 40)) * (np.random.default_rng(1).random((500, 40)) < 0.2)
 

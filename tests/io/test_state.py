@@ -199,7 +199,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         make("gram", 90).save(path)
     monkeypatch.undo()
     assert path.read_bytes() == old
-    assert os.listdir(tmp_path) == ["s.fsk"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.fsk"]
 
 
 def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path):

@@ -1,0 +1,108 @@
+"""CSR streams and the svmlight loader."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from bench_tools import DATA, interleaved, seconds, table
+from scipy.sparse import csr_array
+
+import fastsketch as fs
+from fastsketch.io import load_svmlight
+
+
+def random_csr(n, d, density, rng, dtype=np.float64):
+    """Rows with columns drawn from a Zipf-like law, as words are, and Gaussian values."""
+    per_row = max(1, int(d * density))
+    columns = np.minimum((d * rng.random((n, per_row)) ** 2).astype(np.int64), d - 1)
+    rows = np.repeat(np.arange(n), per_row)
+    out = csr_array((rng.standard_normal(n * per_row).astype(dtype), (rows, columns.ravel())), shape=(n, d))
+    out.sum_duplicates()
+    return out
+
+
+def _per_second(step, batch, n, budget):
+    """Rows per second of a function of (first, last) row, for at most `budget` seconds."""
+    done, start = 0, time.perf_counter()
+    while done + batch <= n:
+        step(done, done + batch)
+        done += batch
+        if time.perf_counter() - start > budget:
+            break
+    return done / (time.perf_counter() - start)
+
+
+def sparse(args):
+    """The table of rows/s on CSR rows."""
+    from sklearn.decomposition import IncrementalPCA
+
+    rng = np.random.default_rng(0)
+    out = []
+    cases = [(47_000, 0.001, 20), (47_000, 0.001, 100)]
+    if not args.quick:
+        cases += [(20_000, 0.002, 50), (5_000, 0.01, 50)]
+    for d, density, size in cases:
+        rows = random_csr(20_000, d, density, rng)
+        sketch = fs.FrequentDirections(size, solver="gram").update(rows[:1000])
+        times = interleaved({"csr": lambda s=sketch, r=rows: s.update(r)}, 3)
+        rate = len(np.diff(rows.indptr)) / times["csr"][0]
+        narrow = fs.FrequentDirections(size, solver="gram").update(rows[:1000].astype(np.float32))
+        rows32 = rows.astype(np.float32)
+        rate32 = rows.shape[0] / min(seconds(lambda s=narrow, r=rows32: s.update(r)) for _ in range(3))
+        dense = fs.FrequentDirections(size, solver="svd", buffer_size=size)
+        dense_svd = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 8)
+        dense = fs.FrequentDirections(size, solver="gram")
+        dense.update(rows[:1].toarray())
+        dense_gram = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 4)
+        model = IncrementalPCA(n_components=size)
+        pca = _per_second(lambda a, b, m=model, r=rows: m.partial_fit(r[a:b].toarray()), 5 * size, rows.shape[0], 8)
+        again = fs.FrequentDirections(size, solver="gram").update(rows)
+        out.append([f"{d:,}", f"{density:.2%}", size, f"{rate:,.0f}", f"{rate32:,.0f}", f"{dense_gram:,.0f}",
+                    f"{rate / dense_gram:.1f}", f"{dense_svd:,.0f}", f"{rate / dense_svd:.0f}", f"{pca:,.0f}",
+                    f"{rate / pca:.0f}", f"{again.error_bound / again.squared_norm:.2e}"])
+        print(*out[-1], flush=True)
+    text = table(out, ["d", "density", "l", "CSR rows/s", "CSR f32", "densify + gram", "ratio", "densify + gesdd",
+                       "ratio", "IncrementalPCA", "ratio", "bound/||A||_F^2"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "sparse.md").write_text(text + "\n")
+
+
+def loader(args):
+    """load_svmlight against sklearn.datasets.load_svmlight_file, uncompressed and as the files come."""
+    import gzip
+
+    from sklearn.datasets import load_svmlight_file
+
+    out = []
+    with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
+        paths = {}
+        if (DATA / "a9a/a9a.gz").exists():
+            plain = Path(folder) / "a9a x 8"
+            plain.write_bytes(gzip.decompress((DATA / "a9a/a9a.gz").read_bytes()) * 8)
+            paths["a9a x 8"] = plain
+        rng = np.random.default_rng(0)
+        numbers = Path(folder) / "decimals"
+        with numbers.open("w") as file:
+            for _ in range(20_000):
+                columns = np.unique(rng.integers(1, 50_000, 60))
+                file.write("1 " + " ".join(f"{c}:{v:.6g}" for c, v in zip(columns, rng.standard_normal(60),
+                                                                         strict=False)) + "\n")
+        paths["6-digit decimals"] = numbers
+        digits = Path(folder) / "digits17"
+        with digits.open("w") as file:
+            for _ in range(10_000):
+                columns = np.unique(rng.integers(1, 50_000, 60))
+                file.write("1 " + " ".join(f"{c}:{float(v)!r}" for c, v in zip(columns, rng.standard_normal(60),
+                                                                              strict=False)) + "\n")
+        paths["17-digit decimals"] = digits
+        for name, path in paths.items():
+            ours, theirs = load_svmlight(path)[0], csr_array(load_svmlight_file(str(path))[0])
+            same = ours.shape == theirs.shape and (ours != theirs).nnz == 0
+            times = interleaved({"ours": lambda p=path: load_svmlight(p),
+                                 "sklearn": lambda p=path: load_svmlight_file(str(p))}, 3)
+            size = path.stat().st_size / 1e6
+            fast, slow = times["ours"][0], times["sklearn"][0]
+            out.append([name, f"{size:.0f} MB", f"{size / fast:.0f} MB/s", f"{size / slow:.0f} MB/s",
+                        f"{slow / fast:.1f}", same])
+    table(out, ["file", "size", "fastsketch", "scikit-learn", "ratio", "same values"])

@@ -1,0 +1,140 @@
+"""Rows per second of dense sketches."""
+
+import cProfile
+import pstats
+import time
+
+import numpy as np
+from bench_tools import frosh_rows, gemm_rate, interleaved, seconds, table
+
+import fastsketch as fs
+from fastsketch import reference
+from fastsketch.sketching._choose import exact_pays
+
+SIZES = [(512, 32), (2048, 32), (2048, 64), (2048, 128), (2048, 256), (8192, 64), (8192, 128)]
+
+
+def _rate(make, rows, limit=3.0, repeats=5):
+    """Rows per second of make().update(...) on all of rows, or on as many as fit in `limit` seconds."""
+    probe = rows[: max(256, len(rows) // 16)]
+    sketch = make()
+    sketch.update(probe)
+    guess = seconds(lambda: sketch.update(probe)) / len(probe)
+    count = min(len(rows), max(len(probe), int(limit / repeats / max(guess, 1e-9))))
+
+    def run():
+        sketch.update(rows[:count])
+
+    return run, count
+
+
+def _pca_rates(rows, k, budget):
+    """IncrementalPCA at several batch sizes, one pass over as many rows as the budget allows: its best rate."""
+    from sklearn.decomposition import IncrementalPCA
+
+    best, at = 0.0, None
+    for batch in (2 * k, 5 * k, 1024, 2048):
+        if batch < k or batch > len(rows):
+            continue
+        model = IncrementalPCA(n_components=k, batch_size=batch)
+        model.partial_fit(rows[:batch])
+        done, start = 0, time.perf_counter()
+        for first in range(0, len(rows) - batch + 1, batch):
+            model.partial_fit(rows[first : first + batch])
+            done += batch
+            if time.perf_counter() - start > budget:
+                break
+        rate = done / (time.perf_counter() - start)
+        if rate > best:
+            best, at = rate, batch
+    return best, at
+
+
+def speed(args):
+    """The table of rows/s, with the share of the GEMM limit and the strongest alternatives."""
+    rng = np.random.default_rng(0)
+    sizes = SIZES[1:3] if args.quick else SIZES
+    out, repeats = [], 3 if args.quick else 7
+    for d, size in sizes:
+        n = max(3000 if d > 4000 else 6000, 24 * size)
+        base = frosh_rows(n, d, rng)
+        for dtype in (np.float64, np.float32):
+            rows = base.astype(dtype)
+            limit = gemm_rate(dtype)
+            runs, counts = {}, {}
+            for solver in ("gram", "svd", "exact"):
+                if solver == "exact" and d > 2048:
+                    continue
+                runs[solver], counts[solver] = _rate(lambda s=solver, k=size: fs.FrequentDirections(k, solver=s), rows)
+            times = interleaved(runs, repeats)
+            limit = max(limit, gemm_rate(dtype))
+            rate = {name: counts[name] / times[name][0] for name in runs}
+            share = 7 * d * size * rate["gram"] / limit
+            pca, batch = _pca_rates(rows, size, 1.5) if dtype == np.float64 else (0.0, None)
+            ref = ""
+            if dtype == np.float64 and d <= 2048 and size <= 64:
+                count = 4 * size
+                slow = seconds(lambda r=rows, c=count, k=size: reference.frequent_directions(r[:c], k))
+                ref = f"{(count - size) / slow:,.0f}"
+            sketch = fs.FrequentDirections(size, solver="gram").update(rows)
+            quality = sketch.error_bound / sketch.squared_norm
+            out.append([d, size, np.dtype(dtype).name, f"{limit / 1e9:.1f}", f"{rate['gram']:,.0f}", f"{share:.0%}",
+                        f"{rate['svd']:,.0f}", f"{rate['gram'] / rate['svd']:.1f}",
+                        f"{rate['exact']:,.0f}" if "exact" in rate else "",
+                        f"{pca:,.0f} ({batch})" if pca else "", f"{rate['gram'] / pca:.1f}" if pca else "", ref,
+                        f"{quality:.2e}"])
+            print(*out[-1], flush=True)
+    text = table(out, ["d", "l", "dtype", "GEMM GF/s", "gram rows/s", "of GEMM limit", "svd rows/s", "gram/svd",
+                       "exact rows/s", "IncrementalPCA rows/s (batch)", "gram/IPCA", "reference rows/s",
+                       "bound/||A||_F^2"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "speed.md").write_text(text + "\n")
+
+
+def exact(args):
+    """Gram against exact around their crossing, and the choice of solver='auto'."""
+    rng = np.random.default_rng(0)
+    out = []
+    for size in (16, 64) if args.quick else (16, 32, 64, 128):
+        for ratio in (0.4, 0.7, 0.9, 1.1, 1.4):
+            d = int(ratio * (11 * size + 450)) // 8 * 8
+            rows = frosh_rows(max(4000, 24 * size), d, rng)
+            runs = {}
+            for solver in ("gram", "exact"):
+                sketch = fs.FrequentDirections(size, solver=solver).update(rows[:512])
+                runs[solver] = lambda s=sketch, r=rows: s.update(r)
+            times = {name: low for name, (low, _) in interleaved(runs, 5).items()}
+            chosen = "exact" if exact_pays(d, size) else "gram"
+            out.append([size, d, *(f"{len(rows) / times[k]:,.0f}" for k in ("gram", "exact")), chosen,
+                        f"{min(times.values()) / times[chosen]:.0%}"])
+    table(out, ["l", "d", "gram rows/s", "exact rows/s", "auto", "of the better"])
+
+
+def stages(args):
+    """Time of each stage of a Gram shrink, measured on the same shapes outside the sketch."""
+    from fastsketch._kernels import dense, shrink
+
+    out = []
+    for d, size in [(2048, 64), (2048, 128), (2048, 256), (8192, 64), (8192, 128)]:
+        for dtype in (np.float64, np.float32):
+            rows = frosh_rows(6 * size, d, np.random.default_rng(0), dtype)
+            limit = gemm_rate(dtype)
+            parts = dict(shrink.time_stages(rows[: 2 * size].copy(), size, 30 if d < 4000 else 12))
+            block = rows[: size + 1]
+            parts["check and load"] = min(seconds(lambda b=block: dense.scan(b)) for _ in range(20)) * 2
+            total = sum(parts.values())
+            ideal = 7 * d * size * (size + 1) / limit
+            out.append([d, size, np.dtype(dtype).name, *(f"{parts[k] * 1e3:.2f}" for k in parts), f"{total * 1e3:.2f}",
+                        f"{ideal * 1e3:.2f}", f"{ideal / total:.0%}"])
+    table(out, ["d", "l", "dtype", *(f"{k}, ms" for k in parts), "sum, ms", "7 d l (l+1) at GEMM rate, ms", "share"])
+
+
+def profile(args):
+    """Function by function, where one stream spends its time."""
+    rows = frosh_rows(20_000, 1024, np.random.default_rng(0))
+    sketch = fs.FrequentDirections(64, solver="gram")
+    with cProfile.Profile() as profiler:
+        for start in range(0, len(rows), 500):
+            sketch.update(rows[start : start + 500])
+        sketch.sketch()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(12)

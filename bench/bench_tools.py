@@ -1,0 +1,114 @@
+"""Timing, tables, data sets: shared by the benches."""
+
+import gzip
+import hashlib
+import os
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = Path(os.environ.get("FASTSKETCH_DATA", ROOT.parent / "shared" / "data"))
+
+
+def header():
+    """Where and with what a table was made."""
+    import scipy
+    import threadpoolctl
+
+    import fastsketch
+
+    pools = ", ".join(f"{p['internal_api']} {p['version']} {p.get('architecture', '')} x{p['num_threads']}"
+                      for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
+    presets = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_") and "NUM" not in name}
+    return (f"fastsketch {fastsketch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
+            f"python {platform.python_version()}; {pools}; OPENBLAS presets: {presets or 'none'}")
+
+
+def seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def interleaved(functions, repeats=5):
+    """{name: (min, median) seconds} of functions run in turn."""
+    times = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            times[name].append(seconds(function))
+    return {name: (min(t), float(np.median(t))) for name, t in times.items()}
+
+
+def gemm_rate(dtype, n=1500):
+    """Flops per second of a large square gemm: the limit that everything else is measured against."""
+    from scipy.linalg import blas
+
+    a = np.asfortranarray(np.random.default_rng(0).standard_normal((n, n)), dtype)
+    gemm = blas.dgemm if a.dtype == np.float64 else blas.sgemm
+    return 2 * n**3 / min(seconds(lambda: gemm(1.0, a, a)) for _ in range(3))
+
+
+def frosh_rows(n, d, rng, dtype=np.float64):
+    """The synthetic data of FROSH section 5.1: S Lambda U + noise, 10 directions of falling strength."""
+    k = 10
+    directions = np.linalg.qr(rng.standard_normal((d, k)))[0].T
+    signal = rng.standard_normal((n, k)) * (1 - np.arange(k) / k)
+    return (signal @ directions + rng.standard_normal((n, d)) / 10).astype(dtype)
+
+
+def table(rows, columns):
+    """Print a Markdown table and return its text."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    text = "\n".join(lines)
+    print("\n" + text + "\n", flush=True)
+    return text
+
+
+def read_idx(path):
+    with gzip.open(path) as file:
+        content = file.read()
+    shape = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(content[3])]
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+
+
+def dataset(name):
+    """(rows, origin) of a real data set, or None with a word about where it comes from."""
+    from scipy import sparse
+    from scipy.io import loadmat
+
+    from fastsketch.io import load_svmlight
+
+    origins = {
+        "a9a": ("a9a/a9a.gz", "LIBSVM a9a (UCI Adult)"),
+        "farm-ads": ("farm-ads/X_raw.npz", "UCI Farm Ads"),
+        "Isolet": ("asu-fs/Isolet.mat", "UCI Isolet"),
+        "news20": ("news20/news20.bz2", "LIBSVM news20"),
+        "MNIST": ("mnist/train-images-idx3-ubyte.gz", "MNIST"),
+    }
+    file, origin = origins[name]
+    path = DATA / file
+    if not path.exists():
+        print(f"{name}: absent ({path}); fetch {origin} and set FASTSKETCH_DATA")
+        return None
+    _check_sum(path, file)
+    if name in ("a9a", "news20"):
+        return load_svmlight(path)[0]
+    if name == "farm-ads":
+        return sparse.csr_array(sparse.load_npz(path))
+    if name == "Isolet":
+        return np.ascontiguousarray(loadmat(path)["X"], np.float64)
+    return read_idx(path).reshape(-1, 784) / 255.0
+
+
+def _check_sum(path, file):
+    manifest = DATA / "MANIFEST.tsv"
+    if not manifest.exists():
+        return
+    for line in manifest.read_text().splitlines()[1:]:
+        fields = line.split("\t")
+        if fields[1] == file and fields[2] != hashlib.sha256(path.read_bytes()).hexdigest():
+            raise SystemExit(f"{path} is not the file that MANIFEST.tsv names")

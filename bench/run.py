@@ -1,0 +1,53 @@
+"""Benches of fastsketch: ``python bench/run.py speed | exact | sparse | loader | figures | memory | cold | profile``.
+
+BLAS threads are pinned to one before numpy is imported; every ratio compares runs of one process, interleaved, by
+their minimum; bench/README.md tells what each command shows.
+"""
+
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import argparse  # noqa: E402
+import importlib  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = {
+    "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
+    "stages": "where one shrink's time goes",
+    "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
+    "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
+    "loader": "the svmlight parser against scikit-learn's",
+    "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
+    "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
+    "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
+    "cold": "import and --help in fresh processes",
+    "threads": "eight Python threads with default BLAS settings",
+    "profile": "cProfile of one stream",
+}
+
+
+def main():
+    # the tree's own fastsketch/ may have no compiled kernels: take the installed one
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
+        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
+        command.add_argument("--scratch", type=Path, default=Path("/tmp"), help="folder for big temporary files")
+    args = parser.parse_args()
+    home = {"stages": "speed", "exact": "speed", "profile": "speed", "adversary": "figures", "cold": "memory",
+            "threads": "memory", "loader": "sparse"}.get(args.command, args.command)
+    from bench_tools import header
+
+    print(header())
+    getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+/* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
+#include "fs_panel.h"
+#include "fs_rows.h"
+#include "fs_sparse.h"
+#include "fs_svmlight.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned state = 1;
+static double uniform(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 8) / (1 << 24) - 0.5;
+}
+static void check(int good, const char *what)
+{
+    if (!good) {
+        printf("FAILED: %s\n", what);
+        exit(1);
+    }
+}
+/* exactly as large as asked for: one element beyond is caught */
+static void *space(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    check(p != NULL, "memory");
+    return p;
+}
+
+static void rows(ptrdiff_t n, ptrdiff_t d)
+{
+    double *x = space((size_t)(n * d), 8), *y = space((size_t)(n * d), 8), *square = space((size_t)n, 8), top;
+    double *root = space((size_t)n, 8);
+    float *u = space((size_t)(n * d), 4), *v = space((size_t)(n * d), 4);
+    for (ptrdiff_t i = 0; i < n * d; i++)
+        u[i] = (float)(x[i] = uniform());
+    for (ptrdiff_t i = 0; i < n; i++)
+        root[i] = 2;
+    check(fs_scan_rows_d(n, d, d, x, &top) == -1 && fs_scan_rows_s(n, d, d, u, &top) == -1, "scan");
+    fs_load_rows_d(n, d, d, x, root, 1, 0.5, y, d, square);
+    check(memcmp(x, y, (size_t)(n * d) * 8) == 0, "load");
+    if (n)
+        fs_load_rows_d(n, d, d, x, NULL, -1, 1.0, y + (n - 1) * d, -d, square);
+    check(n == 0 || memcmp(x, y + (n - 1) * d, (size_t)d * 8) == 0, "load downward");
+    fs_load_rows_s(n, d, d, u, root, 1, 0.5, v, d, square);
+    fs_square_rows_d(n, d, d, x, square);
+    fs_square_rows_s(n, d, d, u, square);
+    fs_scale_rows_d(n, d, y, root);
+    fs_scale_rows_s(n, d, v, root);
+    fs_copy_square_d(n * d, x, y);
+    fs_copy_square_s(n * d, u, v);
+    if (n * d) {
+        x[n * d - 1] = INFINITY;
+        u[n * d - 1] = NAN;
+        check(fs_scan_rows_d(n, d, d, x, &top) == n - 1 && fs_scan_rows_s(n, d, d, u, &top) == n - 1, "scan of inf");
+    }
+    double *mean = space((size_t)d, 8), *shift = space((size_t)d, 8), *last = space((size_t)d, 8);
+    float *flast = space((size_t)d, 4);
+    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, shift);
+    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, shift);
+    double *total = space((size_t)(d * d), 8);
+    fs_add_lower_d(d, total, total);
+    free(x), free(y), free(square), free(root), free(u), free(v), free(mean), free(shift), free(last), free(flast);
+    free(total);
+}
+
+static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
+{
+    if (!fs_panel_usable())
+        return;
+    const ptrdiff_t n_pack = 40 * (m + 32), r = m / 2 + 1;
+    double *f = space((size_t)(m * d), 8), *g = space((size_t)(m * m), 8), *pack = space((size_t)n_pack, 8);
+    double *w = space((size_t)(m * r), 8), *square = space((size_t)r, 8), *old = space((size_t)(m * d), 8);
+    float *fs = space((size_t)(m * d), 4), *gs = space((size_t)(m * m), 4), *packs = space((size_t)n_pack, 4);
+    float *ws = space((size_t)(m * r), 4);
+    for (ptrdiff_t i = 0; i < m * d; i++)
+        fs[i] = (float)(old[i] = f[i] = uniform());
+    for (ptrdiff_t i = 0; i < m * r; i++)
+        ws[i] = (float)(w[i] = uniform());
+    fs_panel_gram_d(m, columns, d, f, g, pack, n_pack);
+    fs_panel_gram_s(m, columns, d, fs, gs, packs, n_pack);
+    for (ptrdiff_t j = 0; j < columns; j++)
+        for (ptrdiff_t i = j; i < m; i++) {
+            double sum = 0;
+            for (ptrdiff_t k = 0; k < d; k++)
+                sum += f[i * d + k] * f[j * d + k];
+            check(fabs(sum - g[j * m + i]) < 1e-12 * (double)(d + 1), "panel gram");
+            check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
+        }
+    fs_panel_rotate_d(m, r, d, f, w, square, pack, n_pack);
+    for (ptrdiff_t i = 0; i < r; i++) {
+        double norm = 0;
+        for (ptrdiff_t c = 0; c < d; c++) {
+            double sum = 0;
+            for (ptrdiff_t k = 0; k < m; k++)
+                sum += w[i * m + k] * old[k * d + c];
+            norm += sum * sum;
+            check(i == r - 1 || fabs(sum - f[(m - 1 - i) * d + c]) < 1e-12 * (double)m, "panel rotate");
+        }
+        check(fabs(norm - square[i]) < 1e-10 * (double)(m * d), "panel rotate, norm");
+    }
+    fs_panel_rotate_s(m, r, d, fs, ws, square, packs, n_pack);
+    free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
+}
+
+static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
+{
+    int64_t *indptr = space((size_t)n + 1, 8);
+    int32_t *indices = space((size_t)(n * d), 4);
+    double *data = space((size_t)(n * d), 8), *v = space((size_t)d, 8), *z = space((size_t)(d * (k + 1)), 8);
+    float *sdata = space((size_t)(n * d), 4), *sz = space((size_t)(d * (k + 1)), 4);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        indptr[i + 1] = indptr[i];
+        for (ptrdiff_t j = 0; j < d; j++)
+            if (uniform() < 0) {
+                indices[indptr[i + 1]] = (int32_t)j;
+                sdata[indptr[i + 1]] = (float)uniform();
+                data[indptr[i + 1]++] = uniform();
+            }
+    }
+    double *out = space((size_t)(n * k), 8), *gram = space((size_t)(n * n), 8), *vectors = space((size_t)(n + k), 8), top;
+    float *sout = space((size_t)(n * k), 4);
+    int32_t *head = space((size_t)d, 4), *next = space((size_t)indptr[n], 4), *owner = space((size_t)indptr[n], 4);
+    memset(head, 0xff, (size_t)d * 4);
+    check(fs_scan_csr_d(n, indptr, data, &top) == -1 && fs_scan_csr_s(n, indptr, sdata, &top) == -1, "scan csr");
+    fs_csr_times_z_d(n, k, k + 1, indptr, indices, data, z, out);
+    fs_csr_times_z_s(n, k, k + 1, indptr, indices, sdata, sz, sout);
+    fs_csr_gram_s(n, indptr, indices, sdata, head, next, owner, gram);
+    fs_csr_gram_d(n, indptr, indices, data, head, next, owner, gram);
+    for (ptrdiff_t j = 0; j < d; j++)
+        check(head[j] == -1, "heads are reset");
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (ptrdiff_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t a = indptr[i]; a < indptr[i + 1]; a++)
+                for (int64_t b = indptr[j]; b < indptr[j + 1]; b++)
+                    sum += indices[a] == indices[b] ? data[a] * data[b] : 0;
+            check(fabs(sum - gram[i * n + j]) < 1e-12, "csr gram");
+        }
+    fs_csr_add_to_z_d(n, k, k + 1, indptr, indices, data, out, z);
+    fs_csr_add_to_z_s(n, k, k + 1, indptr, indices, sdata, sout, sz);
+    fs_csr_weighted_sum_d(n, indptr, indices, data, vectors, v);
+    fs_csr_weighted_sum_s(n, indptr, indices, sdata, vectors, v);
+    fs_csr_dot_d(n, indptr, indices, data, v, vectors);
+    fs_csr_dot_s(n, indptr, indices, sdata, v, vectors);
+    fs_z_dot_d(d, k, k + 1, z, v, vectors);
+    fs_z_dot_s(d, k, k + 1, sz, v, vectors);
+    fs_z_square_d(d, k, k + 1, z, vectors);
+    fs_z_square_s(d, k, k + 1, sz, vectors);
+    fs_z_rank_one_d(d, k, k + 1, v, vectors, z);
+    fs_z_rank_one_s(d, k, k + 1, v, vectors, sz);
+    free(indptr), free(indices), free(data), free(v), free(z), free(sdata), free(sz), free(out), free(gram);
+    free(vectors), free(sout), free(head), free(next), free(owner);
+}
+
+static int parse(const char *text, size_t size)
+{
+    char *copy = space(size, 1); /* no terminating zero: reading on is caught */
+    ptrdiff_t lines, colons;
+    memcpy(copy, text, size);
+    fs_svm_count(copy, (ptrdiff_t)size, &lines, &colons);
+    double *labels = space((size_t)lines + 1, 8), *data = space((size_t)colons + 1, 8);
+    int64_t *indptr = space((size_t)lines + 2, 8);
+    int32_t *indices = space((size_t)colons + 1, 4);
+    fs_svm s;
+    memset(&s, 0, sizeof s);
+    s.text = copy, s.size = (ptrdiff_t)size, s.base = 1;
+    int status;
+    do
+        status = fs_svm_parse(&s, labels, indptr, indices, data);
+    while (status > 0);
+    free(copy), free(labels), free(data), free(indptr), free(indices);
+    return status;
+}
+
+int main(void)
+{
+    const ptrdiff_t sizes[] = {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100};
+    const int n_sizes = (int)(sizeof sizes / sizeof *sizes);
+    for (int a = 0; a < n_sizes; a++)
+        for (int b = 1; b < n_sizes; b++) {
+            rows(sizes[a], sizes[b]);
+            if (sizes[a] >= 2)
+                panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
+            if (sizes[a] >= 2)
+                panels(sizes[a], sizes[a], sizes[b]);
+            if (sizes[a] > 0)
+                sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
+        }
+    const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
+    const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e", "-", "qid:3 1:1\n", ""};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        parse(fixed[i], strlen(fixed[i]));
+    check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
+    for (int round = 0; round < 200000; round++) {
+        char text[40];
+        const size_t size = (size_t)((uniform() + 0.5) * 40);
+        for (size_t i = 0; i < size; i++)
+            text[i] = alphabet[(size_t)((uniform() + 0.5) * (double)(sizeof alphabet - 1))];
+        parse(text, size);
+    }
+    puts("all C kernels: clean");
+    return 0;
+}

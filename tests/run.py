@@ -1,0 +1,22 @@
+"""Runs the test suite against the installed package, wherever the source tree lies, and says where data is absent."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def main():
+    # The tree's own fastsketch/ has no compiled kernels unless it was installed in place: take the installed one.
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, ROOT / "tests")]
+    sys.path.append(str(ROOT))
+    os.environ.setdefault("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data"))
+    print(f"data sets: {os.environ['FASTSKETCH_DATA']}", flush=True)
+    return pytest.main([str(ROOT / "tests"), "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
