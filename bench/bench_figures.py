@@ -49,8 +49,8 @@ def figures(args):
                     raise SystemExit(f"{name}, {method}, l = {size}: error {error} beyond {sketch.error_bound}")
                 errors.append(error / total)
             results[name]["errors"][method] = errors
-            print(f"{name:9s} {method:8s}", "  ".join(f"{size}: {e:.5f}" for size, e in zip(sizes, errors, strict=True)),
-                  flush=True)
+            shown = "  ".join(f"{size}: {error:.5f}" for size, error in zip(sizes, errors, strict=True))
+            print(f"{name:9s} {method:8s} {shown}", flush=True)
     out = []
     for name, found in results.items():
         for k, size in enumerate(found["sizes"]):

@@ -1,0 +1,37 @@
+"""The examples, and the README's, do what they say."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_preconditioning_saves_iterations():
+    counts = runpy.run_path(str(ROOT / "examples" / "precondition.py"))["main"]()
+    assert counts["preconditioned"] < counts["plain"] / 2
+
+
+def test_merging_shards():
+    out = subprocess.run([sys.executable, str(ROOT / "examples" / "merge_shards.py")], capture_output=True, text=True,
+                         check=True).stdout
+    error, bound = (float(value.replace(",", "")) for value in re.findall(r"(?:error|certificate) ([\d,]+)", out))
+    assert 0 < error <= bound
+
+
+def test_readme_example(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(compile(code, "README.md", "exec"), scope)
+    assert scope["B"].shape == (63, 2000)
+    assert scope["fs"].load("rows.fsk").n_rows == 50_000
+
+
+def test_makefile_targets_are_one_line_each():
+    text = (ROOT / "Makefile").read_text()
+    for target in ("demo", "test", "build", "lint", "asan", "bench", "profile"):
+        (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
+        assert recipe.count("\n") == 1
