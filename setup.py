@@ -37,6 +37,7 @@ def extensions():
     headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
     sources = {
         "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
+        "tridiagonal": ["csrc/fs_secular.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "svmlight": ["csrc/fs_svmlight.c"],

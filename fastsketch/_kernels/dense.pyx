@@ -7,7 +7,8 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from fastsketch._kernels.blas cimport real, blas_int, syrk
-from fastsketch._kernels.shrink cimport arena_size, iwork_size, gram_shrink, svd_shrink, svd_work_size
+from fastsketch._kernels.shrink cimport (
+    arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.state cimport (
     SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, GRAM, SVD,
     EXACT, REFRESH)
@@ -72,8 +73,8 @@ def scan(const real[:, :] rows):
     return bad, largest
 
 
-def work_sizes(Py_ssize_t m, Py_ssize_t d, int solver, dtype):
-    """(reals, integers) of workspace for one buffer of m rows; raises OverflowError beyond LAPACK's integers."""
+def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype):
+    """(reals, integers, doubles) of workspace for one buffer of m rows; raises OverflowError beyond LAPACK's integers."""
     cdef Py_ssize_t size
     if m > 46340 or d > 2147483647:
         raise OverflowError(f"a buffer of {m} rows and {d} columns exceeds LAPACK's 32-bit integers: "
@@ -85,8 +86,8 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, int solver, dtype):
             size = svd_work_size(m, d, <double*> NULL)
         if size < 0:
             raise OverflowError(f"gesdd's workspace for {m} x {d} exceeds LAPACK's 32-bit integers: use solver='gram'")
-        return size, iwork_size(m)
-    return (arena_size(m), iwork_size(m))
+        return size, iwork_size(m), 1
+    return arena_size(m), iwork_size(m), small_size(m, n_keep)
 
 
 cdef void settle(Plan* p, real* buffer) noexcept nogil:

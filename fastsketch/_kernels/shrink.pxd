@@ -3,8 +3,9 @@ from fastsketch._kernels.blas cimport real, blas_int
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil
 cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil
+cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil
 cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
-                        blas_int* iwork) noexcept nogil
+                        double* doubles, blas_int* iwork) noexcept nogil
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
                    Py_ssize_t step, real* out, double* square) noexcept nogil
 cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const double* square,

@@ -8,6 +8,7 @@ from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
 
 import numpy as np
 
@@ -36,16 +37,26 @@ cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil:
 
 
 cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
-    """Integers for stedc (3 + 5m) or gesdd (8m)."""
-    return 3 + 8 * m
+    """Integers for the eigensolver or for gesdd (8m)."""
+    return max(3 + 8 * m, integers_size(m))
+
+
+cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
+    """Doubles that gram_shrink works in beside the arena."""
+    return 2 * (n_keep + 1) + doubles_size(m)
+
+
+# From this size on our own divide and conquer is faster than LAPACK's (and has room for its work).
+cdef enum:
+    DIVIDE_FROM = 40
 
 
 cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
-                        blas_int* iwork) noexcept nogil:
+                        double* doubles, blas_int* iwork) noexcept nogil:
     """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
 
-    The stages of syevd, called one by one so that the back-transformation touches k vectors instead of m.
-    work holds 3m + max(m^2 + 4m + 1, 64 m) reals, or less (then LAPACK blocks less).
+    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
+    reals, doubles doubles_size(m), iwork iwork_size(m).
     """
     cdef real* e = work
     cdef real* tau = work + m
@@ -55,7 +66,10 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
     info = sytrd(c'L', m, g, m, w, e, tau, rest, lwork)
     if info:
         return info
-    info = stedc(c'I', m, w, e, z, m, rest, lwork, iwork, iwork_size(m))
+    if DIVIDE_FROM <= m and k <= m // 2 + 2:
+        info = tridiagonal_top(m, k, w, e, z, rest, doubles, iwork)
+    else:
+        info = stedc(c'I', m, w, e, z, m, rest, lwork, iwork, iwork_size(m))
     if info:
         return info
     # z[:, -k:] = Q @ z[:, -k:]
@@ -121,7 +135,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
 
     The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
     With `diagonal` the kept rows are orthogonal with squared norms lam, and only the blocks that involve new rows are
-    computed. top gets the largest eigenvalue; small is scratch for 2 (n_keep + 1) doubles.
+    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles.
 
     The order is not a matter of taste: gemm adds row after row into a float, and a long row first would round away
     the same part of every short row that follows, with the same sign, at every shrink. With the longest row last the
@@ -164,7 +178,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         for i in range(kept):
             for j in range(i, kept):
                 corner[i * m + j] = <real> (gain[kept - 1 - i] * gain[kept - 1 - j] * <double> corner[i * m + j])
-    info = top_eigenpairs(m, r, g, w, z, work, lwork, iwork)
+    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + 2 * r, iwork)
     if info:
         return info
     top[0] = <double> w[m - 1]
@@ -288,10 +302,12 @@ def top_eigh(double[:, ::1] lower, Py_ssize_t k):
     iwork = np.empty(iwork_size(m), np.intc)
     cdef double[::1] w_v = w, work_v = work
     cdef double[:, ::1] z_v = z
+    cdef double[::1] doubles_v = np.empty(doubles_size(m))
     cdef blas_int[::1] iwork_v = iwork
     cdef int info
     with nogil:
-        info = top_eigenpairs(m, k, &lower[0, 0], &w_v[0], &z_v[0, 0], &work_v[0], work_v.shape[0], &iwork_v[0])
+        info = top_eigenpairs(m, k, &lower[0, 0], &w_v[0], &z_v[0, 0], &work_v[0], work_v.shape[0], &doubles_v[0],
+                              &iwork_v[0])
     if info:
         raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (LAPACK info {info})")
     return w, z[m - k:]
@@ -302,6 +318,7 @@ def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
     cdef Py_ssize_t m = rows.shape[0], d = rows.shape[1], kept = size - 1, h = m - kept, spare, lwork
     cdef bint panels = panels_pay(m) and fs_panel_usable()
     cdef double[::1] gain = np.ones(size), square = np.empty(size), vector_square = np.empty(size)
+    cdef double[::1] doubles = np.empty(doubles_size(m))
     cdef blas_int[::1] iwork = np.empty(iwork_size(m), np.intc)
     cdef real[::1] arena = np.empty(arena_size(m), np.asarray(rows).dtype)
     cdef real* g = &arena[0]
@@ -309,11 +326,10 @@ def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
     cdef real* w = z + m * m
     cdef real* work = w + m
     cdef real* f = &rows[0, 0]
-    cdef int i
     spare, lwork = arena_size(m) - m * m, arena_size(m) - 2 * m * m - m
     fresh = np.asarray(rows).copy()
     best = {"Gram": 1e9, "tridiagonal": 1e9, "divide and conquer": 1e9, "back": 1e9, "rotate": 1e9}
-    for i in range(repeats):
+    for _ in range(repeats):
         np.asarray(rows)[:] = fresh
         t0 = perf_counter()
         if panels:
@@ -329,7 +345,7 @@ def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
         t2 = perf_counter()
         sytrd(c'L', m, g, m, w, work, work + m, work + 2 * m, lwork - 2 * m)
         t3 = perf_counter()
-        stedc(c'I', m, w, work, z, m, work + 2 * m, lwork - 2 * m, &iwork[0], iwork_size(m))
+        tridiagonal_top(m, size, w, work, z, work + 2 * m, &doubles[0], &iwork[0])
         t4 = perf_counter()
         ormtr(c'L', c'L', c'N', m, size, g, m, work + m, z + (m - size) * m, m, work + 2 * m, lwork - 2 * m)
         t5 = perf_counter()

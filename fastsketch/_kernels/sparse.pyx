@@ -219,7 +219,7 @@ cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
             g[(k + c) * m + k + i] = <real> value
     p.book[SQUARED_NORM] += spread
 
-    info = top_eigenpairs(m, r, g, w, vec, work, lwork, p.iwork)
+    info = top_eigenpairs(m, r, g, w, vec, work, lwork, p.small + 2 * (p.n_keep + 1), p.iwork)
     if info:
         return info
     top = <double> w[m - 1]

@@ -24,7 +24,7 @@ class DenseEngine(Engine):
         if solver == "exact":
             capacity = max(capacity, EXACT_BLOCK)
         super().__init__(config, n_features, dtype, capacity)
-        reals, integers = kernel.work_sizes(capacity, n_features, SOLVERS[solver], dtype)
+        reals, integers, doubles = kernel.work_sizes(capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype)
         self.exact = exact = solver == "exact"
         self.buffer = np.zeros((capacity, n_features), dtype)
         self.a.update(
@@ -32,6 +32,7 @@ class DenseEngine(Engine):
             square=np.zeros(capacity + 1),
             work=np.empty(1 if exact else reals, dtype),
             iwork=np.empty(integers, np.intc),
+            small=np.empty(doubles),
             # the lower triangle, column-major; float64 whatever the rows are
             cov=np.zeros((n_features, n_features) if exact else (0, 0)),
             part=np.empty((n_features, n_features) if exact and dtype == np.float32 else (0, 0), dtype),

@@ -54,7 +54,6 @@ class Engine:
             "lam": np.zeros(config.sketch_size + 1),
             # kept row i stands for gain[i] times what is stored
             "gain": np.ones(config.sketch_size + 1),
-            "small": np.zeros(2 * config.sketch_size + 2),
             "mean": np.zeros(centred),
             "shift": np.zeros(centred),
             "root": np.ones(capacity + 1),

@@ -22,7 +22,8 @@ class SparseEngine(Engine):
         block = BLOCK * config.sketch_size if config.buffer_size is None else config.buffer_size
         capacity = config.sketch_size + block
         super().__init__(config, n_features, dtype, capacity)
-        reals, integers = dense_kernel.work_sizes(capacity + 1, n_features, SOLVERS["gram"], dtype)
+        reals, integers, doubles = dense_kernel.work_sizes(
+            capacity + 1, n_features, config.sketch_size - 1, SOLVERS["gram"], dtype)
         self.z = np.zeros((n_features, config.sketch_size + 1), dtype)
         self.a.update(
             capacity=capacity,
@@ -32,6 +33,7 @@ class SparseEngine(Engine):
             head=np.full(n_features, -1, np.int32),
             work=np.empty(reals, dtype),
             iwork=np.empty(integers, np.intc),
+            small=np.empty(doubles),
         )
         self._make_room(1)
 

@@ -1,0 +1,300 @@
+"""Top eigenvectors of a symmetric tridiagonal matrix by divide and conquer.
+
+What LAPACK's stedc does, with three differences that halve its time: the roots of the secular equation are found
+eight at a time (csrc/fs_secular), the last merge forms only the eigenvectors that are asked for, and columns that
+deflate stay where they are.
+"""
+from libc.math cimport fabs, sqrt
+from libc.stddef cimport ptrdiff_t
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy, memset
+
+from fastsketch._kernels.blas cimport real, blas_int, gemm, stedc
+
+import numpy as np
+
+
+cdef extern from "fs_secular.h" nogil:
+    ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, double *d, double *z,
+                                 const int32_t *order, int32_t *keep, int32_t *type, int32_t *pair, double *turn,
+                                 ptrdiff_t *n_turns)
+    void fs_secular_roots(ptrdiff_t k, const double *d, const double *z, double rho, int32_t *origin, double *tau)
+    void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *origin, const double *tau, double *z)
+    void fs_secular_vectors_s(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
+                              const double *tau, const double *z, const int32_t *place, double *v, float *s)
+    void fs_secular_vectors_d(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
+                              const double *tau, const double *z, const int32_t *place, double *v, double *s)
+
+
+# Halves of at most this size are solved by QR iteration: 12 us for 16 rows, 30 us for 24.
+cdef enum:
+    LEAF = 20
+
+
+cdef struct Tree:
+    # Arrays of length n that belong to the whole problem; a block uses its stretch of each.
+    Py_ssize_t n, top
+    double* d          # eigenvalues of the solved blocks
+    double* z          # weights of one merge
+    double* poles      # d without what deflated
+    double* weights
+    double* tau
+    double* v
+    double* turn       # 2 n
+    int32_t* order     # columns of a solved block by ascending eigenvalue, relative to the block
+    int32_t* merged
+    int32_t* keep
+    int32_t* type
+    int32_t* origin
+    int32_t* place
+    int32_t* gone
+    int32_t* pair      # 2 n
+    blas_int* lapack   # stedc's integers for a leaf
+
+
+cdef Py_ssize_t doubles_size(Py_ssize_t n) noexcept nogil:
+    """Doubles that tridiagonal_top works in."""
+    return 8 * (n + 8)
+
+
+cdef Py_ssize_t integers_size(Py_ssize_t n) noexcept nogil:
+    """Integers that tridiagonal_top works in."""
+    return 9 * (n + 8) + 3 + 5 * LEAF
+
+
+cdef void sort_order(Py_ssize_t n, const double* d, int32_t* order) noexcept nogil:
+    """Insertion sort: for a handful of deflated columns."""
+    cdef Py_ssize_t i, j
+    cdef int32_t column
+    for i in range(1, n):
+        column = order[i]
+        j = i
+        while j > 0 and d[order[j - 1]] > d[column]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = column
+
+
+cdef void merge_order(Py_ssize_t n1, const int32_t* first, Py_ssize_t n2, const int32_t* second, int32_t shift,
+                      const double* d, int32_t* out) noexcept nogil:
+    """Two ascending lists of columns into one; shift is added to the second."""
+    cdef Py_ssize_t i = 0, j = 0, k
+    for k in range(n1 + n2):
+        if j == n2 or (i < n1 and d[first[i]] <= d[second[j] + shift]):
+            out[k] = first[i]
+            i += 1
+        else:
+            out[k] = second[j] + shift
+            j += 1
+
+
+cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double coupling, real* z, real* work,
+                Py_ssize_t wanted) noexcept nogil:
+    """Join two solved blocks that an off-diagonal `coupling` connects; forms the vectors of the top `wanted` roots."""
+    cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12, k23, i, j, c, row, n_gone
+    cdef Py_ssize_t first, count, run
+    cdef ptrdiff_t n_turns = 0
+    cdef real* q = z + start * ld + start
+    cdef real* above
+    cdef real* below
+    cdef real* s
+    cdef double* d = t.d + start
+    cdef int32_t* order = t.order + start
+    cdef double rho = 2.0 * fabs(coupling), sign = 1.0 if coupling >= 0 else -1.0, cosine, sine
+    cdef double eps = 1.1920928955078125e-07 / 2 if real is float else 2.220446049250313e-16 / 2
+    cdef real x, y
+    # the last row of the upper vectors and the first of the lower ones, as a unit vector
+    for j in range(n1):
+        t.z[j] = <double> q[j * ld + n1 - 1] * 0.7071067811865476
+    for j in range(n1, n):
+        t.z[j] = <double> q[j * ld + n1] * 0.7071067811865476 * sign
+    merge_order(n1, order, n2, order + n1, <int32_t> n1, d, t.merged)
+    k = fs_secular_deflate(n, n1, rho, eps, d, t.z, t.merged, t.keep, t.type, t.pair, t.turn, &n_turns)
+    for i in range(n_turns):
+        cosine, sine = t.turn[2 * i], t.turn[2 * i + 1]
+        for row in range(n):
+            x, y = q[t.pair[2 * i] * ld + row], q[t.pair[2 * i + 1] * ld + row]
+            q[t.pair[2 * i] * ld + row] = <real> (cosine * x + sine * y)
+            q[t.pair[2 * i + 1] * ld + row] = <real> (cosine * y - sine * x)
+    # which columns deflated
+    for j in range(n):
+        t.place[j] = 0
+    for i in range(k):
+        t.place[t.keep[i]] = 1
+    n_gone = 0
+    for j in range(n):
+        if not t.place[j]:
+            t.gone[n_gone] = <int32_t> j
+            n_gone += 1
+    sort_order(n_gone, d, t.gone)
+    if k > 0:
+        for i in range(k):
+            t.poles[i], t.weights[i] = d[t.keep[i]], t.z[t.keep[i]]
+            k1 += t.type[t.keep[i]] == 1
+            k2 += t.type[t.keep[i]] == 2
+        k12, k23 = k1 + k2, k - k1
+        # rows of the small eigenvectors: columns with upper rows only, with both, with lower rows only
+        i, j, c = 0, k1, k12
+        above = work
+        below = work + n1 * k12
+        s = below + n2 * k23
+        for row in range(k):
+            if t.type[t.keep[row]] == 1:
+                t.place[row] = <int32_t> i
+                i += 1
+            elif t.type[t.keep[row]] == 2:
+                t.place[row] = <int32_t> j
+                j += 1
+            else:
+                t.place[row] = <int32_t> c
+                c += 1
+            if t.place[row] < k12:
+                memcpy(above + t.place[row] * n1, q + t.keep[row] * ld, n1 * sizeof(real))
+            if t.place[row] >= k1:
+                memcpy(below + (t.place[row] - k1) * n2, q + t.keep[row] * ld + n1, n2 * sizeof(real))
+        fs_secular_roots(k, t.poles, t.weights, rho, t.origin, t.tau)
+        fs_secular_weights(k, t.poles, t.origin, t.tau, t.weights)
+        # columns that are free now, ascending: root i goes to the i-th of them
+        for j in range(n):
+            t.type[j] = 1
+        for j in range(n_gone):
+            t.type[t.gone[j]] = 0
+        i = 0
+        for j in range(n):
+            if t.type[j]:
+                t.keep[i] = <int32_t> j
+                i += 1
+        for i in range(k):
+            d[t.keep[i]] = t.poles[t.origin[i]] + t.tau[i]
+    merge_order(k, t.keep, n_gone, t.gone, 0, d, order)
+    if k == 0:
+        return
+    # the first root whose vector is wanted
+    first = k
+    for i in range(n - wanted, n):
+        for j in range(first):
+            if t.keep[j] == order[i]:
+                first = j
+                break
+    count = k - first
+    if real is float:
+        fs_secular_vectors_s(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
+    else:
+        fs_secular_vectors_d(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
+    # Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run], over runs of neighbouring columns
+    i = first
+    while i < k:
+        run = 1
+        while i + run < k and t.keep[i + run] == t.keep[i] + run:
+            run += 1
+        c = t.keep[i]
+        if k12 > 0:
+            gemm(c'N', c'N', n1, run, k12, <real> 1.0, above, n1, s + (i - first) * k, k, <real> 0.0, q + c * ld, ld)
+        if k23 > 0:
+            gemm(c'N', c'N', n2, run, k23, <real> 1.0, below, n2, s + (i - first) * k + k1, k, <real> 0.0,
+                 q + c * ld + n1, ld)
+        for j in range(run):
+            if k12 == 0:
+                memset(q + (c + j) * ld, 0, n1 * sizeof(real))
+            if k23 == 0:
+                memset(q + (c + j) * ld + n1, 0, n2 * sizeof(real))
+        i += run
+
+
+cdef int solve(Tree* t, Py_ssize_t start, Py_ssize_t n, real* d, real* e, real* z, real* work) noexcept nogil:
+    """Eigenvalues and vectors of one block, into t.d, t.order and the block of z on the diagonal."""
+    cdef Py_ssize_t n1 = n // 2, i
+    cdef double coupling
+    cdef int info
+    if n <= LEAF:
+        info = stedc(c'I', n, d + start, e + start, z + start * t.n + start, t.n, work, 1 + 4 * n + n * n,
+                     t.lapack, 3 + 5 * n)
+        for i in range(n):
+            t.d[start + i] = <double> d[start + i]
+            t.order[start + i] = <int32_t> i
+        return info
+    # T = diag(T1, T2) + |e| u u', u = (0 .. 0, 1, sign(e), 0 .. 0)
+    coupling = <double> e[start + n1 - 1]
+    d[start + n1 - 1] -= <real> fabs(coupling)
+    d[start + n1] -= <real> fabs(coupling)
+    info = solve(t, start, n1, d, e, z, work)
+    if info:
+        return info
+    info = solve(t, start + n1, n - n1, d, e, z, work)
+    if info:
+        return info
+    merge(t, start, n, n1, coupling, z, work, t.top if n == t.n else n)
+    return 0
+
+
+cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z, real* work, double* doubles,
+                         blas_int* integers) noexcept nogil:
+    """All eigenvalues of (d, e), ascending in d, and the last `top` columns of z (n x n) their eigenvectors.
+
+    e is overwritten; work holds n^2 + 5 n + 1 reals if top <= n / 2 + 1, else 2 n^2. Returns LAPACK's info.
+    """
+    cdef Tree t
+    cdef Py_ssize_t pad = n + 8, i, j
+    cdef int32_t* whole = <int32_t*> integers
+    cdef int32_t column
+    cdef int info
+    cdef real swap
+    cdef double scale = 0.0, value
+    t.n, t.top = n, top
+    t.d, t.z, t.poles, t.weights = doubles, doubles + pad, doubles + 2 * pad, doubles + 3 * pad
+    t.tau, t.v, t.turn = doubles + 4 * pad, doubles + 5 * pad, doubles + 6 * pad
+    t.order, t.merged, t.keep, t.type = whole, whole + pad, whole + 2 * pad, whole + 3 * pad
+    t.origin, t.place, t.gone, t.pair = whole + 4 * pad, whole + 5 * pad, whole + 6 * pad, whole + 7 * pad
+    t.lapack = integers + 9 * pad
+    memset(z, 0, n * n * sizeof(real))
+    memset(doubles, 0, doubles_size(n) * sizeof(double))
+    # to size 1, as stedc does: the weights of a merge have that size
+    for i in range(n):
+        scale = max(scale, fabs(<double> d[i]))
+        if i + 1 < n:
+            scale = max(scale, fabs(<double> e[i]))
+    if scale == 0.0:
+        scale = 1.0
+    for i in range(n):
+        d[i] = <real> (<double> d[i] / scale)
+        if i + 1 < n:
+            e[i] = <real> (<double> e[i] / scale)
+    info = solve(&t, 0, n, d, e, z, work)
+    if info:
+        return info
+    # columns to their places, the largest last
+    for i in range(n - 1, n - 1 - top, -1):
+        column = t.order[i]
+        if column != i:
+            for j in range(n):
+                swap = z[i * n + j]
+                z[i * n + j] = z[column * n + j]
+                z[column * n + j] = swap
+            for j in range(i):
+                if t.order[j] == i:
+                    t.order[j] = column
+            value = t.d[i]
+            t.d[i] = t.d[column]
+            t.d[column] = value
+            t.order[i] = <int32_t> i
+    for i in range(n):
+        d[i] = <real> (t.d[t.order[i]] * scale)
+    return 0
+
+
+def eigh_tridiagonal_top(real[::1] d, real[::1] e, Py_ssize_t top):
+    """For tests: (eigenvalues ascending, top eigenvectors as rows, largest last) of copies of d and e."""
+    cdef Py_ssize_t n = d.shape[0]
+    dtype = np.asarray(d).dtype
+    values, off = np.array(d), np.append(np.asarray(e), 0).astype(dtype)
+    z = np.empty((n, n), dtype)
+    cdef real[::1] values_v = values, off_v = off, work = np.empty(2 * n * n + 600, dtype)
+    cdef real[:, ::1] z_v = z
+    cdef double[::1] doubles = np.empty(doubles_size(n))
+    cdef blas_int[::1] integers = np.empty(integers_size(n), np.intc)
+    cdef int info
+    with nogil:
+        info = tridiagonal_top(n, top, &values_v[0], &off_v[0], &z_v[0, 0], &work[0], &doubles[0], &integers[0])
+    if info:
+        raise np.linalg.LinAlgError(f"the leaf solver did not converge (LAPACK info {info})")
+    return values, z[n - top:]
