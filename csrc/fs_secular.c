@@ -50,8 +50,8 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
 #define LANES for (int l = 0; l < FS_ROOTS; l++)
 
 /* psi and phi are the sums over poles left and right of the root, with their derivatives, at origin + tau. */
-static inline void add_pole(double dj, double zj, const double *at, const double *tau, const double *left,
-                            double *psi, double *dpsi, double *phi, double *dphi)
+static inline void add_pole(double dj, double zj, const double *at, const double *tau, const double *left, double *psi,
+                            double *dpsi, double *phi, double *dphi)
 {
     LANES
     {
@@ -190,31 +190,31 @@ FS_CLONES void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *o
     }
 }
 
-#define VECTORS(SUFFIX, REAL)                                                                                       \
-    FS_CLONES void fs_secular_vectors_##SUFFIX(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d,     \
-                                               const int32_t *origin, const double *tau, const double *z,          \
-                                               const int32_t *place, double *v, REAL *s)                           \
-    {                                                                                                              \
-        for (ptrdiff_t c = 0; c < count; c++) {                                                                    \
-            const double at = d[origin[first + c]], t = tau[first + c];                                            \
-            double lane[FS_LANES] = {0}, sum = 0;                                                                  \
-            ptrdiff_t j = 0;                                                                                       \
-            for (; j + FS_LANES <= k; j += FS_LANES)                                                               \
-                for (int l = 0; l < FS_LANES; l++) {                                                               \
-                    v[j + l] = z[j + l] / ((d[j + l] - at) - t);                                                   \
-                    lane[l] += v[j + l] * v[j + l];                                                                \
-                }                                                                                                  \
-            for (; j < k; j++) {                                                                                   \
-                v[j] = z[j] / ((d[j] - at) - t);                                                                   \
-                sum += v[j] * v[j];                                                                                \
-            }                                                                                                      \
-            for (int l = 0; l < FS_LANES; l++)                                                                     \
-                sum += lane[l];                                                                                    \
-            const double scale = 1 / sqrt(sum);                                                                    \
-            REAL *FS_RESTRICT to = s + c * k;                                                                      \
-            for (j = 0; j < k; j++)                                                                                \
-                to[place[j]] = (REAL)(scale * v[j]);                                                               \
-        }                                                                                                          \
+#define VECTORS(SUFFIX, REAL)                                                                                  \
+    FS_CLONES void fs_secular_vectors_##SUFFIX(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, \
+                                               const int32_t *origin, const double *tau, const double *z,      \
+                                               const int32_t *place, double *v, REAL *s)                       \
+    {                                                                                                          \
+        for (ptrdiff_t c = 0; c < count; c++) {                                                                \
+            const double at = d[origin[first + c]], t = tau[first + c];                                        \
+            double lane[FS_LANES] = {0}, sum = 0;                                                              \
+            ptrdiff_t j = 0;                                                                                   \
+            for (; j + FS_LANES <= k; j += FS_LANES)                                                           \
+                for (int l = 0; l < FS_LANES; l++) {                                                           \
+                    v[j + l] = z[j + l] / ((d[j + l] - at) - t);                                               \
+                    lane[l] += v[j + l] * v[j + l];                                                            \
+                }                                                                                              \
+            for (; j < k; j++) {                                                                               \
+                v[j] = z[j] / ((d[j] - at) - t);                                                               \
+                sum += v[j] * v[j];                                                                            \
+            }                                                                                                  \
+            for (int l = 0; l < FS_LANES; l++)                                                                 \
+                sum += lane[l];                                                                                \
+            const double scale = 1 / sqrt(sum);                                                                \
+            REAL *FS_RESTRICT to = s + c * k;                                                                  \
+            for (j = 0; j < k; j++)                                                                            \
+                to[place[j]] = (REAL)(scale * v[j]);                                                           \
+        }                                                                                                      \
     }
 
 VECTORS(s, float)

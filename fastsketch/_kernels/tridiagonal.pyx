@@ -4,7 +4,7 @@ What LAPACK's stedc does, with three differences that halve its time: the roots 
 eight at a time (csrc/fs_secular), the last merge forms only the eigenvectors that are asked for, and columns that
 deflate stay where they are.
 """
-from libc.math cimport fabs, sqrt
+from libc.math cimport fabs
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset

@@ -24,7 +24,8 @@ class DenseEngine(Engine):
         if solver == "exact":
             capacity = max(capacity, EXACT_BLOCK)
         super().__init__(config, n_features, dtype, capacity)
-        reals, integers, doubles = kernel.work_sizes(capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype)
+        reals, integers, doubles = kernel.work_sizes(
+            capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype)
         self.exact = exact = solver == "exact"
         self.buffer = np.zeros((capacity, n_features), dtype)
         self.a.update(
@@ -48,6 +49,9 @@ class DenseEngine(Engine):
             and (rows.strides[1] == size or rows.shape[1] == 1)
             and rows.strides[0] % size == 0
         )
+
+    def bytes_per_row(self, rows):
+        return self.n_features * self.dtype.itemsize
 
     def cut(self, rows, start, stop):
         rows = rows[start:stop]

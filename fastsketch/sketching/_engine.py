@@ -1,8 +1,8 @@
 """What the dense and the sparse buffer have in common: scalars, slices, scale, rollback.
 
-The kernels update arrays in place; this class owns them. A batch passes in slices of a few buffers: a slice is
-checked, then put through the buffer in one call that no signal interrupts. A batch of one slice is therefore all or
-nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or interrupted.
+The kernels update arrays in place; this class owns them. A batch passes in slices: a slice is checked, then put through
+the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and therefore all or nothing by
+itself; a longer one is undone from a copy of the buffer if a later slice is refused or interrupted.
 """
 
 from math import frexp, ldexp
@@ -26,9 +26,12 @@ from fastsketch.sketching._layout import (
     WEIGHT,
 )
 
-# A slice holds this many buffers of rows, or one where it must be converted: long enough that the cost of a slice
-# vanishes, short enough that it is still in the cache when it is read again after its check.
+# A batch of at most this many buffers (one, where it must be converted) passes as a single slice, without a copy of the
+# buffer: for longer ones that copy costs nothing beside the work.
 BUFFERS_PER_SLICE = 8
+
+# Bytes of a slice of a longer batch: it is still in the cache when it is read again after its check.
+SLICE_BYTES = 4 << 20
 
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can still represent.
@@ -67,7 +70,10 @@ class Engine:
         """All rows of a batch, or none: raises ValueError naming the first row that is not finite."""
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
-        saved = self.arrays(copy=True) if n > step else None
+        saved = None
+        if n > step:
+            saved = self.arrays(copy=True)
+            step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
             for start in range(0, n, step):
                 stop = min(start + step, n)

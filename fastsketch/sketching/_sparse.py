@@ -66,6 +66,11 @@ class SparseEngine(Engine):
     def fits(self, rows):
         return is_sparse(rows)
 
+    def bytes_per_row(self, rows):
+        if not is_sparse(rows):
+            return self.n_features * self.dtype.itemsize
+        return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
+
     def cut(self, rows, start, stop):
         rows = rows[start:stop]
         if not is_sparse(rows):
