@@ -1,6 +1,7 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
 #include "fs_panel.h"
 #include "fs_rows.h"
+#include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
 
@@ -156,6 +157,43 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
     free(vectors), free(sout), free(head), free(next), free(owner);
 }
 
+static void secular(ptrdiff_t n)
+{
+    double *d = space((size_t)n, 8), *z = space((size_t)n, 8), *poles = space((size_t)n, 8), *w = space((size_t)n, 8);
+    double *tau = space((size_t)n, 8), *v = space((size_t)n, 8), *turn = space((size_t)(2 * n), 8);
+    double *s = space((size_t)(n * n), 8);
+    float *fs = space((size_t)(n * n), 4);
+    int32_t *order = space((size_t)n, 4), *keep = space((size_t)n, 4), *type = space((size_t)n, 4);
+    int32_t *pair = space((size_t)(2 * n), 4), *origin = space((size_t)n, 4), *place = space((size_t)n, 4);
+    ptrdiff_t turns;
+    for (ptrdiff_t j = 0; j < n; j++) {
+        order[j] = place[j] = (int32_t)j;
+        d[j] = (double)(j / 2) + (j % 2 ? 1e-17 : 0); /* pairs that deflate */
+        z[j] = j % 5 ? uniform() : 0;                 /* and columns without weight */
+    }
+    const ptrdiff_t k = fs_secular_deflate(n, n / 2, 2.0, 1e-16, d, z, order, keep, type, pair, turn, &turns);
+    check(k >= 0 && k <= n && turns <= n, "deflate");
+    for (ptrdiff_t i = 0; i < k; i++)
+        poles[i] = d[keep[i]], w[i] = z[keep[i]];
+    fs_secular_roots(k, poles, w, 2.0, origin, tau);
+    for (ptrdiff_t i = 0; i < k; i++) {
+        const double root = poles[origin[i]] + tau[i];
+        check(root >= poles[i] && (i + 1 == k || root <= poles[i + 1]), "roots interlace");
+    }
+    fs_secular_weights(k, poles, origin, tau, w);
+    fs_secular_vectors_d(k, 0, k, poles, origin, tau, w, place, v, s);
+    fs_secular_vectors_s(k, 0, k, poles, origin, tau, w, place, v, fs);
+    for (ptrdiff_t a = 0; a < k; a++)
+        for (ptrdiff_t b = 0; b <= a; b++) {
+            double sum = a == b ? -1 : 0;
+            for (ptrdiff_t j = 0; j < k; j++)
+                sum += s[a * k + j] * s[b * k + j];
+            check(fabs(sum) < 1e-13, "vectors are orthonormal");
+        }
+    free(d), free(z), free(poles), free(w), free(tau), free(v), free(turn), free(s), free(fs), free(order);
+    free(keep), free(type), free(pair), free(origin), free(place);
+}
+
 static int parse(const char *text, size_t size)
 {
     char *copy = space(size, 1); /* no terminating zero: reading on is caught */
@@ -190,6 +228,8 @@ int main(void)
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
+    for (int a = 1; a < n_sizes; a++)
+        secular(sizes[a]);
     const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e", "-", "qid:3 1:1\n", ""};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)

@@ -99,3 +99,24 @@ def test_sparse_is_dense(rule, center, dtype):
     assert np.isclose(dense.squared_norm, sparse.squared_norm, rtol=100 * np.finfo(dtype).eps)
     if center:
         assert np.allclose(dense.mean, sparse.mean, atol=10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("rule", CASES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size, d", [(20, 33), (33, 200), (64, 129)])
+def test_sketches_large_enough_for_packed_panels(rule, dtype, size, d):
+    """Buffers of 40 rows and more take the packed products and our own divide and conquer."""
+    a = stream("signal", np.random.default_rng(size), 6 * size, d).astype(dtype)
+    options = {"alpha0": 0.5} if rule == "rfd" else {"beta": 0.4} if rule == "pfd" else {}
+    gram_solver = fs.FrequentDirections(size, rule=rule, solver="gram", **options).update(a)
+    exact = a.astype(np.float64)
+    svd_solver = fs.FrequentDirections(size, rule=rule, solver="svd", **options).update(exact)
+    assert np.abs(gram(gram_solver.sketch()) - gram(svd_solver.sketch())).max() <= rounding(dtype, a)
+    assert abs(gram_solver.shrinkage - svd_solver.shrinkage) <= rounding(dtype, a)
+    if rule == "rfd":  # and the reference: Algorithm 5, then the flush that the library's read-out does
+        b, alpha, _ = ref.fast_robust_frequent_directions(exact, size, 0.5)
+        if len(b) > size:
+            b, extra, _ = ref.robust_frequent_directions_blocks([b, np.zeros((0, d))], size)
+            alpha += extra
+        assert np.abs(gram(gram_solver.sketch()) - gram(b)).max() <= rounding(dtype, a)
+        assert abs(gram_solver.alpha - alpha) <= rounding(dtype, a)
