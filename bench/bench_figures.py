@@ -1,9 +1,9 @@
 """Accuracy: the RFD paper's Figures 1 and 2 on real data, and streams on which truncation fails or wins."""
 
 import numpy as np
-from bench_tools import dataset, frosh_rows, table
 
 import fastsketch as fs
+from bench_tools import dataset, frosh_rows, table
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
 METHODS = {"FD": ("fd", None), "CFD": ("cfd", None), "RFD": ("rfd", None),

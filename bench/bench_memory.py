@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bench_tools import table
 
 import fastsketch as fs
+from bench_tools import table
 
 PEAK = """
 import resource, sys

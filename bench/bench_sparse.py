@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from bench_tools import DATA, interleaved, seconds, table
 from scipy.sparse import csr_array
 
 import fastsketch as fs
+from bench_tools import DATA, interleaved, seconds, table
 from fastsketch.io import load_svmlight
 
 

@@ -5,9 +5,9 @@ import pstats
 import time
 
 import numpy as np
-from bench_tools import frosh_rows, gemm_rate, interleaved, seconds, table
 
 import fastsketch as fs
+from bench_tools import frosh_rows, gemm_rate, interleaved, seconds, table
 from fastsketch import reference
 from fastsketch.sketching._choose import exact_pays
 
