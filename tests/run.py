@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,15 @@ def main():
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, ROOT / "tests")]
     sys.path.append(str(ROOT))
     os.environ.setdefault("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data"))
+    os.environ["FASTSKETCH_DATA"] = str(Path(os.environ["FASTSKETCH_DATA"]).resolve())
     print(f"data sets: {os.environ['FASTSKETCH_DATA']}", flush=True)
-    return pytest.main([str(ROOT / "tests"), "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *sys.argv[1:]])
+    options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # so that processes which the tests start do not find the tree either
+        try:
+            return pytest.main([str(ROOT / "tests"), *options, *sys.argv[1:]])
+        finally:
+            os.chdir(ROOT)
 
 
 if __name__ == "__main__":
