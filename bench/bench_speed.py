@@ -97,7 +97,7 @@ def exact(args):
     out = []
     for size in (16, 64) if args.quick else (16, 32, 64, 128):
         for ratio in (0.4, 0.7, 0.9, 1.1, 1.4):
-            d = int(ratio * (11 * size + 450)) // 8 * 8
+            d = int(ratio * (11 * size + 300)) // 8 * 8
             rows = frosh_rows(max(4000, 24 * size), d, rng)
             runs = {}
             for solver in ("gram", "exact"):

@@ -44,7 +44,7 @@ def _sketch(commands):
     parser.add_argument("--rule", choices=RULES, default="rfd", help="member of the family (default rfd)")
     parser.add_argument("--alpha0", type=float, default=0.0, help="initial regulariser of rfd")
     parser.add_argument("--beta", type=float, help="share of rows that pfd shrinks (default 0.2)")
-    parser.add_argument("--buffer-size", type=int, metavar="B", help="rows between shrinks (default L; 4 L for CSR)")
+    parser.add_argument("--buffer-size", type=int, metavar="B", help="rows between shrinks (default L; 6 L for CSR)")
     parser.add_argument("--solver", choices=("auto", "gram", "svd", "exact"), default="auto")
     parser.add_argument("--center", action="store_true", help="subtract the mean, exactly and online")
     parser.add_argument("--decay", type=float, default=1.0, help="factor in (0, 1] on earlier rows at every new row")

@@ -63,8 +63,9 @@ class SketchConfig:
         """The same sketch with a dense buffer of this size."""
         return replace(self, buffer_size=buffer_size, solver="gram")
 
-    def resolved(self, solver):
-        return replace(self, solver=solver)
+    def resolved(self, solver, buffer_size=None):
+        """The same parameters with the solver that is used, and the buffer size if it is known."""
+        return replace(self, solver=solver, buffer_size=self.buffer_size if buffer_size is None else buffer_size)
 
     def as_dict(self):
         return asdict(self)

@@ -37,11 +37,11 @@ class FrequentDirections:
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
     buffer_size : int, optional
-        Rows b collected between shrinks beyond l: default l (the doubled buffer), 4 l for sparse streams. 0 shrinks
+        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams. 0 shrinks
         at every row, as the papers' basic algorithms do.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         How a shrink is computed: from the Gram matrix of the buffer; by LAPACK's gesdd; or not at all: "exact"
-        accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 450,
+        accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 300,
         where it is faster, else "gram".
     center : bool, default False
         Subtract the mean of all rows seen, exactly and online, so that B'B is close to (A - mu)'(A - mu).
@@ -360,7 +360,7 @@ class FrequentDirections:
         if engine is None:
             return params, {}
         params["engine"] = {"kind": engine.kind, "solver": engine.config.solver, "n_features": engine.n_features,
-                            "dtype": engine.dtype.name}
+                            "buffer_size": engine.capacity - self.sketch_size, "dtype": engine.dtype.name}
         return params, engine.arrays(copy=True)
 
     def __getstate__(self):
@@ -374,7 +374,8 @@ class FrequentDirections:
         self._engine = None
         about = params["engine"]
         if about is not None:
-            config = self._config.resolved(about["solver"])
+            # the buffer as it was, whatever a later version takes by default: a resume is to give the same bits
+            config = self._config.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
             d = as_integer(about["n_features"], "n_features", 1)
             engine = ENGINES[about["kind"]](config, d, np.dtype(about["dtype"]))
             engine.restore(arrays)

@@ -8,9 +8,9 @@ from fastsketch._validation import is_sparse
 from fastsketch.sketching._engine import Engine
 from fastsketch.sketching._layout import AGE, FILL, KEPT, SOLVERS
 
-# New rows per kept row: at 4 a CSR stream ran faster than at 1 and with about half the error, since the dense
-# part of a shrink (d * l^2) is paid once for more rows.
-BLOCK = 4
+# New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
+# their number; beyond about 6 the eigensolver of size 7 l takes back what is gained (bench/README.md).
+BLOCK = 6
 
 
 class SparseEngine(Engine):
