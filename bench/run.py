@@ -26,6 +26,7 @@ COMMANDS = {
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",
+    "classes": "the asv-style classes of benchmarks.py",
     "profile": "cProfile of one stream",
 }
 

@@ -69,7 +69,18 @@ static inline void add_side(ptrdiff_t first, ptrdiff_t stop, const double *d, co
 {
     double s[FS_ROOTS], q[FS_ROOTS];
     LANES s[l] = sum[l], q[l] = slope[l];
-    for (ptrdiff_t j = first; j < stop; j++) {
+    ptrdiff_t j = first;
+    for (; j + 1 < stop; j += 2) { /* one division for two poles: it is what this loop waits for */
+        const double dj = d[j], zj = z[j], dk = d[j + 1], zk = z[j + 1];
+        LANES
+        {
+            const double a = (dj - at[l]) - tau[l], b = (dk - at[l]) - tau[l], r = 1 / (a * b);
+            const double t = zj * (b * r), u = zk * (a * r);
+            s[l] += zj * t + zk * u;
+            q[l] += t * t + u * u;
+        }
+    }
+    for (; j < stop; j++) {
         const double dj = d[j], zj = z[j];
         LANES
         {

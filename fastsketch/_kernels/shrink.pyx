@@ -124,8 +124,9 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const d
 
 
 cdef bint panels_pay(Py_ssize_t m) noexcept nogil:
-    """Whether the packed panels of csrc/fs_panel have room in the arena and are worth their padding."""
-    return m >= 32
+    """Whether the packed panels of csrc/fs_panel are worth their padding, and better than a BLAS that may use threads
+    (sketching limits it to one below this size: see _threads.SMALL_SHRINK)."""
+    return 32 <= m < 1024
 
 
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,

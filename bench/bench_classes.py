@@ -1,0 +1,39 @@
+"""Runs the asv-style classes of benchmarks.py without asv."""
+
+import inspect
+import itertools
+import tracemalloc
+
+import benchmarks
+from bench_tools import seconds, table
+
+
+def classes(args):
+    """Every method of every class for every combination of parameters."""
+    out = []
+    for name, cls in inspect.getmembers(benchmarks, inspect.isclass):
+        methods = [m for m in vars(cls) if m.startswith(("time_", "peakmem_", "track_"))]
+        combinations = list(itertools.product(*cls.params))
+        for values in combinations[:1] if args.quick else combinations:
+            for method in methods:
+                bench = cls()
+                try:
+                    bench.setup(*values)
+                except NotImplementedError:
+                    continue
+                out.append([f"{name}.{method}", *_one(bench, method, values)])
+                out[-1].insert(1, ", ".join(f"{p}={v}" for p, v in zip(cls.param_names, values, strict=True)))
+    table(out, ["bench", "parameters", "result"])
+
+
+def _one(bench, method, values):
+    function = getattr(bench, method)
+    if method.startswith("time_"):
+        return [f"{min(seconds(lambda: function(*values)) for _ in range(5)) * 1e3:.3f} ms"]
+    if method.startswith("peakmem_"):
+        tracemalloc.start()
+        function(*values)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return [f"{peak / 1e6:.2f} MB"]
+    return [f"{function(*values):.3g}"]
