@@ -5,10 +5,10 @@ time_ (seconds), peakmem_ (bytes), track_ (a number of quality). For every time 
 """
 
 import numpy as np
-from bench_sparse import random_csr
-from bench_tools import frosh_rows
 
 import fastsketch as fs
+from bench_sparse import random_csr
+from bench_tools import frosh_rows
 
 
 class DenseUpdate:
