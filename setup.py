@@ -36,7 +36,7 @@ def extensions():
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
     headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
     sources = {
-        "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
+        "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
         "tridiagonal": ["csrc/fs_secular.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],

@@ -46,6 +46,23 @@ cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
     return 2 * (n_keep + 1) + doubles_size(m)
 
 
+cdef extern from "fs_tridiag.h" nogil:
+    void fs_tridiagonalise_s(ptrdiff_t n, float *a, float *d, float *e, float *tau, float *work)
+    void fs_tridiagonalise_d(ptrdiff_t n, double *a, double *d, double *e, double *tau, double *work)
+
+
+cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
+                               Py_ssize_t lwork) noexcept nogil:
+    """sytrd of the lower triangle: our one-pass version while the matrix fits in the L2 cache, else LAPACK's."""
+    if m < 16 or m * m * <Py_ssize_t> sizeof(real) > 1 << 20 or not fs_panel_usable():
+        return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
+    if real is float:
+        fs_tridiagonalise_s(m, g, d, e, tau, work)
+    else:
+        fs_tridiagonalise_d(m, g, d, e, tau, work)
+    return 0
+
+
 # From this size on our own divide and conquer is faster than LAPACK's (and has room for its work).
 cdef enum:
     DIVIDE_FROM = 40
@@ -63,7 +80,7 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
     cdef real* rest = work + 2 * m
     cdef int info
     lwork -= 2 * m
-    info = sytrd(c'L', m, g, m, w, e, tau, rest, lwork)
+    info = reduce_to_tridiagonal(m, g, w, e, tau, rest, lwork)
     if info:
         return info
     if DIVIDE_FROM <= m and k <= m // 2 + 2:
@@ -290,19 +307,20 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
     return 0
 
 
-def top_eigh(double[:, ::1] lower, Py_ssize_t k):
+def top_eigh(real[:, ::1] lower, Py_ssize_t k):
     """(all eigenvalues ascending, top k eigenvectors as rows, largest last) of a symmetric matrix.
 
     `lower` holds the lower triangle column by column, that is, the upper triangle of the C-ordered array; it is
     overwritten.
     """
     cdef Py_ssize_t m = lower.shape[0]
-    w = np.empty(m)
-    z = np.empty((m, m))
-    work = np.empty(m * m + 7 * m + 1)
+    dtype = np.asarray(lower).dtype
+    w = np.empty(m, dtype)
+    z = np.empty((m, m), dtype)
+    work = np.empty(m * m + 7 * m + 1, dtype)
     iwork = np.empty(iwork_size(m), np.intc)
-    cdef double[::1] w_v = w, work_v = work
-    cdef double[:, ::1] z_v = z
+    cdef real[::1] w_v = w, work_v = work
+    cdef real[:, ::1] z_v = z
     cdef double[::1] doubles_v = np.empty(doubles_size(m))
     cdef blas_int[::1] iwork_v = iwork
     cdef int info
@@ -344,7 +362,7 @@ def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
         t1 = perf_counter()
         syrk(c'L', c'T', m, d, <real> 1.0, f, d, <real> 0.0, g, m)
         t2 = perf_counter()
-        sytrd(c'L', m, g, m, w, work, work + m, work + 2 * m, lwork - 2 * m)
+        reduce_to_tridiagonal(m, g, w, work, work + m, work + 2 * m, lwork - 2 * m)
         t3 = perf_counter()
         tridiagonal_top(m, size, w, work, z, work + 2 * m, &doubles[0], &iwork[0])
         t4 = perf_counter()

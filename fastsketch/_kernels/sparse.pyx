@@ -49,7 +49,7 @@ cdef extern from "fs_sparse.h" nogil:
 
 
 # As in dense.pyx.
-cdef double ROUNDING_PER_SHRINK = 8.0
+cdef double ROUNDING_PER_SHRINK = 16.0
 
 
 cdef struct Plan:

@@ -4,6 +4,7 @@
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
+#include "fs_tridiag.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -194,6 +195,31 @@ static void secular(ptrdiff_t n)
     free(keep), free(type), free(pair), free(origin), free(place);
 }
 
+static void tridiagonal(ptrdiff_t n)
+{
+    if (!fs_panel_usable())
+        return;
+    double *a = space((size_t)(n * n), 8), *d = space((size_t)n, 8), *e = space((size_t)n, 8);
+    double *tau = space((size_t)n, 8), *work = space((size_t)(4 * n), 8), trace = 0, square = 0;
+    float *fa = space((size_t)(n * n), 4), *fd = space((size_t)n, 4), *fe = space((size_t)n, 4);
+    float *ftau = space((size_t)n, 4), *fwork = space((size_t)(4 * n), 4);
+    for (ptrdiff_t j = 0; j < n; j++)
+        for (ptrdiff_t i = j; i < n; i++) {
+            fa[j * n + i] = (float)(a[j * n + i] = uniform());
+            trace += i == j ? a[j * n + i] : 0;
+            square += (i == j ? 1 : 2) * a[j * n + i] * a[j * n + i];
+        }
+    fs_tridiagonalise_d(n, a, d, e, tau, work);
+    fs_tridiagonalise_s(n, fa, fd, fe, ftau, fwork);
+    for (ptrdiff_t j = 0; j < n; j++) {
+        trace -= d[j];
+        square -= d[j] * d[j] + (j + 1 < n ? 2 * e[j] * e[j] : 0);
+        check(fabs(d[j] - fd[j]) < 1e-3, "float reduction follows double");
+    }
+    check(fabs(trace) < 1e-12 && fabs(square) < 1e-10, "the reduction is a similarity");
+    free(a), free(d), free(e), free(tau), free(work), free(fa), free(fd), free(fe), free(ftau), free(fwork);
+}
+
 static int parse(const char *text, size_t size)
 {
     char *copy = space(size, 1); /* no terminating zero: reading on is caught */
@@ -228,8 +254,10 @@ int main(void)
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
-    for (int a = 1; a < n_sizes; a++)
+    for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
+        tridiagonal(sizes[a]);
+    }
     const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e", "-", "qid:3 1:1\n", ""};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
