@@ -12,12 +12,14 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse  # noqa: E402
 import importlib  # noqa: E402
 import sys  # noqa: E402
+import tempfile  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
+    "pca": "SketchedPCA against IncrementalPCA: whole fits and batches of 200",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "loader": "the svmlight parser against scikit-learn's",
@@ -40,10 +42,10 @@ def main():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
-        command.add_argument("--scratch", type=Path, default=Path("/tmp"), help="folder for big temporary files")
+        command.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()), help="folder for big temporary files")
     args = parser.parse_args()
-    home = {"stages": "speed", "exact": "speed", "profile": "speed", "adversary": "figures", "cold": "memory",
-            "threads": "memory", "loader": "sparse"}.get(args.command, args.command)
+    home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
+            "cold": "memory", "threads": "memory", "loader": "sparse"}.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

@@ -72,11 +72,21 @@ class SketchedCovariance(EmpiricalCovariance):
                 solver=self.solver, center=not self.assume_centered, dtype=X.dtype,
             )
         self.sketch_.update(X)
-        n, d = self.sketch_.n_rows, self.sketch_.n_features
-        self.location_ = np.zeros(d) if self.assume_centered else self.sketch_.mean
-        self.n_samples_seen_ = n
-        self.error_bound_ = self.sketch_.error_bound / n
         return self
+
+    @property
+    def n_samples_seen_(self):
+        check_is_fitted(self, "sketch_")
+        return self.sketch_.n_rows
+
+    @property
+    def location_(self):
+        check_is_fitted(self, "sketch_")
+        return np.zeros(self.sketch_.n_features) if self.assume_centered else self.sketch_.mean
+
+    @property
+    def error_bound_(self):
+        return self.sketch_.error_bound / self.n_samples_seen_
 
     @property
     def covariance_(self):

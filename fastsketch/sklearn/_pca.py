@@ -36,14 +36,15 @@ class SketchedPCA(IncrementalPCA):
     components_ : ndarray (n_components_, n_features_in_)
         Orthonormal, by decreasing variance; where fewer directions were seen, completed by directions of variance 0.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
-        With "rfd" the estimates include alpha, the middle of the interval that the sketch guarantees.
+        With "rfd" the estimates include alpha, the middle of the interval that the sketch guarantees; where solver
+        "exact" is in use ("auto" takes it for small n_features) they are exact.
     mean_, var_ : ndarray (n_features_in_,)
         Exact, whatever the sketch.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
     error_bound_ : float
-        Bound on the spectral error of the scatter matrix (n_samples_seen_ - 1 times the covariance).
+        Bound on the error of every singular_values_ ** 2 (n_samples_seen_ - 1 times a variance).
     sketch_ : fastsketch.FrequentDirections
         The state; saved with the estimator.
 
@@ -83,7 +84,6 @@ class SketchedPCA(IncrementalPCA):
         self._start(X)
         for batch in gen_batches(X.shape[0], max(self.batch_size_, self.sketch_.sketch_size)):
             self._take(X[batch])
-        self._publish()
         return self
 
     def partial_fit(self, X, y=None, check_input=True):
@@ -97,7 +97,6 @@ class SketchedPCA(IncrementalPCA):
         if first:
             self._start(X)
         self._take(X)
-        self._publish()
         return self
 
     def transform(self, X):
@@ -117,7 +116,7 @@ class SketchedPCA(IncrementalPCA):
                              ensure_min_samples=1)
 
     def _forget(self):
-        for name in ("sketch_", "components_", "_variance", "n_components_"):
+        for name in ("sketch_", "_variance", "n_components_"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -144,25 +143,66 @@ class SketchedPCA(IncrementalPCA):
         self.sketch_.update(X)
         self._variance.update(X)
 
-    def _publish(self):
+    # -- what was learned: read from the sketch when it is asked for, since a read-out costs more than a small batch ---
+    def _spectrum(self):
+        """(squared singular values of the centred rows, directions), n_components_ of each."""
+        check_is_fitted(self, "sketch_")
         sketch, k = self.sketch_, self.n_components_
-        n, d = sketch.n_rows, sketch.n_features
-        dtype = sketch.dtype
-        s, vt = sketch.singular_values, sketch.components
-        squares = s.astype(np.float64)[:k] ** 2 + sketch.alpha
-        squares = np.concatenate([squares, np.zeros(max(0, k - len(squares)))])
-        total = sketch.squared_norm
-        self.components_ = _completed(vt[:k], k)
-        self.singular_values_ = np.sqrt(squares).astype(dtype)
-        self.explained_variance_ = (squares / max(1, n - 1)).astype(dtype)
-        ratio = squares / total if total > 0 else np.zeros(k)
-        self.explained_variance_ratio_ = ratio.astype(dtype)
-        rest = min(n, d) - k
-        self.noise_variance_ = max(0.0, total - squares.sum()) / max(1, n - 1) / rest if rest > 0 else 0.0
-        self.mean_ = sketch.mean.astype(dtype)
-        self.var_ = self._variance.value().astype(dtype)
-        self.n_samples_seen_ = n
-        self.error_bound_ = sketch.error_bound
+        squares, vt = sketch.singular_values.astype(np.float64)[:k] ** 2, sketch.components[:k]
+        if sketch.solver == "exact" and self.rule in ("fd", "rfd"):
+            squares += sketch.shrinkage  # the exact matrix is there: take back what the read-out's one shrink removed
+        else:
+            squares += sketch.alpha
+        return np.concatenate([squares, np.zeros(k - len(squares))]), vt
+
+    def _samples(self):
+        return max(1, self.sketch_.n_rows - 1)
+
+    @property
+    def components_(self):
+        return _completed(self._spectrum()[1], self.n_components_)
+
+    @property
+    def singular_values_(self):
+        return np.sqrt(self._spectrum()[0]).astype(self.sketch_.dtype)
+
+    @property
+    def explained_variance_(self):
+        return (self._spectrum()[0] / self._samples()).astype(self.sketch_.dtype)
+
+    @property
+    def explained_variance_ratio_(self):
+        squares, total = self._spectrum()[0], self.sketch_.squared_norm
+        return (squares / total if total > 0 else np.zeros_like(squares)).astype(self.sketch_.dtype)
+
+    @property
+    def noise_variance_(self):
+        squares = self._spectrum()[0]
+        rest = min(self.sketch_.n_rows, self.sketch_.n_features) - self.n_components_
+        return max(0.0, self.sketch_.squared_norm - squares.sum()) / self._samples() / rest if rest > 0 else 0.0
+
+    @property
+    def mean_(self):
+        check_is_fitted(self, "sketch_")
+        return self.sketch_.mean.astype(self.sketch_.dtype)
+
+    @property
+    def var_(self):
+        check_is_fitted(self, "sketch_")
+        return self._variance.value().astype(self.sketch_.dtype)
+
+    @property
+    def n_samples_seen_(self):
+        check_is_fitted(self, "sketch_")
+        return self.sketch_.n_rows
+
+    @property
+    def error_bound_(self):
+        check_is_fitted(self, "sketch_")
+        sketch = self.sketch_
+        if sketch.solver == "exact" and self.rule in ("fd", "rfd"):
+            return sketch.error_bound - RULES[self.rule].error_bound(sketch.shrinkage)  # rounding alone
+        return sketch.error_bound
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

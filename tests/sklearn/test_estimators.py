@@ -43,10 +43,22 @@ def test_a_large_sketch_is_exact_pca(whiten):
     assert np.allclose(ours.get_precision(), theirs.get_precision())
 
 
+@pytest.mark.parametrize("rule", ["rfd", "fd", "cfd", "isvd"])
+def test_few_features_are_exact_at_any_sketch_size(rule):
+    ours = SketchedPCA(n_components=3, sketch_size=6, rule=rule).fit(X)
+    theirs = PCA(n_components=3, svd_solver="full").fit(X)
+    assert ours.sketch_.solver == "exact"
+    assert np.allclose(ours.explained_variance_, theirs.explained_variance_)
+    assert np.allclose(np.abs(ours.components_ @ theirs.components_.T), np.eye(3))
+    assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
+    if rule in ("rfd", "fd"):
+        assert ours.error_bound_ < 1e-10 * ours.singular_values_[0] ** 2
+
+
 def test_attributes_of_incremental_pca():
     ours, theirs = SketchedPCA(3).fit(X), IncrementalPCA(3).fit(X)
     for name in vars(theirs):
-        if name.endswith("_"):
+        if name.endswith("_") and not name.startswith("_"):
             assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
     assert ours.batch_size_ == theirs.batch_size_
     assert isinstance(ours, IncrementalPCA)
