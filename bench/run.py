@@ -42,7 +42,8 @@ def main():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
-        command.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()), help="folder for big temporary files")
+        scratch = Path(tempfile.gettempdir())
+        command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
     args = parser.parse_args()
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
             "cold": "memory", "threads": "memory", "loader": "sparse"}.get(args.command, args.command)
