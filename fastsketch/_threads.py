@@ -8,11 +8,13 @@ before the first come back when the last one ends, in whatever order overlapping
 import contextlib
 import sys
 import threading
+import weakref
 
 from fastsketch._validation import as_integer
 
 _lock = threading.RLock()
-_limits = []
+# Limits in force. Weak references: a limit whose owner was interrupted between two lines ends with its owner.
+_limits = weakref.WeakSet()
 _before = []
 _controller = None
 
@@ -37,38 +39,56 @@ def _set(library, n):
 
 
 def _apply():
-    smallest = min(limit for limit, _ in _limits)
-    for library, original in _before:
-        _set(library, min(smallest, original))
-    numba = sys.modules.get("numba")
-    wanted = [limit for limit, own in _limits if own]
-    if numba is not None and wanted:
-        numba.set_num_threads(min(min(wanted), numba.config.NUMBA_NUM_THREADS))
+    """Bring every pool to what the limits in force ask for; may be called at any time, any number of times."""
+    limits = list(_limits)
+    if limits:
+        smallest = min(entry.limit for entry in limits)
+        for library, original in _before:
+            _set(library, min(smallest, original))
+        wanted = [entry.limit for entry in limits if entry.own]
+        numba = sys.modules.get("numba")
+        if numba is not None and wanted:
+            numba.set_num_threads(min(min(wanted), numba.config.NUMBA_NUM_THREADS))
+    elif _before:
+        for library, original in _before:
+            _set(library, original)
+        _before.clear()
 
 
-@contextlib.contextmanager
-def _limited(limit, own):
-    entry = (limit, own)
-    numba = sys.modules.get("numba") if own else None
-    numba_before = numba.get_num_threads() if numba is not None else None
-    with _lock:
-        if not _limits:
-            _before[:] = [(library, library.num_threads) for library in _blas_libraries()]
-        _limits.append(entry)
-        _apply()
-    try:
-        yield
-    finally:
+class _Limit:
+    """One limit in force from __enter__ to __exit__, or until it is collected and ``settle`` is called."""
+
+    def __init__(self, limit, own):
+        self.limit = limit
+        self.own = own  # numba follows too
+        self.numba_before = None
+
+    def __enter__(self):
+        numba = sys.modules.get("numba") if self.own else None
         with _lock:
-            _limits.remove(entry)
-            if _limits:
-                _apply()
-            else:
-                for library, original in _before:
-                    _set(library, original)
-                _before.clear()
-            if numba_before is not None:
-                numba.set_num_threads(numba_before)
+            if numba is not None:
+                self.numba_before = numba.get_num_threads()
+            if not _limits:
+                _apply()  # what an interrupted exit may have left
+                _before[:] = [(library, library.num_threads) for library in _blas_libraries()]
+            _limits.add(self)
+            _apply()
+        return self
+
+    def __exit__(self, *_):
+        with _lock:
+            _limits.discard(self)
+            _apply()
+            if self.numba_before is not None:
+                sys.modules["numba"].set_num_threads(self.numba_before)
+                self.numba_before = None
+
+
+def settle():
+    """After an exception: finish what an interrupt in the middle of an __enter__ or __exit__ left undone."""
+    if _before:
+        with _lock:
+            _apply()
 
 
 def threads(n):
@@ -100,7 +120,7 @@ def threads(n):
     >>> with fs.threads(1):
     ...     s = fs.FrequentDirections(8).update([[1.0, 2.0], [3.0, 4.0]])
     """
-    return _limited(as_integer(n, "n", 1), own=True)
+    return _Limit(as_integer(n, "n", 1), own=True)
 
 
 # Shrinks of fewer buffer rows than this ran up to 4 times slower on two shared cores than on one.
@@ -109,4 +129,4 @@ SMALL_SHRINK = 1024
 
 def blas_for(buffer_rows):
     """The limit a kernel runs under: one thread for a small shrink, else whatever holds already."""
-    return _limited(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()
+    return _Limit(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()

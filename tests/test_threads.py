@@ -1,5 +1,7 @@
 """Thread limits hold inside, and everything is as before outside, in whatever order contexts overlap."""
 
+import gc
+import signal
 import threading
 
 import numpy as np
@@ -74,7 +76,44 @@ def test_updates_leave_threads_alone():
     before = pools()
     fs.FrequentDirections(8, solver="gram").update(np.ones((100, 50)))
     assert pools() == before
-    assert _threads._limits == []
+    assert not _threads._limits
+    assert not _threads._before
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+def test_interrupts_at_any_moment_leave_threads_and_sketch_alone():
+    """A signal that raises, 150 times, somewhere in the updates of a sketch."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_):
+        raise Stop
+
+    rows = np.random.default_rng(0).standard_normal((3000, 20))
+    sketch = fs.FrequentDirections(4, solver="gram").update(rows[:7])
+    before, start, seen = pools(), sketch.to_bytes(), set()
+    whole = fs.from_bytes(start).update(rows).to_bytes()
+    handler = signal.signal(signal.SIGALRM, stop)
+    try:
+        for delay in np.linspace(1e-5, 5e-3, 150):
+            sketch = fs.from_bytes(start)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                sketch.update(rows)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Stop:
+                seen.add(sketch.to_bytes())
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    except Stop:  # between two lines of this test
+        pass
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert seen <= {start, whole}
+    gc.collect()
+    assert pools() == before
+    assert not _threads._limits
 
 
 def test_numba_threads_follow_if_loaded():

@@ -81,6 +81,7 @@ class Engine:
         except BaseException:
             if saved is not None:
                 self.restore(saved)
+            _threads.settle()
             raise
 
     def _slice(self, rows, start, stop, weights):
