@@ -61,6 +61,7 @@ class _Limit:
     def __init__(self, limit, own):
         self.limit = limit
         self.own = own  # numba follows too
+        self.thread = threading.get_ident()
         self.numba_before = None
 
     def __enter__(self):
@@ -85,9 +86,12 @@ class _Limit:
 
 
 def settle():
-    """After an exception: finish what an interrupt in the middle of an __enter__ or __exit__ left undone."""
+    """After an exception in a kernel's work: end its limit, if an interrupt in an __enter__ or __exit__ left it."""
     if _before:
         with _lock:
+            # By looking for them: the traceback keeps them alive. Limits of kernels do not nest within a thread.
+            for entry in [e for e in _limits if not e.own and e.thread == threading.get_ident()]:
+                _limits.discard(entry)
             _apply()
 
 
