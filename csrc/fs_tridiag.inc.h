@@ -117,10 +117,20 @@ FS_AVX512 void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL
         if (j + 1 == n)
             break;
         /* H = I - tau u u' maps column[j + 1 .. n) to (e, 0, .., 0), u[j + 1] = 1 */
-        const double square = LOCAL(dot)(n - j - 2, column + j + 2, column + j + 2);
+        /* in double: squares of a float column that is all rounding would leave the range, and a reflection with an
+         * inexact length is none */
+        double square = 0, lane[8] = {0};
+        ptrdiff_t at_row = j + 2;
+        for (; at_row + 8 <= n; at_row += 8)
+            for (int l = 0; l < 8; l++)
+                lane[l] += (double)column[at_row + l] * (double)column[at_row + l];
+        for (; at_row < n; at_row++)
+            square += (double)column[at_row] * (double)column[at_row];
+        for (int l = 0; l < 8; l++)
+            square += lane[l];
         const double head = (double)column[j + 1];
         u[j + 1] = 1;
-        if (square == 0) {
+        if (square < (sizeof(REAL) == 4 ? 1e-60 : 1e-280)) { /* nothing beside entries of size 1 */
             e[j] = (REAL)head;
             tau[j] = 0;
             for (ptrdiff_t i = j + 2; i < n; i++)

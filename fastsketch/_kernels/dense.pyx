@@ -11,7 +11,7 @@ from fastsketch._kernels.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.state cimport (
     SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, GRAM, SVD,
-    EXACT, REFRESH)
+    EXACT, REFRESH, ROUNDING_PER_SHRINK)
 
 import numpy as np
 
@@ -52,12 +52,6 @@ cdef struct Plan:
     double* book
     int64_t* count
     blas_int* iwork
-
-
-# One shrink may be off by this many units of rounding of the largest eigenvalue. Measured on 500 streams and their
-# merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
-# where the Gram matrix is nearly diagonal.
-cdef double ROUNDING_PER_SHRINK = 16.0
 
 
 def scan(const real[:, :] rows):

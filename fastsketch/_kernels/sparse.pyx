@@ -10,7 +10,8 @@ from libc.string cimport memcpy, memset
 from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk
 from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
 from fastsketch._kernels.state cimport (
-    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, REFRESH)
+    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, REFRESH,
+    ROUNDING_PER_SHRINK)
 
 import numpy as np
 
@@ -46,10 +47,6 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out)
     void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z)
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
-
-
-# As in dense.pyx.
-cdef double ROUNDING_PER_SHRINK = 16.0
 
 
 cdef struct Plan:
