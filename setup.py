@@ -40,6 +40,9 @@ def extensions():
         "tridiagonal": ["csrc/fs_secular.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
+        "hadamard": ["csrc/fs_hadamard.c"],
+        "compress": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
+        "hamming": ["csrc/fs_hamming.c"],
         "svmlight": ["csrc/fs_svmlight.c"],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []

@@ -28,6 +28,13 @@ COMMANDS = {
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",
+    "fwht": "Walsh-Hadamard transforms against a copy and against other packages",
+    "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
+    "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
+    "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
+    "training": "seconds to learn hash functions (FROSH Table II)",
+    "search": "a million codes against faiss",
+    "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "classes": "the asv-style classes of benchmarks.py",
     "profile": "cProfile of one stream",
 }
@@ -46,7 +53,9 @@ def main():
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
     args = parser.parse_args()
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
-            "cold": "memory", "threads": "memory", "loader": "sparse"}.get(args.command, args.command)
+            "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
+            "retrieval": "hashing", "training": "hashing", "search": "hashing", "hashthreads": "frosh",
+            }.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

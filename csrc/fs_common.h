@@ -24,6 +24,22 @@
 #define FS_CLONES
 #endif
 
+/* For a loop body that every clone is to have in its own instructions. */
+#if defined(__GNUC__)
+#define FS_INLINE static inline __attribute__((always_inline))
+#else
+#define FS_INLINE static inline
+#endif
+
+/* Before a loop whose iterations read and write the same element only, or arrays that do not overlap. */
+#if defined(__clang__)
+#define FS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define FS_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define FS_INDEPENDENT
+#endif
+
 /* Sums of squares and dot products run in this many independent double lanes: enough to fill one AVX-512
  * register twice, and fixed, so that the order of additions does not depend on the CPU. */
 #define FS_LANES 16

@@ -12,13 +12,19 @@ _HOME = {
     "RobustFrequentDirections": "fastsketch.sketching",
     "merge": "fastsketch.sketching",
     "sketch_file": "fastsketch.sketching",
+    "Compressor": "fastsketch.sketching",
+    "fwht": "fastsketch.sketching",
+    "srht": "fastsketch.sketching",
+    "SketchHash": "fastsketch.hashing",
+    "hamming_distances": "fastsketch.hashing",
+    "hamming_topk": "fastsketch.hashing",
     "load": "fastsketch._persistence",
     "from_bytes": "fastsketch._persistence",
     "StateError": "fastsketch.io",
     "show_config": "fastsketch._show_config",
     "threads": "fastsketch._threads",
 }
-_ROOMS = ("io", "reference", "sketching")
+_ROOMS = ("hashing", "io", "reference", "sketching")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 

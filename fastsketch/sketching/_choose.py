@@ -1,6 +1,7 @@
 """Which engine serves a stream best; decided once, at its first batch."""
 
 from fastsketch._validation import is_sparse
+from fastsketch.sketching._compressed import CompressedEngine
 from fastsketch.sketching._dense import DenseEngine
 from fastsketch.sketching._sparse import SparseEngine
 
@@ -23,6 +24,8 @@ def make_engine(config, rows, dtype):
     """An empty engine for a stream whose first batch is `rows`."""
     d = rows.shape[1]
     solver = config.solver
+    if config.compressor is not None:
+        return CompressedEngine(config.resolved("gram" if solver == "auto" else solver), d, dtype)
     if solver == "auto":
         solver = "exact" if exact_pays(d, config.sketch_size) else "gram"
     config = config.resolved(solver)
@@ -31,4 +34,4 @@ def make_engine(config, rows, dtype):
     return DenseEngine(config, d, dtype)
 
 
-ENGINES = {engine.kind: engine for engine in (DenseEngine, SparseEngine)}
+ENGINES = {engine.kind: engine for engine in (DenseEngine, SparseEngine, CompressedEngine)}

@@ -1,9 +1,13 @@
 """Two sketches into one."""
 
+from math import frexp
+
 import numpy as np
 
 from fastsketch import _threads
+from fastsketch.sketching._config import SketchConfig
 from fastsketch.sketching._dense import DenseEngine
+from fastsketch.sketching._engine import SAFE_EXPONENTS
 from fastsketch.sketching._layout import ROUNDING, SHRINKAGE
 
 
@@ -13,6 +17,14 @@ def merge_engines(mine, theirs):
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
     """
+    if mine.kind == "compressed":
+        mine.settle()
+        theirs.settle()
+        correction = mine.take_over(theirs)
+        merge_engines(mine.inner, theirs.inner)
+        if correction is not None:
+            mine.inner.update(correction, None)
+        return
     mine.align(theirs)
     if getattr(mine, "exact", False):
         with _threads.blas_for(mine.capacity):
@@ -26,6 +38,24 @@ def merge_engines(mine, theirs):
     if len(rows) > min(mine.config.sketch_size, mine.capacity - 1 - mine.config.center):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
+
+
+def shrink_rows(rows, sketch_size):
+    """One Frequent Directions shrink of loose rows (m, d): sketch_size - 1 rows, and what their squares lost."""
+    top = frexp(float(np.abs(rows).max(initial=0.0)))[1]
+    low, high, limit = SAFE_EXPONENTS[rows.dtype.itemsize]
+    exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
+    if exponent:
+        rows = np.ldexp(rows, -exponent)
+    bench = DenseEngine(SketchConfig(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram"),
+                        rows.shape[1], rows.dtype)
+    bench.replace_rows(rows, kept=False)
+    with _threads.blas_for(bench.capacity):
+        bench.flush()
+    kept = bench.settled_rows()
+    with np.errstate(over="ignore", under="ignore"):
+        lost = float(np.ldexp(bench.a["book"][SHRINKAGE], 2 * exponent))
+    return np.ldexp(kept, exponent) if exponent else kept, lost
 
 
 def _shrunk(engine, rows):

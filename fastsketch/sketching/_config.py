@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from fastsketch._validation import as_choice, as_dtype, as_integer, as_real
+from fastsketch.sketching._compressor import Compressor
 from fastsketch.sketching._layout import SOLVERS
 from fastsketch.sketching._rules import RULES, rows_spared
 
@@ -25,9 +26,10 @@ class SketchConfig:
     center: bool = False
     decay: float = 1.0
     dtype: str | None = None
+    compressor: Compressor | None = None
 
     @classmethod
-    def checked(cls, sketch_size, rule, alpha0, beta, buffer_size, solver, center, decay, dtype):
+    def checked(cls, sketch_size, rule, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor=None):
         """Return a config, or raise TypeError / ValueError naming the argument."""
         sketch_size = as_integer(sketch_size, "sketch_size", 2)
         rule = as_choice(rule, "rule", tuple(RULES))
@@ -48,8 +50,11 @@ class SketchConfig:
         solver = as_choice(solver, "solver", ("auto", *SOLVERS))
         decay = as_real(decay, "decay", 0.0, 1.0, low_open=True)
         dtype = as_dtype(dtype)
+        compressor = as_compressor(compressor)
+        if compressor is not None and decay != 1.0:
+            raise ValueError(f"decay must be 1 with a compressor, which mixes rows of a chunk, got {decay:g}: use fade")
         return cls(sketch_size, rule, alpha0, beta, buffer_size, solver, bool(center), decay,
-                   None if dtype is None else dtype.name)
+                   None if dtype is None else dtype.name, compressor)
 
     @property
     def rows_spared(self):
@@ -57,7 +62,11 @@ class SketchConfig:
 
     def plain(self, buffer_size):
         """The same rule for one shrink of settled rows: neither decay nor centring."""
-        return replace(self, buffer_size=buffer_size, solver="gram", center=False, decay=1.0)
+        return replace(self, buffer_size=buffer_size, solver="gram", center=False, decay=1.0, compressor=None)
+
+    def uncompressed(self, buffer_size):
+        """The sketch behind a compressor: chunks come centred."""
+        return replace(self, buffer_size=buffer_size, center=False, compressor=None)
 
     def dense(self, buffer_size):
         """The same sketch with a dense buffer of this size."""
@@ -69,3 +78,14 @@ class SketchConfig:
 
     def as_dict(self):
         return asdict(self)
+
+
+def as_compressor(value):
+    """None, or a Compressor: given as one, by its kind, or as the dict that a state file holds."""
+    if value is None or isinstance(value, Compressor):
+        return value
+    if isinstance(value, str):
+        return Compressor(value)
+    if isinstance(value, dict):
+        return Compressor(**value)
+    raise TypeError(f"compressor must be a Compressor, the name of a kind or None, got {type(value).__name__}")

@@ -66,8 +66,9 @@ class Engine:
         self.a["count"][TOP] = NOTHING_SEEN
 
     # -- a batch ---------------------------------------------------------------------------------------------------
-    def update(self, rows, weights):
-        """All rows of a batch, or none: raises ValueError naming the first row that is not finite."""
+    def update(self, rows, weights, offset=0):
+        """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
+        finite."""
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
@@ -77,19 +78,19 @@ class Engine:
         try:
             for start in range(0, n, step):
                 stop = min(start + step, n)
-                self._slice(rows, start, stop, None if weights is None else weights[start:stop])
+                self._slice(rows, start, stop, None if weights is None else weights[start:stop], offset)
         except BaseException:
             if saved is not None:
                 self.restore(saved)
             _threads.settle()
             raise
 
-    def _slice(self, rows, start, stop, weights):
+    def _slice(self, rows, start, stop, weights, offset):
         piece = self.cut(rows, start, stop)
         bad, largest = self.scan(piece)
         if bad >= 0:
             narrow = " (as float32)" if self.dtype == np.float32 else ""
-            raise ValueError(f"rows must be finite: row {start + bad} holds a NaN or an infinity{narrow}")
+            raise ValueError(f"rows must be finite: row {offset + start + bad} holds a NaN or an infinity{narrow}")
         self._fit_scale(largest, weights)
         scale = ldexp(1.0, -self.exponent)
         if self.room() > stop - start:  # no shrink will come: the limit on BLAS need not be touched

@@ -93,7 +93,10 @@ def test_numpy_alone_reads_the_arrays(tmp_path):
     assert read_header(tmp_path / "s.fsk")["schema"] == 1
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.fsk")), ids=lambda path: path.name)
+SKETCHES = sorted(set(DATA.glob("schema1-*.fsk")) - set(DATA.glob("*-hash-*.fsk")))
+
+
+@pytest.mark.parametrize("path", SKETCHES, ids=lambda path: path.name)
 def test_golden_files_of_every_version(path):
     s = fs.load(path)
     expected = json.loads(path.with_suffix(".json").read_text())
@@ -105,7 +108,7 @@ def test_golden_files_of_every_version(path):
 
 
 def test_there_are_golden_files():
-    assert len(list(DATA.glob("schema1-*.fsk"))) == 4
+    assert len(SKETCHES) == 4
 
 
 def test_every_truncation_is_refused(tmp_path):

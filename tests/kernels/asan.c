@@ -1,4 +1,6 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
+#include "fs_hadamard.h"
+#include "fs_hamming.h"
 #include "fs_panel.h"
 #include "fs_rows.h"
 #include "fs_secular.h"
@@ -209,15 +211,102 @@ static void tridiagonal(ptrdiff_t n)
             trace += i == j ? a[j * n + i] : 0;
             square += (i == j ? 1 : 2) * a[j * n + i] * a[j * n + i];
         }
+    double float_trace = trace, float_square = square;
     fs_tridiagonalise_d(n, a, d, e, tau, work);
     fs_tridiagonalise_s(n, fa, fd, fe, ftau, fwork);
     for (ptrdiff_t j = 0; j < n; j++) {
         trace -= d[j];
         square -= d[j] * d[j] + (j + 1 < n ? 2 * e[j] * e[j] : 0);
-        check(fabs(d[j] - fd[j]) < 1e-3, "float reduction follows double");
+        float_trace -= fd[j];
+        float_square -= fd[j] * fd[j] + (j + 1 < n ? 2 * fe[j] * fe[j] : 0);
     }
+    check(fabs(float_trace) < 1e-4 && fabs(float_square) < 1e-2, "the reduction in float is a similarity");
     check(fabs(trace) < 1e-12 && fabs(square) < 1e-10, "the reduction is a similarity");
     free(a), free(d), free(e), free(tau), free(work), free(fa), free(fd), free(fe), free(ftau), free(fwork);
+}
+
+static void hadamard(ptrdiff_t m, ptrdiff_t d)
+{
+    double *x = space((size_t)(m * d), 8), *y = space((size_t)(m * d), 8);
+    float *u = space((size_t)(m * d), 4);
+    for (ptrdiff_t i = 0; i < m * d; i++)
+        u[i] = (float)(y[i] = x[i] = uniform());
+    fs_fwht_columns_d(m, d, d, x);
+    fs_fwht_columns_s(m, d, d, u);
+    for (ptrdiff_t j = 0; j < d; j++) {
+        double sum = 0;
+        for (ptrdiff_t i = 0; i < m; i++)
+            sum += y[i * d + j];
+        check(fabs(sum - x[j]) < 1e-10 * (double)m && fabs(sum - u[j]) < 1e-4 * (double)m, "fwht, first row");
+    }
+    fs_fwht_columns_d(m, d, d, x);
+    for (ptrdiff_t i = 0; i < m * d; i++)
+        check(fabs(x[i] / (double)m - y[i]) < 1e-12 * (double)m, "fwht twice");
+    fs_fwht_rows_d(d, m, m, x); /* the same memory as d rows of m */
+    fs_fwht_rows_s(d, m, m, u);
+    free(x), free(y), free(u);
+}
+
+static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
+{
+    double *x = space((size_t)(p * d), 8), *factor = space((size_t)p, 8), *flip = space((size_t)q, 8);
+    double *out = space((size_t)(q * d), 8), *work = space((size_t)fs_srht_work_d(p), 8), *sums = space((size_t)d, 8);
+    double *shift = space((size_t)d, 8), *root = space((size_t)p, 8);
+    float *fx = space((size_t)(p * d), 4), *ffactor = space((size_t)p, 4), *fflip = space((size_t)q, 4);
+    float *fout = space((size_t)(q * d), 4), *fwork = space((size_t)fs_srht_work_s(p), 4);
+    float *fshift = space((size_t)d, 4);
+    int32_t *lo = space((size_t)q, 4), *target = space((size_t)(2 * p), 4);
+    double *value = space((size_t)(2 * p), 8);
+    float *fvalue = space((size_t)(2 * p), 4);
+    for (ptrdiff_t i = 0; i < p * d; i++)
+        fx[i] = (float)(x[i] = uniform());
+    for (ptrdiff_t i = 0; i < p; i++) {
+        ffactor[i] = (float)(factor[i] = uniform() < 0 ? -1 : 1);
+        root[i] = 0.5;
+        target[2 * i] = (int32_t)(i % q), target[2 * i + 1] = (int32_t)((i * 7) % q);
+        fvalue[2 * i] = (float)(value[2 * i] = 1), fvalue[2 * i + 1] = (float)(value[2 * i + 1] = -0.5);
+    }
+    for (ptrdiff_t k = 0; k < q; k++)
+        lo[k] = (int32_t)((k * 5) % p), fflip[k] = (float)(flip[k] = k % 2 ? -1 : 1);
+    fs_srht_block_d(p, d, d, x, factor, NULL, NULL, sums, q, lo, flip, work, out);
+    for (ptrdiff_t k = 0; k < q; k++)
+        for (ptrdiff_t j = 0; j < d; j++) {
+            double sum = 0;
+            for (ptrdiff_t i = 0; i < p; i++)
+                sum += flip[k] * (__builtin_parityll((unsigned long long)(lo[k] & i)) ? -1 : 1) * factor[i] * x[i * d + j];
+            check(fabs(sum - out[k * d + j]) < 1e-11 * (double)p, "srht");
+        }
+    fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out);
+    fs_srht_block_d(p, d, d, x, factor, root, shift, NULL, q, lo, flip, work, out);
+    fs_srht_block_s(p, d, d, fx, ffactor, NULL, fshift, sums, q, lo, fflip, fwork, fout);
+    fs_srht_block_s(p, d, d, fx, ffactor, root, NULL, sums, q, lo, fflip, fwork, fout);
+    fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out);
+    fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout);
+    fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout);
+    free(x), free(factor), free(flip), free(out), free(work), free(sums), free(shift), free(root), free(fx);
+    free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value), free(fvalue);
+}
+
+static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
+{
+    const ptrdiff_t words = fs_hamming_words(n_bytes), k = n / 2 + 1;
+    uint8_t *codes = space((size_t)(n * n_bytes), 1);
+    uint64_t *queries = space((size_t)(n * words), 8), *tile = space((size_t)(words * FS_HAMMING_TILE), 8);
+    int32_t *all = space((size_t)(n * n), 4), *distance = space((size_t)(n * k), 4);
+    int64_t *index = space((size_t)(n * k), 8);
+    for (ptrdiff_t i = 0; i < n * n_bytes; i++)
+        codes[i] = (uint8_t)(256 * (uniform() + 0.5));
+    fs_hamming_pad(n, n_bytes, codes, queries);
+    fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
+    fs_hamming_topk(n, queries, n, n_bytes, codes, k, tile, distance, index);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        check(all[i * n + i] == 0, "distance to itself");
+        for (ptrdiff_t j = 0; j < k; j++) {
+            check(distance[i * k + j] == all[i * n + index[i * k + j]], "distance of a neighbour");
+            check(j == 0 || distance[i * k + j] >= distance[i * k + j - 1], "order of neighbours");
+        }
+    }
+    free(codes), free(queries), free(tile), free(all), free(distance), free(index);
 }
 
 static int parse(const char *text, size_t size)
@@ -257,6 +346,12 @@ int main(void)
     for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
         tridiagonal(sizes[a]);
+        for (int b = 1; b < 5; b++)
+            hamming(sizes[a] * 9, sizes[b]);
+        for (int bits = 0; bits < 12; bits++)
+            hadamard((ptrdiff_t)1 << bits, sizes[a]);
+        for (int bits = 3; bits < 10; bits++)
+            srht((ptrdiff_t)1 << bits, sizes[a], sizes[a] < 1 << bits ? sizes[a] : 3);
     }
     const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e", "-", "qid:3 1:1\n", ""};

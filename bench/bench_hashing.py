@@ -1,0 +1,218 @@
+"""Hashing: codes by the protocol of FROSH section 5.2, training times as its Table II, search against faiss."""
+
+import time
+
+import numpy as np
+
+import fastsketch as fs
+from bench_tools import DATA, interleaved, read_idx, seconds, table
+from fastsketch import hashing
+
+BITS = (32, 64, 128)
+
+
+def mnist():
+    """All 70,000 images as rows of 784, float32 in [0, 1]; None if they are absent."""
+    folder = DATA / "mnist"
+    if not (folder / "train-images-idx3-ubyte.gz").exists():
+        print(f"MNIST: absent ({folder}); set FASTSKETCH_DATA")
+        return None
+    parts = [read_idx(folder / f"{name}-images-idx3-ubyte.gz").reshape(-1, 784) for name in ("train", "t10k")]
+    return (np.concatenate(parts) / np.float32(255)).astype(np.float32)
+
+
+def sift():
+    path = DATA / "sift5k" / "sift-dataset-5k.tsv.gz"
+    if not path.exists():
+        print(f"sift5k: absent ({path}); set FASTSKETCH_DATA")
+        return None
+    return np.loadtxt(path, dtype=np.float32)[:, :128]
+
+
+def average_precision(distances, relevant):
+    """Mean over queries of the area under the precision-recall curve; ties in the order of the collection."""
+    order = np.argsort(distances, axis=1, kind="stable")
+    hits = np.take_along_axis(relevant, order, axis=1)
+    found = np.cumsum(hits, axis=1)
+    precision = found / np.arange(1, hits.shape[1] + 1)
+    return (precision * hits).sum(axis=1) / hits.sum(axis=1), precision, found / hits.sum(axis=1, keepdims=True)
+
+
+def neighbours(queries, base, share=0.02):
+    """The paper's ground truth: the closest 2% by Euclidean distance."""
+    squares = (base**2).sum(axis=1) - 2 * (queries @ base.T)
+    k = max(1, round(share * len(base)))
+    out = np.zeros(squares.shape, bool)
+    np.put_along_axis(out, np.argpartition(squares, k - 1, axis=1)[:, :k], True, axis=1)
+    return out
+
+
+class FaissITQ:
+    """faiss's own ITQ (PCA, then the rotation, on all rows) with signs packed as ours are."""
+
+    def __init__(self, n_bits):
+        self.n_bits = n_bits
+
+    def update(self, rows):
+        import faiss
+
+        self.transform = faiss.ITQTransform(rows.shape[1], self.n_bits, True)
+        self.transform.train(np.ascontiguousarray(rows, np.float32))
+        return self
+
+    def encode(self, rows):
+        return np.packbits(self.transform.apply(np.ascontiguousarray(rows, np.float32)) > 0, axis=1,
+                           bitorder="little")
+
+
+def dfrosh(n_bits, rows, parts=5, rotation="random"):
+    """FROSH on five machines, here one after the other: the model, seconds of the slowest part, seconds of the merge."""
+    models, times = [], []
+    for part, piece in enumerate(np.array_split(rows, parts)):
+        start = time.perf_counter()
+        models.append(fs.SketchHash(n_bits, rotation=rotation, part=part).update(piece).seal())
+        times.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    whole = models[0]
+    for model in models[1:]:
+        whole.merge(model)
+    return whole, max(times), time.perf_counter() - start
+
+
+def methods(n_bits, rows):
+    """{name: function that returns a trained model} of the comparison."""
+    out = {
+        "LSH": lambda: hashing.LSH(n_bits).update(rows),
+        "PCA": lambda: hashing.PCAHash(n_bits).update(rows),
+        "OSH": lambda: fs.SketchHash(n_bits, "fd").update(rows),
+        "FROSH": lambda: fs.SketchHash(n_bits).update(rows),
+        "DFROSH(5)": lambda: dfrosh(n_bits, rows)[0],
+        "FROSH, no rotation": lambda: fs.SketchHash(n_bits, rotation=None).update(rows),
+        "FROSH, itq": lambda: fs.SketchHash(n_bits, rotation="itq").update(rows),
+        "exact, itq": lambda: fs.SketchHash(n_bits, "exact", rotation="itq").update(rows),
+        "ITQ": lambda: hashing.ITQ(n_bits).update(rows),
+        "SGH": lambda: hashing.SGH(n_bits).update(rows),
+    }
+    try:
+        import faiss  # noqa: F401
+
+        out["faiss ITQ"] = lambda: FaissITQ(n_bits).update(rows)
+    except ImportError:
+        print("faiss: absent; pip install faiss-cpu")
+    return out
+
+
+def retrieval(args):
+    """MAP and precision-recall curves of every method (FROSH Figures 5 and 6)."""
+    sets = {"MNIST": mnist(), "sift5k": sift()}
+    curves, out = {}, []
+    for name, rows in sets.items():
+        if rows is None:
+            continue
+        order = np.random.default_rng(0).permutation(len(rows))
+        n_queries = (200 if args.quick else 1000) if name == "MNIST" else 500
+        queries, base = rows[order[:n_queries]], rows[order[n_queries:]]
+        relevant = neighbours(queries, base)
+        scores = {}
+        for n_bits in BITS[:1] if args.quick else BITS:
+            for method, make in methods(n_bits, base).items():
+                model = make()
+                codes, asked = model.encode(base), model.encode(queries)
+                found, curve = [], np.zeros((2, 40))
+                for start in range(0, n_queries, 100):
+                    part = slice(start, start + 100)
+                    ap, precision, recall = average_precision(fs.hamming_distances(asked[part], codes), relevant[part])
+                    found.append(ap)
+                    at = np.unique(np.geomspace(10, len(base) - 1, 40).astype(int))
+                    curve[:, : len(at)] += [recall[:, at].sum(axis=0), precision[:, at].sum(axis=0)]
+                scores.setdefault(method, []).append(float(np.concatenate(found).mean()))
+                if n_bits == 128:
+                    curves.setdefault(name, {})[method] = curve[:, : len(at)] / n_queries
+                print(f"{name} {n_bits} {method}: {scores[method][-1]:.3f}", flush=True)
+        out += [[name, method, *(f"{value:.3f}" for value in values)] for method, values in scores.items()]
+    text = table(out, ["set", "method", *(f"MAP, {b} bits" for b in (BITS[:1] if args.quick else BITS))])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "retrieval.md").write_text(text + "\n")
+    if curves:
+        _draw(curves, args.out / "retrieval.png")
+
+
+def _draw(curves, path):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6 * len(curves), 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (name, found) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True):
+        for method, (recall, precision) in found.items():
+            axes.plot(recall, precision, lw=1.4, ls="--" if "itq" in method.lower() else "-", label=method)
+        axes.set(xlabel="recall", ylabel="precision", title=f"{name}, 128 bits", xlim=(0, 1), ylim=(0, 1))
+        axes.grid(True, alpha=0.25)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    print(f"written: {path}")
+
+
+def training(args):
+    """Seconds to learn the hash functions (FROSH Table II): MNIST as float64, one thread."""
+    rows = mnist()
+    if rows is None:
+        return
+    rows = rows.astype(np.float64)
+    if args.quick:
+        rows = rows[:20_000]
+    out, base = [], {}
+    for n_bits in BITS:
+        def trained(sketch, n_bits=n_bits):
+            return lambda: fs.SketchHash(n_bits, sketch).update(rows).projection
+
+        runs = {"OSH": trained("fd"), "exact PCA": trained("exact"), "FROSH": trained("srht"),
+                "countsketch": trained("countsketch"), "sparse": trained("sparse"), "gaussian": trained("gaussian"),
+                "FROSH, itq": lambda b=n_bits: fs.SketchHash(b, rotation="itq").update(rows).projection,
+                "numpy A'A + eigh": lambda b=n_bits: _plain_pca(rows, b)}
+        times = {name: low for name, (low, _) in interleaved(runs, 2 if args.quick else 4).items()}
+        if not args.quick:
+            times["SGH"] = seconds(lambda b=n_bits: hashing.SGH(b).update(rows))
+        found = [dfrosh(n_bits, rows)[1:] for _ in range(3)]
+        times["DFROSH(5): slowest part + merge"] = min(sum(pair) for pair in found)
+        base[n_bits] = times
+    names = list(base[BITS[0]])
+    for name in names:
+        cells = [base[b][name] for b in BITS]
+        ratios = [base[b][name] / base[b]["FROSH"] for b in BITS]
+        out.append([name, *(f"{value * 1e3:,.0f}" for value in cells), *(f"{value:.1f}" for value in ratios)])
+    text = table(out, ["method", *(f"{b} bits, ms" for b in BITS), *(f"{b} bits / FROSH" for b in BITS)])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "training.md").write_text(text + "\n")
+
+
+def _plain_pca(rows, r):
+    from scipy.linalg import eigh
+
+    mean = rows.mean(axis=0)
+    moment = rows.T @ rows - len(rows) * np.outer(mean, mean)
+    return eigh(moment, subset_by_index=(len(moment) - r, len(moment) - 1))[1]
+
+
+def search(args):
+    """Exact top-10 among a million codes against faiss.IndexBinaryFlat, milliseconds a query, one thread."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    rng = np.random.default_rng(0)
+    out = []
+    n = 100_000 if args.quick else 1_000_000
+    for n_bits in (32, 64, 104, 128, 256):
+        codes = rng.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
+        index = faiss.IndexBinaryFlat(n_bits)
+        index.add(codes)
+        for n_queries in (1, 100):
+            queries = rng.integers(0, 256, (n_queries, n_bits // 8), dtype=np.uint8)
+            times = interleaved({"ours": lambda c=codes, q=queries: fs.hamming_topk(q, c, 10),
+                                 "faiss": lambda i=index, q=queries: i.search(q, 10)}, 5)
+            ours, theirs = fs.hamming_topk(queries, codes, 10)[0], index.search(queries, 10)[0]
+            same = np.array_equal(ours, np.sort(theirs, axis=1))
+            a, b = times["ours"][0], times["faiss"][0]
+            out.append([f"{n:,} x {n_bits}", n_queries, f"{a / n_queries * 1e3:.2f}", f"{b / n_queries * 1e3:.2f}",
+                        f"{a / b:.2f}", "yes" if same else "NO"])
+    table(out, ["codes x bits", "queries at once", "ms a query", "faiss", "ours / faiss", "same distances"])

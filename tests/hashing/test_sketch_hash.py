@@ -1,0 +1,472 @@
+"""SketchHash: the same bits however the stream is cut and merged, codes as numpy packs them, what is refused."""
+
+import json
+import pickle
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch import hashing, reference
+from tests.helpers import DTYPES, same_state, stream, tol
+
+RNG = np.random.default_rng(0)
+ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
+KINDS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling")
+ROTATIONS = ("random", "itq", None)
+
+
+def fresh(sketch="srht", **options):
+    return fs.SketchHash(12, sketch, **{"block_rows": 100, "seed": 3, "reservoir_size": 150, **options})
+
+
+def pieces(sketch, rows=ROWS, cuts=(0, 300, 400, 900, 1300), **options):
+    """Models of pieces of one stream, cut at multiples of block_rows."""
+    return [fresh(sketch, first_block=a // 100, **options).update(rows[a:b])
+            for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rotation", ROTATIONS)
+@pytest.mark.parametrize("sketch", KINDS)
+def test_any_batches_and_any_stops_give_the_same_bits(sketch, rotation, dtype):
+    rows = ROWS.astype(dtype)
+    whole = fresh(sketch, rotation=rotation).update(rows)
+    parts, i = fresh(sketch, rotation=rotation), 0
+    while i < len(rows):
+        step = int(RNG.integers(1, 250))
+        parts.update(rows[i : i + step])
+        i += step
+        if step % 3 == 0:
+            parts = fs.from_bytes(parts.to_bytes())
+        elif step % 3 == 1:
+            parts = pickle.loads(pickle.dumps(parts))
+        parts.encode(rows[:3])  # reading changes nothing
+    assert same_state(whole, parts)
+    assert whole.n_rows == len(rows)
+    assert whole.dtype == dtype
+    assert np.allclose(whole.mean, rows.mean(axis=0, dtype=np.float64), rtol=0, atol=tol(dtype, 30))
+
+
+@pytest.mark.parametrize("rotation", ROTATIONS)
+@pytest.mark.parametrize("sketch", KINDS)
+def test_merges_in_any_order_give_the_bits_of_one_stream(sketch, rotation):
+    whole = fresh(sketch, rotation=rotation).update(ROWS)
+    for order in ((0, 1, 2, 3), (3, 1, 0, 2), (2, 3, 1, 0)):
+        models = pieces(sketch, rotation=rotation)
+        before = [model.to_bytes() for model in models]
+        left = models[order[0]].copy().merge(models[order[1]])
+        right = models[order[2]].copy().merge(models[order[3]])
+        merged = left.merge(right)
+        assert [model.to_bytes() for model in models] == before
+        assert merged.n_rows == whole.n_rows
+        assert same_state(merged, whole)
+        assert np.array_equal(merged.projection, whole.projection)
+
+
+@pytest.mark.parametrize("sketch", KINDS)
+def test_parts_of_any_length_merge_in_any_order_to_the_same_bits(sketch):
+    cuts = [0, 17, 250, 251, 700, 1300]
+    models = [fresh(sketch, part=p, rotation="itq").update(ROWS[a:b])
+              for p, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+    chain = models[0].copy()
+    for model in models[1:]:
+        chain.merge(model)
+    tree = models[4].copy().merge(models[2].copy().merge(models[0])).merge(models[1].copy().merge(models[3]))
+    assert same_state(chain, tree)
+    assert chain.n_rows == len(ROWS)
+    assert np.allclose(chain.mean, ROWS.mean(axis=0))
+    # sealed before they are sent: the same
+    sealed = [fs.from_bytes(model.seal().to_bytes()) for model in models]
+    for model in sealed[1:]:
+        sealed[0].merge(model)
+    assert np.array_equal(sealed[0].projection, chain.projection)
+
+
+@pytest.mark.parametrize("sketch", KINDS)
+def test_a_merge_is_algorithm_3(sketch):
+    """Two models into one: B'B is that of Frequent Directions on both sketches and the correction row."""
+    one, two = (fresh(sketch, part=p).update(ROWS[a:b]) for p, (a, b) in enumerate([(0, 100), (100, 180)]))
+    parts = []
+    for model in (one, two):
+        node = model._read()[0]
+        parts.append((node.rows, node.mean, node.weight))
+    merged = one.merge(two)._read()[0]
+    if sketch == "exact":
+        expected = np.cov(ROWS[:180].T, bias=True) * 180
+        assert np.allclose(merged.rows, expected)
+        return
+    b, mean, n = reference.distributed_frosh(parts, 12 if sketch != "fd" else 23)
+    assert n == merged.weight
+    assert np.allclose(mean, merged.mean)
+    stacked = sum(len(rows) for rows, _, _ in parts) + 1
+    if stacked > 2 * (12 if sketch != "fd" else 23):  # else ours has not shrunk yet
+        assert np.allclose(merged.rows.T @ merged.rows, b.T @ b)
+    else:
+        assert len(merged.rows) == stacked
+
+
+def test_one_block_is_algorithm_1():
+    """FROSH with one full block: W of Phi (A - mu) with an explicit H."""
+    rows = ROWS[:100]
+    model = fresh(rotation=None).update(rows)
+    c = fs.Compressor("srht", 12, 100, seed=3)
+    drawn = c.draw(0, np.dtype(np.float64))
+    sample = drawn["hi"] * c.rows_per_call + drawn["target"]
+    b = reference.subsampled_hadamard(rows - rows.mean(axis=0), drawn["value"], sample)
+    w = reference.top_directions(b, 12)
+    assert np.allclose(np.abs(model.components @ w), np.eye(12), atol=1e-8)
+
+
+def test_the_subspace_is_that_of_the_references():
+    """Mean capture of the exact top subspace: ours against Algorithm 1 and OSH as printed, same sizes."""
+    capture = {}
+    for seed in range(3):
+        rows = stream("signal", np.random.default_rng(seed), 1024, 40) + 3
+        exact = np.linalg.svd(rows - rows.mean(axis=0))[2][:6]
+
+        def share(w, exact=exact):
+            return np.linalg.norm(exact @ w) ** 2 / 6
+
+        def draw(t, m, seed=seed):
+            c = fs.Compressor("srht", 8, m, seed=seed)
+            d = c.draw(t, np.dtype(np.float64))
+            return d["value"], d["hi"] * c.rows_per_call + d["target"]
+
+        b = reference.frosh_sketch([rows], 16, 128, draw)[0]
+        capture.setdefault("printed", []).append(share(reference.top_directions(b, 6)))
+        b = reference.online_sketching_hashing([rows], 16)[0]
+        capture.setdefault("printed osh", []).append(share(reference.top_directions(b, 6)))
+        for sketch, name in (("srht", "ours"), ("fd", "our osh")):
+            model = fs.SketchHash(6, sketch, 16, 128, seed=seed).update(rows)
+            capture.setdefault(name, []).append(share(model.components.T))
+    mean = {name: np.mean(values) for name, values in capture.items()}
+    assert mean["ours"] > mean["printed"] - 0.05
+    assert mean["our osh"] > mean["printed osh"] - 0.05
+    assert mean["our osh"] > 0.9
+
+
+@pytest.mark.parametrize("sketch", KINDS)
+@pytest.mark.parametrize("n_bits", [1, 7, 8, 9, 12])
+def test_codes_are_numpys_packbits(n_bits, sketch):
+    model = fs.SketchHash(n_bits, sketch, sketch_size=30).update(ROWS)
+    for rows in (ROWS, ROWS.astype(np.float32), ROWS[:1]):
+        values = model.decision(rows)
+        assert values.shape == (len(rows), n_bits)
+        codes = model.encode(rows)
+        assert np.array_equal(codes, np.packbits(values > 0, axis=1, bitorder="little"))
+        expected = (rows - model.mean) @ model.projection
+        assert np.allclose(values, expected, atol=1e-3 if rows.dtype == np.float32 else 1e-9)
+    assert np.array_equal(model.encode(ROWS[3]), model.encode(ROWS)[3:4])
+    assert model.encode(np.empty((0, 40))).shape == (0, -(-n_bits // 8))
+    basis = model.projection
+    assert np.allclose(basis.T @ basis, np.eye(n_bits))
+
+
+def test_faiss_has_the_same_layout():
+    pytest.importorskip("faiss")
+    for n_bits in (5, 8, 12, 16):
+        model = fs.SketchHash(n_bits).update(ROWS)
+        codes = model.encode(ROWS)
+        index = model.to_faiss(codes)
+        assert (index.d, index.ntotal) == (8 * codes.shape[1], len(ROWS))
+        theirs, _ = index.search(codes[:50], 5)
+        ours, found = model.search(ROWS[:50], codes, 5)
+        assert np.array_equal(theirs, ours)
+        assert np.array_equal(np.take_along_axis(fs.hamming_distances(codes[:50], codes), found, axis=1), ours)
+    with pytest.raises(ValueError, match="2 bytes"):
+        model.to_faiss(codes[:, :1])
+
+
+def test_to_faiss_without_faiss(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"fastsketch\[faiss\]"):
+        fs.SketchHash(4).update(ROWS).to_faiss()
+
+
+def test_sparse_rows_are_dense_rows():
+    rows = sparse.random_array((500, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
+    one, two = fresh().update(rows), fresh().update(rows.toarray())
+    assert same_state(one, two)
+    assert np.array_equal(one.encode(rows), two.encode(rows.toarray()))
+
+
+def test_a_rank_below_the_bits_is_completed():
+    for sketch in KINDS:
+        for rows in (np.zeros((50, 20)), np.outer(np.arange(50.0), np.ones(20)), ROWS[:3, :20]):
+            model = fs.SketchHash(8, sketch).update(rows)
+            assert np.allclose(model.projection.T @ model.projection, np.eye(8))
+            assert model.encode(rows).shape == (len(rows), 1)
+
+
+def test_auto_is_exact_where_d_is_small():
+    assert fs.SketchHash(12, "auto").update(ROWS).sketch == "exact"
+    assert fs.SketchHash(8, "auto").update(ROWS).sketch == "srht"
+
+
+@pytest.mark.parametrize("power", [-1000, -300, 300, 900])
+@pytest.mark.parametrize("sketch", ["srht", "fd", "exact"])
+def test_magnitudes_whose_squares_leave_the_range(sketch, power):
+    if sketch == "exact" and abs(power) > 400:
+        with pytest.raises(ValueError, match="magnitude"):
+            fresh(sketch).update(np.ldexp(ROWS, power))
+        return
+    plain, scaled = fresh(sketch).update(ROWS), fresh(sketch).update(np.ldexp(ROWS, power))
+    assert np.allclose(plain.components, scaled.components, atol=1e-6)
+    assert np.mean(plain.encode(ROWS) != scaled.encode(np.ldexp(ROWS, power))) < 0.01
+
+
+def test_itq_is_better_balanced_quantisation():
+    """ITQ's own objective, ||sgn(V R) - V R||_F, is smaller than that of the random rotation."""
+    loss = {}
+    for rotation in ("random", "itq"):
+        values = fresh("exact", rotation=rotation).update(ROWS).decision(ROWS)
+        values /= values.std()
+        loss[rotation] = np.linalg.norm(np.where(values > 0, 1, -1) - values)
+    assert loss["itq"] < 0.98 * loss["random"]
+
+
+def test_an_anchor_keeps_codes_comparable():
+    model = fs.SketchHash(12, seed=1).update(ROWS[:600])
+    old = model.encode(ROWS)
+    free, held = model.copy(), model.copy().anchor()
+    assert np.allclose(held.projection, model.projection)  # nothing has moved yet
+    free.update(ROWS[600:])
+    held.update(ROWS[600:])
+    changed = {name: np.unpackbits(m.encode(ROWS) ^ old).mean() for name, m in (("free", free), ("held", held))}
+    assert changed["held"] < 0.8 * changed["free"]
+    assert np.allclose(held.projection.T @ held.projection, np.eye(12))
+    # the same subspace, and it survives a save
+    assert np.allclose(held.components, free.components)
+    assert np.array_equal(fs.from_bytes(held.to_bytes()).projection, held.projection)
+    shared = fs.SketchHash(12, seed=1).anchor(model.projection).update(ROWS)
+    assert shared.projection.shape == (40, 12)
+
+
+def test_an_interrupt_leaves_the_model_before_or_after():
+    class Stop(Exception):
+        pass
+
+    def ring(*_):
+        raise Stop
+
+    rows = np.tile(ROWS, (40, 1))
+    model = fs.SketchHash(12, block_rows=100, rotation="itq").update(ROWS[:250])
+    before = model.to_bytes()
+    after = model.copy().update(rows).to_bytes()
+    old = signal.signal(signal.SIGALRM, ring)
+    seen = set()
+    try:
+        for delay in np.geomspace(1e-4, 3e-2, 25):
+            trial = fs.from_bytes(before)
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            try:
+                trial.update(rows)
+            except Stop:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            state = trial.to_bytes()
+            assert state in (before, after)
+            seen.add(state == before)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert True in seen
+
+
+@pytest.mark.parametrize("sketch", KINDS)
+@pytest.mark.parametrize("batch", [2, 60, 700])
+def test_a_refused_batch_changes_nothing(batch, sketch):
+    model = fresh(sketch, rotation="itq").update(ROWS[:250])
+    before = model.to_bytes()
+    bad = np.array(ROWS[:batch])
+    bad[-1, 5] = np.nan
+    with pytest.raises(ValueError, match=f"row {batch - 1} holds"):
+        model.update(bad)
+    assert model.to_bytes() == before
+    for rows, error, match in [(np.ones((2, 3)), ValueError, "40 columns"), (ROWS.astype(complex), TypeError, "real"),
+                               ([["x"] * 40], TypeError, "real"), (np.ones((2, 2, 2)), ValueError, "dimension")]:
+        with pytest.raises(error, match=match):
+            model.update(rows)
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize(("options", "error", "match"), [
+    ({"n_bits": 0}, ValueError, "n_bits"),
+    ({"n_bits": 2.0}, TypeError, "n_bits"),
+    ({"sketch": "x"}, ValueError, "sketch"),
+    ({"sketch_size": 15}, ValueError, "n_bits must be at most 7"),
+    ({"sketch_size": 8, "sketch": "fd"}, ValueError, "n_bits must be at most 7"),
+    ({"rotation": "x"}, ValueError, "rotation"),
+    ({"rotation": 1}, TypeError, "rotation"),
+    ({"block_rows": 7}, ValueError, "block_rows must be at least sketch_size // 2 = 8"),
+    ({"seed": -1}, ValueError, "seed"),
+    ({"seed": 2**64}, ValueError, "seed"),
+    ({"part": -1}, ValueError, "part"),
+    ({"part": 2**30}, ValueError, "part"),
+    ({"first_block": 2**32}, ValueError, "first_block"),
+    ({"reservoir_size": 0}, ValueError, "reservoir_size"),
+    ({"dtype": "int8"}, ValueError, "dtype"),
+])
+def test_bad_parameters_are_named(options, error, match):
+    with pytest.raises(error, match=match):
+        fs.SketchHash(**{"n_bits": 8, **options})
+
+
+def test_more_bits_than_features():
+    model = fs.SketchHash(64)
+    with pytest.raises(ValueError, match="at most the 40 features"):
+        model.update(ROWS)
+    assert model.n_features is None
+
+
+@pytest.mark.parametrize(("options", "match"), [
+    ({"seed": 4}, "seed"), ({"rotation": "itq"}, "rotation"), ({"rotation": None}, "rotation"),
+    ({"sketch": "fd"}, "sketch"), ({"sketch_size": 30}, "sketch_size"), ({"block_rows": 200}, "block_rows"),
+    ({"n_bits": 10}, "n_bits"),
+])
+def test_models_of_other_parameters_do_not_merge(options, match):
+    one = fresh().update(ROWS[:100])
+    before = one.to_bytes()
+    other = {"n_bits": 12, "sketch": "srht", "block_rows": 100, "seed": 3, "reservoir_size": 150, "part": 1, **options}
+    with pytest.raises(ValueError, match=match):
+        one.merge(fs.SketchHash(**other).update(ROWS[100:200]))
+    assert one.to_bytes() == before
+
+
+def test_what_does_not_merge():
+    one = fresh().update(ROWS[:300])
+    before = one.to_bytes()
+    for other, error, match in [
+        (fresh().update(ROWS[:300]), ValueError, "block 0 of part 0 is counted already"),
+        (fresh(first_block=2).update(ROWS[:300]), ValueError, "block 2 of part 0"),
+        (fresh(part=1).update(ROWS[:300, :30]), ValueError, "n_features=30"),
+        (fresh(part=1).update(ROWS[:300].astype(np.float32)), ValueError, "dtype=float32"),
+        (fs.FrequentDirections(4), TypeError, "FrequentDirections"),
+        (hashing.LSH(12), TypeError, "LSH"),
+    ]:
+        with pytest.raises(error, match=match):
+            one.merge(other)
+        assert one.to_bytes() == before
+    sealed = fresh().update(ROWS[:300]).seal()
+    with pytest.raises(ValueError, match="counted already"):
+        sealed.merge(fresh(first_block=3).update(ROWS[300:]))
+    assert same_state(fresh().update(ROWS), fresh().merge(fresh()).update(ROWS))
+
+
+def test_an_unfitted_model_says_so():
+    model = fs.SketchHash(4)
+    for use in (lambda: model.encode(ROWS), lambda: model.decision(ROWS), lambda: model.projection,
+                lambda: model.components, lambda: model.search(ROWS, np.zeros((3, 1), np.uint8), 1), model.anchor):
+        with pytest.raises(ValueError, match="no rows"):
+            use()
+    assert (model.n_rows, model.n_features, model.mean, model.dtype, model.block_rows) == (0, None, None, None, None)
+    assert same_state(fs.from_bytes(model.to_bytes()), model)
+    model.update(np.empty((0, 40)))
+    with pytest.raises(ValueError, match="no rows"):
+        model.encode(ROWS)
+
+
+def test_bad_queries():
+    model = fs.SketchHash(12).update(ROWS)
+    codes = model.encode(ROWS)
+    for rows, error, match in [(ROWS[:, :5], ValueError, "40 columns"), (ROWS * np.nan, ValueError, "row 0 holds"),
+                               (ROWS.astype(complex), TypeError, "real")]:
+        with pytest.raises(error, match=match):
+            model.encode(rows)
+    with pytest.raises(ValueError, match="2 bytes|3 bytes"):
+        model.search(ROWS[:2], np.zeros((4, 3), np.uint8), 1)
+    with pytest.raises(ValueError, match="at most the 1300 codes"):
+        model.search(ROWS[:2], codes, 1301)
+    with pytest.raises(ValueError, match="at most the 0 codes"):
+        model.search(ROWS[:2], codes[:0], 1)
+    for bad in (np.ones((40, 3)), np.full((40, 12), np.nan)):
+        with pytest.raises(ValueError, match="projection"):
+            model.anchor(bad)
+
+
+# -- baselines -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("cls", [hashing.LSH, hashing.PCAHash, hashing.ITQ, hashing.SGH])
+def test_baselines_share_the_interface(cls, tmp_path):
+    model = cls(12)
+    with pytest.raises(ValueError, match="no rows"):
+        model.encode(ROWS)
+    model.update(ROWS)
+    codes = model.encode(ROWS)
+    assert np.array_equal(codes, np.packbits(model.decision(ROWS) > 0, axis=1, bitorder="little"))
+    distances, found = model.search(ROWS[:20], codes, 1)
+    assert (distances == 0).all()
+    model.save(tmp_path / "model.fsk")
+    again = fs.load(tmp_path / "model.fsk")
+    assert type(again) is cls
+    assert np.array_equal(again.encode(ROWS), codes)
+    assert np.array_equal(model.copy().encode(ROWS), codes)
+    with pytest.raises(ValueError, match="40 columns"):
+        model.encode(ROWS[:, :3])
+
+
+def test_pca_codes_are_signs_of_principal_components():
+    model = hashing.PCAHash(5).update(ROWS[:700]).update(ROWS[700:])
+    vt = np.linalg.svd(ROWS - ROWS.mean(axis=0), full_matrices=False)[2][:5]
+    values = (ROWS - ROWS.mean(axis=0)) @ vt.T
+    assert np.allclose(np.abs(model.decision(ROWS)), np.abs(values))
+
+
+def test_lsh_merges_and_keeps_its_directions():
+    one = hashing.LSH(20, seed=2).update(ROWS)
+    two = hashing.LSH(20, seed=2).update(ROWS[:500]).merge(hashing.LSH(20, seed=2).update(ROWS[500:]))
+    assert np.allclose(one.decision(ROWS), two.decision(ROWS))
+    for other, error, match in [(hashing.LSH(20), ValueError, "seed"), (hashing.LSH(8, 2), ValueError, "n_bits"),
+                                (fs.SketchHash(20), TypeError, "SketchHash")]:
+        with pytest.raises(error, match=match):
+            one.merge(other)
+
+
+def test_sgh_preserves_neighbours_and_is_a_batch_method():
+    model = hashing.SGH(24, n_bases=100).update(ROWS)
+    with pytest.raises(ValueError, match="one batch"):
+        model.update(ROWS)
+    unit = ROWS - ROWS.mean(axis=0)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    similarity = unit[:100] @ unit.T
+    distance = fs.hamming_distances(model.encode(ROWS[:100]), model.encode(ROWS))
+    assert np.corrcoef(similarity.ravel(), -distance.ravel())[0, 1] > 0.7
+    for options, match in [({"n_bits": 200, "n_bases": 100}, "n_bits must be at most"), ({"n_bits": 0}, "n_bits")]:
+        with pytest.raises(ValueError, match=match):
+            hashing.SGH(**options)
+    with pytest.raises(ValueError, match="n_bases = 300"):
+        hashing.SGH(8).update(ROWS[:100])
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+GOLDEN = Path(__file__).parents[1] / "data"
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("schema1-hash-*.fsk")), ids=lambda p: p.stem)
+def test_golden_files(path):
+    model = fs.load(path)
+    facts = json.loads(path.with_suffix(".json").read_text())
+    assert model.n_rows == facts["n_rows"]
+    rows = np.random.default_rng(0).standard_normal((6, 10))
+    assert np.allclose(model.decision(rows), facts["decision"], atol=1e-4)
+    assert fs.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+
+
+def test_there_are_golden_files():
+    assert len(list(GOLDEN.glob("schema1-hash-*.fsk"))) == 4
+
+
+@pytest.mark.parametrize("sketch", ["srht", "fd", "exact"])
+def test_damaged_states_are_refused(sketch):
+    content = bytearray(fresh(sketch, rotation="itq").update(ROWS).to_bytes())
+    for place in range(200, len(content) - 100, max(1, len(content) // 40)):
+        bad = content.copy()
+        bad[place] ^= 0xFF
+        try:
+            model = fs.from_bytes(bytes(bad))
+        except fs.StateError:
+            continue
+        assert model.to_bytes() == bytes(content)  # a byte that nothing depends on
