@@ -66,7 +66,7 @@ class FaissITQ:
 
 
 def dfrosh(n_bits, rows, parts=5, rotation="random"):
-    """FROSH on five machines, here one after the other: the model, seconds of the slowest part, seconds of the merge."""
+    """FROSH on five machines, here in turn: the model, seconds of the slowest part, seconds of the merge."""
     models, times = [], []
     for part, piece in enumerate(np.array_split(rows, parts)):
         start = time.perf_counter()

@@ -18,13 +18,15 @@ _HOME = {
     "SketchHash": "fastsketch.hashing",
     "hamming_distances": "fastsketch.hashing",
     "hamming_topk": "fastsketch.hashing",
+    "map_merge": "fastsketch.merging",
+    "tree_merge": "fastsketch.merging",
     "load": "fastsketch._persistence",
     "from_bytes": "fastsketch._persistence",
     "StateError": "fastsketch.io",
     "show_config": "fastsketch._show_config",
     "threads": "fastsketch._threads",
 }
-_ROOMS = ("hashing", "io", "reference", "sketching")
+_ROOMS = ("hashing", "io", "merging", "reference", "sketching")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 

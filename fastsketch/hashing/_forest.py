@@ -1,9 +1,9 @@
 """A sketch of blocks of rows that does not depend on who saw which block, nor on the order of merges.
 
 Block i of a stream becomes a leaf. Two neighbours of the same size join into one node, as the digits of a binary
-counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and from what, is a matter of their
-places alone; so a stream in one pass, or its blocks on many machines, merged in any order and any grouping, give the
-same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait for their neighbours.
+counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and from what, is a matter of
+their places alone; so a stream in one pass, or its blocks on many machines, merged in any order and any grouping, give
+the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait for their neighbours.
 
 Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is sealed is one node of level 32.
 """

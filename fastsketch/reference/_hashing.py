@@ -1,8 +1,8 @@
 """Sketching hashing as printed in the FROSH paper (Chen et al.), with an explicit Hadamard matrix.
 
 Notation: rows F (m x d) of one chunk, B (l x d) the sketch (l is `size`), q = l / 2 sampled rows, r bits. `draw(t, m)`
-returns for the t-th chunk the signs on the diagonal of D (m of +-1) and the q rows that S samples; so a test can hand in the numbers
-that the fast version draws.
+returns for the t-th chunk the signs on the diagonal of D (m of +-1) and the q rows that S samples; so a test can hand
+in the numbers that the fast version draws.
 """
 
 import numpy as np

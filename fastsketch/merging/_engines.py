@@ -1,0 +1,141 @@
+"""Where tasks run. An engine is a context manager that gives run(function, list of arguments) -> list of results."""
+
+import contextlib
+import os
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+
+from fastsketch import _threads
+
+
+class WorkerLost(RuntimeError):
+    """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory."""
+
+
+def _cpus():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def serial(workers, retries):
+    """One task after the other, here."""
+    def run(function, arguments):
+        return [function(*args) for args in arguments]
+
+    with _threads.threads(1):
+        yield run
+
+
+@contextlib.contextmanager
+def threads(workers, retries):
+    """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
+    with _threads.threads(1), ThreadPoolExecutor(workers or _cpus()) as pool:
+        def run(function, arguments):
+            futures = [pool.submit(function, *args) for args in arguments]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+
+        yield run
+
+
+def _serve(pipe):
+    """A worker's life: run what comes through the pipe until it closes."""
+    while True:
+        try:
+            function, args = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            with _threads.threads(1):
+                answer = True, function(*args)
+        except BaseException as error:
+            answer = False, error
+        try:
+            pipe.send(answer)
+        except BrokenPipeError:
+            return
+        except Exception as error:  # the answer cannot be pickled
+            pipe.send((False, TypeError(f"the result or error of a task cannot be sent: {error}")))
+
+
+class _Worker:
+    """One spawned process, replaced when it dies. A pool would lose what its other processes were doing as well."""
+
+    def __init__(self):
+        self._context = get_context("spawn")
+        self.process = None
+
+    def _start(self):
+        self._pipe, theirs = self._context.Pipe()
+        self.process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()  # or the end of the process would not close the pipe
+
+    def call(self, function, args, retries):
+        for _ in range(retries + 1):
+            if self.process is None:
+                self._start()
+            try:
+                self._pipe.send((function, args))
+                return self._pipe.recv()
+            except (EOFError, ConnectionError):
+                self.stop()
+        return False, WorkerLost(f"a task lost its process {retries + 1} times: killed, or out of memory?")
+
+    def stop(self):
+        if self.process is not None:
+            self._pipe.close()
+            self.process.terminate()
+            self.process.join()
+            self.process = None
+
+
+@contextlib.contextmanager
+def processes(workers, retries):
+    """Spawned processes, each fed by a thread here; what a lost one was doing is done again by a new one."""
+    crew = [_Worker() for _ in range(workers or _cpus())]
+
+    def run(function, arguments):
+        waiting = queue.SimpleQueue()
+        for number, args in enumerate(arguments):
+            waiting.put((number, args))
+        results, failure = [None] * len(arguments), []
+
+        def feed(worker):
+            while not failure:
+                try:
+                    number, args = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    good, value = worker.call(function, args, retries)
+                except Exception as error:  # the task cannot be pickled
+                    good, value = False, error
+                if good:
+                    results[number] = value
+                else:
+                    failure.append(value)
+
+        feeders = [threading.Thread(target=feed, args=(worker,), daemon=True) for worker in crew[: len(arguments)]]
+        for feeder in feeders:
+            feeder.start()
+        for feeder in feeders:
+            feeder.join()
+        if failure:
+            raise failure[0]
+        return results
+
+    try:
+        yield run
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+ENGINES = {"serial": serial, "threads": threads, "processes": processes}

@@ -1,0 +1,85 @@
+"""Tasks that worker processes import."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fastsketch as fs
+
+BLOCK, WIDTH, BLOCKS = 80, 20, 12
+
+
+def rows_of(index):
+    return np.random.default_rng(index).standard_normal((BLOCK, WIDTH)) * np.linspace(2, 0.1, WIDTH) + 3
+
+
+def all_rows():
+    return np.vstack([rows_of(index) for index in range(BLOCKS)])
+
+
+def hash_of_block(item, index):
+    return fs.SketchHash(6, block_rows=BLOCK, first_block=item).update(rows_of(item))
+
+
+def hash_of_part(item, index):
+    return fs.SketchHash(6, block_rows=BLOCK, part=index).update(rows_of(item)).seal()
+
+
+def sketch_of_block(item, index):
+    return fs.FrequentDirections(5, solver="gram", center=True).update(rows_of(item))
+
+
+def note(folder, item):
+    with (Path(folder) / "runs").open("a") as file:
+        file.write(f"{item}\n")
+
+
+def killed_once(job, index):
+    """The task of item 5 kills its process the first time it runs; every run leaves a line in the folder."""
+    folder, item = job
+    note(folder, item)
+    if item == 5 and not (Path(folder) / "killed").exists():
+        (Path(folder) / "killed").touch()
+        time.sleep(0.3)  # the other workers are in the midst of theirs
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return hash_of_block(item, index)
+
+
+def always_killed(item, index):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails(item, index):
+    if item == 3:
+        raise KeyError("item three")
+    return hash_of_block(item, index)
+
+
+def no_pickle(item, index):
+    return lambda: item
+
+
+def blas_threads(item, index):
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    with fs.threads(8):
+        return Count(max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+
+
+class Count:
+    """The least that a merge tree asks for."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def copy(self):
+        return Count(self.n)
+
+    def merge(self, other):
+        self.n += other.n
+        return self
