@@ -1,131 +1,39 @@
 """sketch, merge and info."""
 
-import contextlib
 import json
-import math
-import time
 from pathlib import Path
 
 import fastsketch as fs
-from fastsketch._validation import as_real
-from fastsketch.cli._progress import Progress
-from fastsketch.io import StateError, open_source
+from fastsketch.cli._job import finite, learn, limited, load_model, report, writable
 from fastsketch.sketching import FrequentDirections
-
-
-def limited(n):
-    """The --threads option as a context."""
-    return contextlib.nullcontext() if n is None else fs.threads(n)
 
 
 # -- sketch ------------------------------------------------------------------------------------------------------------
 def sketch(args):
     """Sketch files into one state file, with checkpoints."""
-    as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
-    _writable(args.output)
-    partial = Path(f"{args.output}.partial")
     model = FrequentDirections(
         args.sketch_size, rule=args.rule, alpha0=args.alpha0, beta=args.beta, buffer_size=args.buffer_size,
         solver=args.solver, center=args.center, decay=args.decay, dtype=args.dtype,
     )
-    sources = _open_all(args)
-    # what a checkpoint must agree on
-    job = {"inputs": [str(Path(path).resolve()) for path in args.inputs], "sizes": [s.size for s in sources]}
-    file_index = start_row = 0
-    if args.resume:
-        model, file_index, start_row = _resume(partial, model, job)
-    progress = Progress(Path(args.output).name, args.progress)
-    started = saved_at = time.perf_counter()
-    rows_before = model.n_rows
-    total = sum(s.size for s in sources) or 1
-    with limited(args.threads):
-        for index in range(file_index, len(sources)):
-            source, before = sources[index], sum(s.size for s in sources[:index])
-            row = start_row if index == file_index else 0
-            for chunk, position in source.chunks(row):
-                model.update(chunk)
-                row += chunk.shape[0]
-                progress.show((before + position) / total, model.n_rows)
-                if args.checkpoint and time.perf_counter() - saved_at >= args.checkpoint:
-                    model.notes = {"job": job, "file": index, "row": row}
-                    model.save(partial)
-                    saved_at = time.perf_counter()
-        if model.n_rows == 0:
-            raise ValueError("the inputs hold no rows")
-        model.notes = {"inputs": [Path(path).name for path in args.inputs]}
-        model.save(args.output)
-        seconds = time.perf_counter() - started
-        progress.show(1.0, model.n_rows, final=True)
-        partial.unlink(missing_ok=True)
-        facts = describe(model)
-    facts.update(seconds=seconds, rows_per_second=(model.n_rows - rows_before) / seconds, output=args.output)
-    _report(args, facts)
-
-
-def _open_all(args):
-    """Sources of one width; svmlight files without --features take the widest index of them all."""
-    sources = [open_source(path, n_features=args.features, zero_based=args.zero_based) for path in args.inputs]
-    widths = {source.n_features for source in sources}
-    if len(widths) > 1:
-        text = [source for source in sources if source.n_rows is None]
-        fixed = {source.n_features for source in sources if source.n_rows is not None}
-        width = max(widths)
-        if len(fixed) > 1 or (fixed and fixed != {width}):
-            listed = ", ".join(f"{path} has {source.n_features}" for path, source in zip(args.inputs, sources,
-                                                                                          strict=True))
-            raise ValueError(f"the inputs differ in their number of columns: {listed}")
-        for source in text:
-            source.n_features = width
-    return sources
-
-
-def _writable(path):
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise ValueError(f"the folder of the output does not exist: {folder}")
-    if Path(path).is_dir():
-        raise ValueError(f"the output is a directory: {path}")
-
-
-def _resume(partial, model, job):
-    if not partial.exists():
-        raise ValueError(f"nothing to resume: {partial} does not exist")
-    saved = fs.load(partial)
-    if not isinstance(saved, FrequentDirections) or "job" not in saved.notes:
-        raise StateError(f"{partial} is no partial result of this command")
-    mine, theirs = model._config.as_dict(), saved._config.as_dict()
-    differing = [name for name in mine if mine[name] != theirs[name]]
-    if differing or saved.notes["job"] != job:
-        what = ", ".join(differing) or "the input files"
-        raise ValueError(f"{partial} belongs to another command: {what} differ")
-    return saved, saved.notes["file"], saved.notes["row"]
+    report(args, learn(args, model, describe))
 
 
 # -- merge -------------------------------------------------------------------------------------------------------------
 def merge(args):
     """Merge state files of sketches."""
-    _writable(args.output)
+    writable(args.output)
     with limited(args.threads):
-        loaded = []
-        for path in args.inputs:
-            loaded.append(_load_sketch(path))
+        loaded = [load_model(path) for path in args.inputs]
         for path, other in zip(args.inputs[1:], loaded[1:], strict=True):
             try:
                 loaded[0].copy().merge(other)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 raise ValueError(f"{path}: {error}") from None
-        out = fs.merge(loaded)
+        out = fs.tree_merge(loaded)
         out.notes = {"merged": [Path(path).name for path in args.inputs]}
         out.save(args.output)
         facts = describe(out)
-    _report(args, {**facts, "output": args.output})
-
-
-def _load_sketch(path):
-    model = fs.load(path)
-    if not isinstance(model, FrequentDirections):
-        raise StateError(f"{path} holds a {type(model).__name__}, not a sketch of rows")
-    return model
+    report(args, {**facts, "output": args.output})
 
 
 # -- info --------------------------------------------------------------------------------------------------------------
@@ -134,17 +42,21 @@ def info(args):
     if args.top < 0:
         raise ValueError(f"--top must not be negative, got {args.top}")
     with limited(args.threads):
-        model = _load_sketch(args.input)
+        model = load_model(args.input)
         facts = describe(model)
-        values = [float(value) for value in model.singular_values] if model.n_features else []
+        sketched = isinstance(model, FrequentDirections)
+        values = [float(value) for value in model.singular_values] if sketched and model.n_features else []
     if args.plot:
+        if not sketched:
+            raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {type(model).__name__}")
         from fastsketch.cli._plot import plot_spectrum
 
         plot_spectrum(values, facts, args.plot)
     if args.json:
-        print(json.dumps(finite({**facts, "notes": model.notes, "singular_values": values})))
+        spectrum = {"singular_values": values} if sketched else {}
+        print(json.dumps(finite({**facts, "notes": model.notes, **spectrum})))
         return
-    _report(args, facts)
+    report(args, facts)
     if values:
         print(f"singular values ({min(args.top, len(values))} of {len(values)}):")
         for value in values[: args.top]:
@@ -152,7 +64,19 @@ def info(args):
 
 
 def describe(model):
-    """The facts of a sketch as a dict."""
+    """The facts of a model as a dict."""
+    if not isinstance(model, FrequentDirections):
+        return {
+            "kind": type(model).__name__,
+            "sketch": model.sketch,
+            "rotation": model.rotation,
+            "bits": model.n_bits,
+            "rows": model.n_rows,
+            "features": model.n_features,
+            "sketch_size": model.sketch_size,
+            "block_rows": model.block_rows,
+            "dtype": str(model.dtype),
+        }
     squared = model.squared_norm
     return {
         "rule": model.rule,
@@ -167,25 +91,3 @@ def describe(model):
         "relative_error_bound": model.error_bound / squared if squared > 0 else 0.0,
         "alpha": model.alpha,
     }
-
-
-def finite(value):
-    """The same with infinities and NaN as null: JSON has neither."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _report(args, facts):
-    if args.json:
-        print(json.dumps(finite(facts)))
-        return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        if isinstance(value, float):
-            value = f"{value:,.0f}" if name == "rows_per_second" else f"{value:.6g}"
-        elif isinstance(value, int) and not isinstance(value, bool):
-            value = f"{value:,}"
-        print(f"{name.replace('_', ' '):<{width}}  {value}")

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.cli._commands import describe, finite, limited
+from fastsketch.cli._commands import describe
+from fastsketch.cli._job import finite, limited
 from fastsketch.cli._progress import Progress
 
 SIDE = 16

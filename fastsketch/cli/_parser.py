@@ -6,6 +6,7 @@ from importlib import import_module
 from fastsketch import __version__
 
 RULES = ("fd", "pfd", "cfd", "isvd", "rfd")
+SKETCHES = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
 
 
 def make_parser():
@@ -17,6 +18,9 @@ def make_parser():
     _sketch(commands)
     _merge(commands)
     _info(commands)
+    _hash(commands)
+    _encode(commands)
+    _search(commands)
     _demo(commands)
     return parser
 
@@ -49,20 +53,78 @@ def _sketch(commands):
     parser.add_argument("--center", action="store_true", help="subtract the mean, exactly and online")
     parser.add_argument("--decay", type=float, default=1.0, help="factor in (0, 1] on earlier rows at every new row")
     parser.add_argument("--dtype", choices=("float32", "float64"), help="default: that of the input")
+    _source(parser)
+    _long(parser)
+    _common(parser)
+    parser.set_defaults(run=_lazy("_commands", "sketch"))
+
+
+def _source(parser):
     parser.add_argument("--features", type=int, metavar="D", help="columns of svmlight text (default: found first)")
     parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
+
+
+def _long(parser):
     parser.add_argument("--checkpoint", type=float, default=60.0, metavar="SECONDS",
                         help="keep a partial result this often (default 60, 0: never)")
     parser.add_argument("--resume", action="store_true", help="go on from the partial result of the same command")
     parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=None,
                         help="progress on standard error (default: on a terminal)")
+
+
+def _hash(commands):
+    parser = commands.add_parser(
+        "hash", help="learn binary codes from the rows of files", description="Learn hash functions from the rows of "
+        "one or several files in one pass (FROSH). Reads what 'sketch' reads."
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model")
+    parser.add_argument("-b", "--bits", type=int, default=64, metavar="R", help="bits of a code (default 64)")
+    parser.add_argument("--sketch", choices=SKETCHES, default="srht", help="how rows are summarised (default srht)")
+    parser.add_argument("-l", "--sketch-size", type=int, metavar="L", help="default 2 R")
+    parser.add_argument("--block-rows", type=int, metavar="M", help="rows of a block (default 4 per feature)")
+    parser.add_argument("--rotation", choices=("random", "itq", "none"), default="itq",
+                        help="default itq, learned on a sample of the rows")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--part", type=int, default=0, metavar="N",
+                        help="number of this part of a job whose models are to be merged")
+    parser.add_argument("--dtype", choices=("float32", "float64"), help="default: that of the input")
+    _source(parser)
+    _long(parser)
     _common(parser)
-    parser.set_defaults(run=_lazy("_commands", "sketch"))
+    parser.set_defaults(run=_lazy("_hashing", "hash_rows"))
+
+
+def _encode(commands):
+    parser = commands.add_parser("encode", help="binary codes of the rows of files", description="Encode the rows of "
+                                 "files with a model of 'hash'; codes are packed into an .npy of uint8.")
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy")
+    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
+    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=None,
+                        help="progress on standard error (default: on a terminal)")
+    _common(parser)
+    parser.set_defaults(run=_lazy("_hashing", "encode"))
+
+
+def _search(commands):
+    parser = commands.add_parser("search", help="nearest codes of query rows", description="Find the codes nearest to "
+                                 "every row of a file, exactly, by Hamming distance.")
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("codes", metavar="CODES.npy", help="what 'encode' wrote")
+    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'hash'")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
+    parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
+    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
+    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
+    _common(parser)
+    parser.set_defaults(run=_lazy("_hashing", "search"))
 
 
 def _merge(commands):
-    parser = commands.add_parser("merge", help="merge sketches of the same parameters into one",
-                                 description="Merge sketches of the same parameters into one.")
+    parser = commands.add_parser("merge", help="merge sketches or hashes of the same parameters into one",
+                                 description="Merge sketches, or hashes of different parts, into one.")
     parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk")
     _common(parser)
@@ -70,8 +132,8 @@ def _merge(commands):
 
 
 def _info(commands):
-    parser = commands.add_parser("info", help="counts, certificate and spectrum of a sketch",
-                                 description="Show the counts, the certificate and the spectrum of a sketch.")
+    parser = commands.add_parser("info", help="what a state file holds: counts, certificate, spectrum",
+                                 description="Show the counts of a model; of a sketch, certificate and spectrum too.")
     parser.add_argument("input", metavar="IN.fsk")
     parser.add_argument("--top", type=int, default=10, metavar="K", help="singular values to print (default 10)")
     parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
@@ -81,10 +143,10 @@ def _info(commands):
 
 def _demo(commands):
     parser = commands.add_parser(
-        "demo", help="sketch the patches of two photographs (needs the extras 'sklearn' and 'plot')",
+        "demo", help="sketch and hash patches of two photographs (needs the extras 'sklearn' and 'plot')",
         description="Run the main job on real input: every 16 x 16 colour patch of scikit-learn's two sample "
         "photographs as one stream of 768-dimensional rows; compare the certificate with the true error and the speed "
-        "with IncrementalPCA; draw the spectrum."
+        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches and draw what a search finds."
     )
     parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
     parser.add_argument("-l", "--sketch-size", type=int, default=32, metavar="L", help="rows to keep (default 32)")

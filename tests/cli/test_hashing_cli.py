@@ -1,0 +1,123 @@
+"""hash, encode and search from the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from tests.helpers import same_state, stream
+
+ROWS = (stream("signal", np.random.default_rng(0), 1500, 24) + 2).astype(np.float32)
+
+
+def run(*args, cwd, status=0):
+    command = [sys.executable, "-m", "fastsketch", *map(str, args)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    np.save(tmp_path / "more.npy", ROWS[:200] * 2)
+    return tmp_path
+
+
+def test_hash_encode_search(folder):
+    out = json.loads(run("hash", "rows.npy", "more.npy", "--bits", 12, "-o", "m.fsk", "--json", cwd=folder).stdout)
+    assert (out["rows"], out["bits"], out["rotation"], out["sketch"]) == (1700, 12, "itq", "srht")
+    model = fs.load(folder / "m.fsk")
+    expected = fs.SketchHash(12, rotation="itq").update(ROWS).update(ROWS[:200] * 2)
+    expected.notes = model.notes
+    assert same_state(model, expected)
+    assert "rows per second" in run("encode", "m.fsk", "rows.npy", "more.npy", "-o", "c.npy", cwd=folder).stdout
+    codes = np.load(folder / "c.npy")
+    assert np.array_equal(codes, model.encode(np.vstack([ROWS, ROWS[:200] * 2])))
+    found = json.loads(run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "--json", cwd=folder).stdout)
+    distances, indices = model.search(ROWS[:200] * 2, codes, 3)
+    assert found["indices"] == indices.tolist()
+    assert found["distances"] == distances.tolist()
+    text = run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "-o", "f.npz", cwd=folder).stdout
+    assert "query 4:" in text
+    assert "query 5:" not in text
+    with np.load(folder / "f.npz") as file:
+        assert np.array_equal(file["indices"], indices)
+    about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
+    assert (about["kind"], about["rows"], about["features"]) == ("SketchHash", 1700, 24)
+
+
+def test_parts_merge(folder):
+    for part, name in enumerate(["rows.npy", "more.npy"]):
+        run("hash", name, "--bits", 8, "--part", part, "-o", f"{part}.fsk", cwd=folder)
+    run("merge", "0.fsk", "1.fsk", "-o", "all.fsk", cwd=folder)
+    assert fs.load(folder / "all.fsk").n_rows == 1700
+    run("hash", "rows.npy", "--bits", 8, "-o", "again.fsk", cwd=folder)
+    assert "counted already" in run("merge", "0.fsk", "again.fsk", "-o", "x.fsk", cwd=folder, status=2).stderr
+    assert not (folder / "x.fsk").exists()
+
+
+def test_svmlight_rows(folder):
+    (folder / "rows.svm").write_text("".join(f"1 {i % 6 + 1}:{i} 8:1\n" for i in range(1, 60)))
+    run("hash", "rows.svm", "--bits", 4, "-o", "m.fsk", cwd=folder)
+    run("encode", "m.fsk", "rows.svm", "-o", "c.npy", cwd=folder)
+    assert np.load(folder / "c.npy").shape == (59, 1)
+
+
+def test_a_killed_run_resumes(folder):
+    np.save(folder / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
+    command = ["hash", "big.npy", "--bits", "32", "--checkpoint", "0.01", "-o"]
+    process = subprocess.Popen([sys.executable, "-m", "fastsketch", *command, "cut.fsk"], cwd=folder)
+    end = time.monotonic() + 60
+    while not (folder / "cut.fsk.partial").exists() and time.monotonic() < end and process.poll() is None:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / "cut.fsk").exists()
+    run(*command, "cut.fsk", "--resume", cwd=folder)
+    run(*command, "whole.fsk", cwd=folder)
+    assert (folder / "cut.fsk").read_bytes() == (folder / "whole.fsk").read_bytes()
+    assert not (folder / "cut.fsk.partial").exists()
+
+
+def test_bad_input(folder):
+    run("hash", "rows.npy", "--bits", 8, "-o", "m.fsk", cwd=folder)
+    run("encode", "m.fsk", "rows.npy", "-o", "c.npy", cwd=folder)
+    run("sketch", "rows.npy", "-l", 4, "-o", "s.fsk", cwd=folder)
+    np.save(folder / "narrow.npy", ROWS[:, :5])
+    np.save(folder / "nan.npy", ROWS * np.nan)
+    np.save(folder / "wide.npy", np.zeros((3, 2), np.uint8))
+    (folder / "text.npy").write_text("x")
+    before = (folder / "c.npy").read_bytes()
+    for command, message in [
+        (("hash", "rows.npy", "--bits", 25, "-o", "x.fsk"), "at most the 24 features"),
+        (("hash", "rows.npy", "--bits", 0, "-o", "x.fsk"), "n_bits must be"),
+        (("hash", "rows.npy", "-l", 10, "-o", "x.fsk"), "n_bits must be at most 5"),
+        (("hash", "nan.npy", "--bits", 8, "-o", "x.fsk"), "finite"),
+        (("hash", "rows.npy", "narrow.npy", "--bits", 4, "-o", "x.fsk"), "number of columns"),
+        (("hash", "rows.npy", "--bits", 4, "-o", "none/x.fsk"), "folder of the output"),
+        (("hash", "rows.npy", "--bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
+        (("encode", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
+        (("encode", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
+        (("encode", "s.fsk", "rows.npy", "-o", "c.npy"), "not a SketchHash"),
+        (("encode", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
+        (("search", "m.fsk", "c.npy", "rows.npy", "-k", 1501), "at most the 1500 codes"),
+        (("search", "m.fsk", "c.npy", "rows.npy", "-k", 0), "-k must be"),
+        (("search", "m.fsk", "wide.npy", "rows.npy"), "codes of 1 bytes"),
+        (("search", "m.fsk", "text.npy", "rows.npy"), "cannot be read as codes"),
+        (("search", "m.fsk", "none.npy", "rows.npy"), "none.npy"),
+        (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),
+        (("info", "m.fsk", "--plot", "x.png"), "spectrum of a sketch"),
+    ]:
+        error = run(*command, cwd=folder, status=2).stderr
+        assert message in error, error
+        assert error.count("\n") == 1
+    assert (folder / "c.npy").read_bytes() == before
+    assert not list(folder.glob("x.*"))
+    assert not list(folder.glob(".*"))
