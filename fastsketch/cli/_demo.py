@@ -8,6 +8,7 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.cli._commands import describe
+from fastsketch.cli._demo_hashing import BITS, hash_patches
 from fastsketch.cli._job import finite, limited
 from fastsketch.cli._progress import Progress
 
@@ -36,7 +37,7 @@ def patch_stream(images, side=SIDE):
 
 
 def demo(args):
-    """Sketch, certificate against the true error, speed against IncrementalPCA, a picture."""
+    """Sketch, certificate against the true error, speed against IncrementalPCA; codes and a search; two pictures."""
     from sklearn.decomposition import IncrementalPCA
 
     folder = Path(args.output)
@@ -67,15 +68,24 @@ def demo(args):
         facts = describe(sketch)
         peer = _peer_rate(IncrementalPCA(n_components=args.sketch_size), images)
 
+        hashing, model, codes, shown = hash_patches(patch_stream, images, SIDE)
+
     sketch.save(folder / "patches.fsk")
-    from fastsketch.cli._plot import plot_spectrum
+    model.save(folder / "hash.fsk")
+    np.save(folder / "codes.npy", codes)
+    from fastsketch.cli._plot import plot_neighbours, plot_spectrum
+
+    plot_neighbours(images, shown, SIDE, folder / "neighbours.png",
+                    f"{BITS}-bit codes of {n:,} patches: a query and its nearest that do not overlap, Hamming distance")
 
     plot_spectrum(list(sketch.singular_values.astype(float)), facts, folder / "spectrum.png",
                   truth=np.linalg.eigvalsh(truth)[::-1][: 2 * args.sketch_size])
     results = {
         **facts, "true_error": error, "rows_per_second": rate, "incremental_pca_rows_per_second": peer,
         "speed_ratio": rate / peer, "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        "files": [str(folder / "patches.fsk"), str(folder / "spectrum.png")],
+        **hashing,
+        "files": [str(folder / name) for name in ("patches.fsk", "spectrum.png", "hash.fsk", "codes.npy",
+                                                  "neighbours.png")],
     }
     if args.json:
         print(json.dumps(finite(results)))
@@ -88,7 +98,13 @@ def demo(args):
     say(f"certificate            {facts['error_bound']:12.5g}  = {facts['relative_error_bound']:.4%} of ||A||_F^2")
     say(f"true spectral error    {error:12.5g}  = {error / facts['squared_norm']:.4%}  "
         f"({'within' if error <= facts['error_bound'] else 'BEYOND'} the certificate)")
-    say(f"written: {results['files'][0]} (fastsketch info), {results['files'][1]}")
+    say(f"{BITS}-bit hash (FROSH)     {hashing['hash_rows_per_second']:12,.0f} rows/s  learned; exact PCA "
+        f"{hashing['exact_pca_rows_per_second']:,.0f} rows/s   ratio {hashing['hash_speed_ratio']:.1f}")
+    say(f"encoding               {hashing['encode_rows_per_second']:12,.0f} rows/s  "
+        f"({hashing['code_bytes'] / 1e6:,.1f} MB of codes for {4 * n * d / 1e9:.1f} GB of rows)")
+    say(f"search                 {hashing['search_ms_per_query']:12,.2f} ms a query; of 1,000 found "
+        f"{hashing['true_neighbours_found']:.0%} are among the closest 2% in truth")
+    say(f"written to {folder}: {', '.join(Path(name).name for name in results['files'])}")
 
 
 def _peer_rate(model, images):

@@ -36,3 +36,21 @@ def plot_spectrum(values, facts, path, truth=None):
     axes.grid(True, which="both", alpha=0.25)
     axes.legend()
     figure.savefig(path, dpi=130, format="png")
+
+
+def plot_neighbours(images, shown, side, path, title):
+    """One line a query: the query, then what was found, each patch above its Hamming distance."""
+    columns = max(map(len, shown))
+    figure, axes = _figure(len(shown), columns, figsize=(1.1 * columns, 1.35 * len(shown) + 0.4))
+    for line, row in zip(shown, axes, strict=True):
+        for place, cell in zip(line, row, strict=False):
+            number, top, left, distance = place
+            cell.imshow(images[number][top : top + side, left : left + side], interpolation="nearest")
+            cell.set_xlabel("query" if place is line[0] else str(distance), fontsize=8, labelpad=2)
+        for cell in row:
+            cell.set_xticks([])
+            cell.set_yticks([])
+            cell.spines[:].set_visible(False)
+        row[0].spines[:].set(visible=True, color="tab:red", linewidth=2)
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=130, format="png")
