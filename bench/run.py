@@ -1,4 +1,4 @@
-"""Benches of fastsketch: ``python bench/run.py speed | exact | sparse | loader | figures | memory | cold | profile``.
+"""Benches of fastsketch: ``python bench/run.py COMMAND``, see ``--help``.
 
 BLAS threads are pinned to one before numpy is imported; every ratio compares runs of one process, interleaved, by
 their minimum; bench/README.md tells what each command shows.
@@ -35,6 +35,7 @@ COMMANDS = {
     "training": "seconds to learn hash functions (FROSH Table II)",
     "search": "a million codes against faiss",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
+    "widehash": "peak memory of FROSH at d = 25,600",
     "classes": "the asv-style classes of benchmarks.py",
     "profile": "cProfile of one stream",
 }
@@ -54,8 +55,8 @@ def main():
     args = parser.parse_args()
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
             "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
-            "retrieval": "hashing", "training": "hashing", "search": "hashing", "hashthreads": "frosh",
-            }.get(args.command, args.command)
+            "retrieval": "hashing", "training": "hashing", "search": "hashing",
+            "hashthreads": "frosh", "widehash": "frosh"}.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

@@ -5,6 +5,8 @@
 /* Bytes of a strip of columns: a pass works on strips of 64 rows, 32 KB, which stay in the first caches between
  * their two steps, and every memory access is to pieces of at least this length. */
 #define STRIP_BYTES 512
+/* The same for the fused transform, which reads its rows from memory: longer pieces, still in the second cache. */
+#define SRHT_STRIP_BYTES 1024
 
 /* Vectors of 64 bytes: one AVX-512 register, or two or four narrower ones. */
 #if defined(__GNUC__) && !defined(__clang__)

@@ -18,7 +18,7 @@ ptrdiff_t fs_srht_work_d(ptrdiff_t p);
 
 /* One block of p rows (a power of two, at least 8) of the transform of a longer chunk, H_m = H_{m/p} (x) H_p:
  *   z = H_p diag(factor) (x - 1 shift')
- *   out[k, :] += flip[k] z[lo[k], :]          for k < q
+ *   out[k, :] += flip[k] z[lo[k], :]          for k < q, flip[k] = +-1
  *   sums      += sum_i root[i] (x[i, :] - shift)   (root NULL: ones; summed in double, eight rows at a time)
  * shift NULL: zero.  sums NULL: not wanted.  out has q rows of d. */
 void fs_srht_block_s(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const float *x, const float *factor, const double *root,

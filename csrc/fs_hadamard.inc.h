@@ -3,6 +3,8 @@
 #define STRIP ((ptrdiff_t)(STRIP_BYTES / sizeof(REAL)))
 /* Between rows of a strip: a line more, so that eight of them do not fall on the same place of every cache page. */
 #define PITCH (STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
+#define SRHT_STRIP ((ptrdiff_t)(SRHT_STRIP_BYTES / sizeof(REAL)))
+#define SRHT_PITCH (SRHT_STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
 
 /* w columns of H_r between r = 2, 4 or 8 rows, `gap` apart in `from` and `step` apart in `to`. */
 FS_INLINE void NAME(two)(ptrdiff_t w, const REAL *from, ptrdiff_t gap, REAL *to, ptrdiff_t step)
@@ -193,7 +195,7 @@ FS_CLONES void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
     }
 }
 
-ptrdiff_t NAME(srht_work)(ptrdiff_t p) { return p * PITCH; }
+ptrdiff_t NAME(srht_work)(ptrdiff_t p) { return p * SRHT_PITCH; }
 
 /* Strips of eight rows of the block, p / 8 apart: sign, shift, sum, first three levels. */
 FS_INLINE void NAME(load_eight)(ptrdiff_t w, const REAL *x, ptrdiff_t gap, const REAL *factor, const double *root,
@@ -237,29 +239,32 @@ FS_CLONES void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const RE
                                 const double *root, const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo,
                                 const REAL *flip, REAL *work, REAL *out)
 {
-    static const REAL zeros[STRIP] = {0};
+    static const REAL zeros[SRHT_STRIP] = {0};
     const ptrdiff_t eighth = p / 8;
-    for (ptrdiff_t j = 0; j < d; j += STRIP) {
-        const ptrdiff_t w = d - j < STRIP ? d - j : STRIP;
+    for (ptrdiff_t j = 0; j < d; j += SRHT_STRIP) {
+        const ptrdiff_t w = d - j < SRHT_STRIP ? d - j : SRHT_STRIP;
         const REAL *centre = shift ? shift + j : zeros;
         double *total = sums ? sums + j : NULL;
         /* the upper three bits of the row index first, as the rows come in; the others in the strip */
         for (ptrdiff_t a = 0; a < eighth; a++)
             NAME(load_eight)(w, x + a * ld + j, eighth * ld, factor + a, root ? root + a : NULL, eighth, centre, total,
-                             work + a * PITCH, eighth * PITCH);
+                             work + a * SRHT_PITCH, eighth * SRHT_PITCH);
         for (ptrdiff_t left = eighth; left > 1;) {
             const ptrdiff_t r = left >= 8 ? 8 : left, gap = left / r;
             for (ptrdiff_t top = 0; top < p; top += left)
                 for (ptrdiff_t a = top; a < top + gap; a++)
-                    NAME(few)(r, w, work + a * PITCH, gap * PITCH, work + a * PITCH, gap * PITCH);
+                    NAME(few)(r, w, work + a * SRHT_PITCH, gap * SRHT_PITCH, work + a * SRHT_PITCH, gap * SRHT_PITCH);
             left = gap;
         }
         for (ptrdiff_t k = 0; k < q; k++) {
-            const REAL *FS_RESTRICT from = work + lo[k] * PITCH;
+            const REAL *FS_RESTRICT from = work + lo[k] * SRHT_PITCH;
             REAL *FS_RESTRICT to = out + k * d + j;
-            const REAL f = flip[k];
-            for (ptrdiff_t c = 0; c < w; c++)
-                to[c] += f * from[c];
+            if (flip[k] > 0)
+                for (ptrdiff_t c = 0; c < w; c++)
+                    to[c] += from[c];
+            else
+                for (ptrdiff_t c = 0; c < w; c++)
+                    to[c] -= from[c];
         }
     }
 }
@@ -268,11 +273,11 @@ FS_CLONES void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const 
                                   const REAL *shift, double *sums, ptrdiff_t s, const int32_t *target,
                                   const REAL *value, REAL *out)
 {
-    static const REAL zeros[STRIP] = {0};
-    REAL y[STRIP];
+    static const REAL zeros[SRHT_STRIP] = {0};
+    REAL y[SRHT_STRIP];
     for (ptrdiff_t i = 0; i < n; i++)
-        for (ptrdiff_t j = 0; j < d; j += STRIP) {
-            const ptrdiff_t w = d - j < STRIP ? d - j : STRIP;
+        for (ptrdiff_t j = 0; j < d; j += SRHT_STRIP) {
+            const ptrdiff_t w = d - j < SRHT_STRIP ? d - j : SRHT_STRIP;
             const REAL *FS_RESTRICT row = x + i * ld + j;
             const REAL *FS_RESTRICT centre = shift ? shift + j : zeros;
             for (ptrdiff_t c = 0; c < w; c++)
@@ -296,6 +301,8 @@ FS_CLONES void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const 
 
 #undef STRIP
 #undef PITCH
+#undef SRHT_STRIP
+#undef SRHT_PITCH
 #undef LANES
 #undef RUN
 #undef EIGHT_BUTTERFLIES

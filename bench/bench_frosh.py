@@ -1,0 +1,335 @@
+"""Kernels of FROSH and its section 5.1: Walsh-Hadamard, SRHT, FD against FFD."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+import fastsketch as fs
+from bench_tools import ROOT, frosh_rows, interleaved, table
+
+KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
+
+
+# -- fwht ------------------------------------------------------------------------------------------------------------
+def numpy_fwht(x):
+    """Butterflies between rows by whole-array operations: the plain way without a package."""
+    gap = 1
+    while gap < len(x):
+        pairs = x.reshape(-1, 2, gap, x.shape[1])
+        high = pairs[:, 0] - pairs[:, 1]
+        pairs[:, 0] += pairs[:, 1]
+        pairs[:, 1] = high
+        gap *= 2
+    return x
+
+
+def peers(x):
+    """{name: function} of the packages that are installed; each brings the matrix into the layout that it takes."""
+    out = {}
+    try:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pyfht
+
+        def columns():
+            y = np.ascontiguousarray(x.T, np.float64)
+            for row in y:
+                pyfht.fht_inplace(row)
+            return np.ascontiguousarray(y.T)
+
+        if x.dtype == np.float64:
+            out["pyfht"] = columns
+    except ImportError:
+        print("pyfht: absent")
+    try:
+        import torch
+        from hadamard_transform import hadamard_transform
+
+        torch.set_num_threads(1)
+
+        def batched():
+            # along the last axis, normalised
+            return np.ascontiguousarray(hadamard_transform(torch.from_numpy(x.T.copy())).numpy().T)
+
+        out["hadamard-transform (torch)"] = batched
+    except ImportError:
+        print("hadamard-transform: absent")
+    return out
+
+
+def fwht(args):
+    """Both axes and single vectors against a copy of the same array, packages and plain NumPy."""
+    rng = np.random.default_rng(0)
+    out = []
+    shapes = [(64, 784), (256, 784), (1024, 784), (4096, 512), (4096, 784), (16384, 1024), (65536, 256)]
+    for dtype in (np.float64, np.float32):
+        for shape in shapes[:3] if args.quick else shapes:
+            x = rng.standard_normal(shape).astype(dtype)
+            work, target = x.copy(), x.copy()
+            runs = {"ours": lambda w=work: fs.fwht(w), "copy": lambda t=target, a=x: np.copyto(t, a),
+                    "numpy": lambda w=work: numpy_fwht(w), **peers(x)}
+            times = {k: low for k, (low, _) in interleaved(runs, 3 if x.nbytes > 5e7 else 9).items()}
+            work[...] = x  # repeated transforms grow
+            others = {k: v for k, v in times.items() if k not in ("ours", "copy", "numpy")}
+            best = min(others, key=others.get) if others else None
+            out.append(["rows", f"{shape[0]:,} x {shape[1]:,}", np.dtype(dtype).name, f"{x.nbytes / 1e6:.1f}",
+                        f"{times['ours'] * 1e3:.3f}", f"{times['copy'] / times['ours']:.0%}",
+                        f"{times['numpy'] / times['ours']:.1f}",
+                        f"{others[best] / times['ours']:.1f} ({best})" if best else ""])
+    for dtype in (np.float64, np.float32):
+        for n in (1024, 65536, 1 << 20):
+            x = np.zeros(n, dtype)
+            repeat = max(1, (1 << 20) // n)
+
+            def many(function, repeat=repeat):
+                def run():
+                    for _ in range(repeat):
+                        function()
+                return run
+
+            target, work = x.copy(), x.copy()
+            found = peers(x[:, np.newaxis])
+            if "pyfht" in found:
+                import pyfht
+
+                found["pyfht"] = lambda w=work: pyfht.fht_inplace(w)
+            times = {k: low for k, (low, _) in interleaved({
+                "ours": many(lambda w=work: fs.fwht(w)), "copy": many(lambda t=target, a=x: np.copyto(t, a)),
+                **{k: many(f) for k, f in found.items()}}, 5).items()}
+            others = {k: v for k, v in times.items() if k not in ("ours", "copy")}
+            best = min(others, key=others.get) if others else None
+            out.append(["vector", f"{n:,}", np.dtype(dtype).name, f"{x.nbytes / 1e6:.1f}",
+                        f"{times['ours'] / repeat * 1e3:.4f}", f"{times['copy'] / times['ours']:.0%}", "",
+                        f"{others[best] / times['ours']:.1f} ({best})" if best else ""])
+    text = table(out, ["between", "shape", "dtype", "MB", "ms", "of a copy", "numpy / ours", "best package / ours"])
+    _write(args, "fwht.md", text)
+
+
+# -- srht ------------------------------------------------------------------------------------------------------------
+def srht(args):
+    """Every random map on one stream: time against one read of it, with and without centring; error, heavy rows too."""
+    n, d = (20_000, 784) if args.quick else (70_000, 784)
+    rng = np.random.default_rng(0)
+    out = []
+    for dtype in (np.float64, np.float32):
+        rows = frosh_rows(n, d, rng, dtype)
+        for q in (32, 64, 128):
+            runs = {"read": lambda a=rows: a.sum()}
+            for kind in KINDS if dtype == np.float64 else KINDS[:1]:
+                for center in (False, True):
+                    runs[kind, center] = lambda k=kind, c=center, a=rows, q=q: compress_all(k, q, a, c)
+            if dtype == np.float64:
+                runs["full transform, then sampled"] = lambda a=rows, q=q: full_srht(a, q)
+            times = {k: low for k, (low, _) in interleaved(runs, 3 if args.quick else 5).items()}
+            for name, value in times.items():
+                if name != "read":
+                    label = name if isinstance(name, str) else name[0]
+                    center = "yes" if not isinstance(name, str) and name[1] else ""
+                    out.append([np.dtype(dtype).name, q, label, center, f"{value * 1e3:.0f}",
+                                f"{value / times['read']:.2f}"])
+    text = table(out, ["dtype", "q of 4 d rows", "map", "centred", "ms", "in reads of A (sum)"])
+    errors = []
+    for name, rows in (("FROSH 5.1", frosh_rows(8192, 256, rng)), ("ten heavy rows", _heavy(rng))):
+        truth = rows.T @ rows
+        scale = np.linalg.norm(truth, 2)
+        for q in (32, 128):
+            cells = []
+            for kind in KINDS:
+                found = []
+                for seed in range(5):
+                    b = np.vstack([fs.Compressor(kind, q, 1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
+                                   for i in range(0, len(rows), 1024)])
+                    found.append(np.linalg.norm(truth - b.T @ b, 2) / scale)
+                cells.append(f"{np.mean(found):.3f}")
+            errors.append([name, q, *cells])
+    text += "\n\n" + table(errors, ["rows (8,192 x 256)", "q of 1,024 rows", *KINDS])
+    _write(args, "srht.md", text)
+
+
+def compress_all(kind, q, rows, center):
+    """The random map alone, chunk after chunk, as a model runs it."""
+    from fastsketch.sketching import Chunk
+
+    c = fs.Compressor(kind, q).resolved(q, rows.shape[1])
+    chunk = Chunk(c, rows.shape[1], rows.dtype, center, 0)
+    done = 0
+    while done < len(rows):
+        done += chunk.add(rows[done:], None, done)
+        if chunk.room == 0:
+            chunk.close()
+            chunk.restart(chunk.index + 1)
+
+
+def full_srht(rows, q):
+    """The transform of whole chunks in a buffer, then row picking: the way without the block structure."""
+    m = 4096
+    rng = np.random.default_rng(0)
+    space = np.empty((m, rows.shape[1]), rows.dtype)
+    for start in range(0, len(rows), m):
+        part = rows[start : start + m]
+        np.multiply(part, rng.choice([-1.0, 1.0], len(part))[:, np.newaxis], out=space[: len(part)])
+        space[len(part) :] = 0
+        fs.fwht(space)
+        space[rng.choice(m, q, replace=False)].copy()
+
+
+def _heavy(rng):
+    rows = rng.standard_normal((8192, 256))
+    rows[rng.choice(8192, 10, replace=False)] *= 100
+    return rows
+
+
+# -- FROSH section 5.1 -----------------------------------------------------------------------------------------------
+def relative_error(truth, b, norm):
+    return np.linalg.norm(truth - b.T @ b, 2) / norm
+
+
+def frosh(args):
+    """Relative error ||A'A - B'B||_2 / ||A||_F^2 and time of FD and FFD, m = tau d, each axis of the paper in turn."""
+    base = {"l": 64, "d": 256, "n": 100_000}
+    axes = {"l": (16, 32, 64, 100, 128, 200, 256), "d": (64, 128, 256, 512),
+            "n": (50_000, 100_000, 200_000, 500_000, 1_000_000)}
+    if args.quick:
+        axes = {"l": (16, 64), "d": (64, 256), "n": (50_000, 100_000)}
+    out, curves = [], {}
+    for axis, values in axes.items():
+        for value in values:
+            size = {**base, axis: value}
+            q, d, n = size["l"] // 2, size["d"], size["n"]
+            rows = frosh_rows(n, d, np.random.default_rng(1))
+            truth, norm = rows.T @ rows, float((rows**2).sum())
+            found = {}
+
+            def timed(name, make, rows=rows, truth=truth, norm=norm, found=found):
+                times, sketch = [], None
+                for _ in range(2):
+                    start = time.perf_counter()
+                    sketch = make().update(rows)
+                    b = sketch.sketch()
+                    times.append(time.perf_counter() - start)
+                found[name] = (relative_error(truth, b, norm), min(times))
+
+            # the same l rows for both: FD's doubled buffer holds l / 2 kept rows, and so does FFD's
+            timed("FD", lambda q=q: fs.FrequentDirections(q, solver="gram", buffer_size=q))
+            for tau in (1, 2, 4, 8):
+                c = fs.Compressor("srht", q, max(tau * d, q))
+                timed(f"FFD m={tau}d", lambda q=q, c=c: fs.FrequentDirections(q, solver="gram", compressor=c))
+            timed("exact", lambda q=q: fs.FrequentDirections(q, solver="exact"))
+            curves.setdefault(axis, []).append((value, found))
+            fd = found["FD"]
+            for name, (error, t) in found.items():
+                out.append([axis, f"{value:,}", name, f"{error:.2e}", f"{error / fd[0]:.2f}", f"{t * 1e3:,.0f}",
+                            f"{fd[1] / t:.1f}"])
+            print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
+    text = table(out, ["varied", "value", "method", "relative error", "/ FD", "ms", "FD / this"])
+    _write(args, "frosh.md", text)
+    _draw(curves, base, args.out / "frosh.png")
+
+
+def _draw(curves, base, path):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, len(curves))
+    for column, (axis, points) in enumerate(curves.items()):
+        fixed = ", ".join(f"{k} = {v:,}" for k, v in base.items() if k != axis)
+        for name in points[0][1]:
+            style = {"FD": ("k", "o"), "exact": ("0.6", "x")}.get(name, (None, "."))
+            for line, ax in enumerate(axes[:, column]):
+                ax.loglog([v for v, _ in points], [found[name][line] for _, found in points], color=style[0],
+                          marker=style[1], lw=1.2, ms=5, label=name)
+                ax.grid(True, which="both", alpha=0.25)
+                ax.set_xlabel(axis)
+        axes[0][column].set_title(fixed, fontsize=10)
+    axes[0][0].set_ylabel("||A'A - B'B|| / ||A||_F^2")
+    axes[1][0].set_ylabel("seconds")
+    axes[0][0].legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    print(f"written: {path}")
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+THREADS_CODE = """
+import json, sys, time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+import fastsketch as fs
+rows = np.random.default_rng(0).standard_normal((20_000, 784))
+def learn(part):
+    return fs.SketchHash(64, part=part).update(rows).projection
+learn(0)
+times = []
+for _ in range(3):
+    start = time.perf_counter()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(learn, range(8)))
+    times.append(time.perf_counter() - start)
+print(json.dumps(min(times)))
+"""
+
+
+def hashthreads(args):
+    """Eight Python threads, each learning a hash of 20,000 x 784 rows: BLAS at its default against pinned settings."""
+    out, times = [], {}
+    for name, n in (("default", None), ("1 BLAS thread", "1"), ("2 BLAS threads", "2")):
+        env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+        if n:
+            env["OPENBLAS_NUM_THREADS"] = n
+        done = subprocess.run([sys.executable, "-c", THREADS_CODE], env=env, cwd=str(ROOT.parent), capture_output=True,
+                              text=True, check=True)
+        times[name] = json.loads(done.stdout)
+    for name, value in times.items():
+        out.append([name, f"{value:.2f}", f"{value / min(times.values()):.2f}"])
+    table(out, ["BLAS setting", "s", "of the best"])
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+WIDE_CODE = """
+import json, resource, sys
+import numpy as np
+import fastsketch as fs
+d, l, n = 25_600, 256, int(sys.argv[1])
+model = fs.SketchHash(l // 2, sketch_size=l, block_rows=int(sys.argv[2]), dtype="float32")
+batch = np.random.default_rng(0).standard_normal((64, d)).astype(np.float32)
+model.update(batch[:1])
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+for _ in range(n // 64):
+    model.update(batch)
+learning = peak()
+model.projection
+print(json.dumps([before, learning, peak(), len(model._forest.nodes)]))
+"""
+
+
+def widehash(args):
+    """Peak memory of FROSH at d = 25,600, l = 256, float32, above that of one row."""
+    d, size, out = 25_600, 256, []
+    runs = [(8192, 8192)] if args.quick else [(16_384, 102_400), (16_384, 4096), (65_536, 4096)]
+    for n, m in runs:
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", WIDE_CODE, str(n), str(m)], cwd=str(ROOT.parent),
+                              capture_output=True, text=True, check=True)
+        before, learning, reading, nodes = json.loads(done.stdout)
+        unit = size * d * 4
+        out.append([f"{n:,}", f"{m:,}", nodes, f"{m * d * 4 / 1e6:,.0f}", f"{unit / 1e6:,.0f}",
+                    f"{before / 1e6:,.0f}", f"{(learning - before) / 1e6:,.0f}", f"{(learning - before) / unit:.1f}",
+                    f"{(reading - before) / 1e6:,.0f}", f"{time.perf_counter() - start:.0f}"])
+    table(out, ["rows", "m", "nodes", "m d, MB", "l d, MB", "with one row, MB", "more while learning, MB", "in l d",
+                "more with the read-out, MB", "s"])
+
+
+def _write(args, name, text):
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / name).write_text(text + "\n")
+
+
