@@ -137,6 +137,51 @@ def retrieval(args):
         _draw(curves, args.out / "retrieval.png")
 
 
+def mean_average_precision(model, queries, base, relevant):
+    codes, asked, found = model.encode(base), model.encode(queries), []
+    for start in range(0, len(queries), 100):
+        part = slice(start, start + 100)
+        found.append(average_precision(fs.hamming_distances(asked[part], codes), relevant[part])[0])
+    return float(np.concatenate(found).mean())
+
+
+def rounds(args):
+    """MAP after each tenth of MNIST (FROSH Figure 4), and how many bits of old codes an anchor keeps."""
+    rows = mnist()
+    if rows is None:
+        return
+    order = np.random.default_rng(0).permutation(len(rows))
+    queries, base = rows[order[:300]], rows[order[1000:]]
+    relevant = neighbours(queries, base)
+    out, kept = [], []
+    for n_bits in BITS[:1] if args.quick else BITS:
+        models = {"LSH": hashing.LSH(n_bits), "OSH": fs.SketchHash(n_bits, "fd"), "FROSH": fs.SketchHash(n_bits),
+                  "FROSH, itq": fs.SketchHash(n_bits, rotation="itq")}
+        scores = {name: [] for name in models}
+        for number, part in enumerate(np.array_split(base, 10), 1):
+            for name, model in models.items():
+                model.update(part)
+                scores[name].append(mean_average_precision(model, queries, base, relevant))
+                if number == 5 and name != "LSH":
+                    old = model.encode(base)
+                    kept.append([n_bits, name, model, model.copy().anchor(), old])
+            for _, name, _, held, _ in (row for row in kept if row[0] == n_bits):
+                if number > 5 and models[name] is not held:
+                    held.update(part)
+        out += [[n_bits, name, *(f"{value:.3f}" for value in values)] for name, values in scores.items()]
+        print(n_bits, {name: values[-1] for name, values in scores.items()}, flush=True)
+    text = table(out, ["bits", "method", *(f"round {i}" for i in range(1, 11))])
+    moved = []
+    for n_bits, name, free, held, old in kept:
+        changed = [float(np.unpackbits(m.encode(base) ^ old, axis=1)[:, :n_bits].mean()) for m in (free, held)]
+        moved.append([n_bits, name, *(f"{value:.1%}" for value in changed),
+                      f"{mean_average_precision(held, queries, base, relevant):.3f}"])
+    text += "\n\n" + table(moved, ["bits", "method", "bits changed since half the stream", "with an anchor there",
+                                   "MAP with the anchor"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "rounds.md").write_text(text + "\n")
+
+
 def _draw(curves, path):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

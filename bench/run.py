@@ -32,6 +32,7 @@ COMMANDS = {
     "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
     "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
+    "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
     "training": "seconds to learn hash functions (FROSH Table II)",
     "search": "a million codes against faiss",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
@@ -55,7 +56,7 @@ def main():
     args = parser.parse_args()
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
             "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
-            "retrieval": "hashing", "training": "hashing", "search": "hashing",
+            "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
             "hashthreads": "frosh", "widehash": "frosh"}.get(args.command, args.command)
     from bench_tools import header
 

@@ -1,0 +1,34 @@
+"""DFROSH on a Dask cluster that this script starts: the same bits as one pass over all rows, whatever the workers."""
+
+import dask.array as da
+import numpy as np
+from dask.distributed import Client, LocalCluster
+
+import fastsketch as fs
+from fastsketch.dask import SketchHash
+
+
+def rows(block):
+    """A real job would open a file here."""
+    return np.random.default_rng(block).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
+
+
+def main():
+    from dask import delayed
+
+    parts = [da.from_delayed(delayed(rows)(block), (2000, 100), float) for block in range(6)]
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        hasher = SketchHash(32, block_rows=400).fit(da.concatenate(parts))
+        codes = hasher.encode(da.concatenate(parts)).compute()
+    one_pass = fs.SketchHash(32, block_rows=400)
+    for block in range(6):
+        one_pass.update(rows(block))
+    same = np.array_equal(hasher.model_.projection, one_pass.projection)
+    distances, found = one_pass.search(rows(0)[:1], codes, k=3)
+    print(f"{codes.shape[0]:,} codes of {hasher.model_.n_bits} bits; as in one pass: {same}; "
+          f"nearest to row 0: {found[0].tolist()} at {distances[0].tolist()} bits")
+    return same, found[0, 0]
+
+
+if __name__ == "__main__":
+    main()
