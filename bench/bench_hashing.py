@@ -208,10 +208,12 @@ def training(args):
         rows = rows[:20_000]
     out, base = [], {}
     for n_bits in BITS:
-        def trained(sketch, n_bits=n_bits):
-            return lambda: fs.SketchHash(n_bits, sketch).update(rows).projection
+        def trained(sketch, size=None, n_bits=n_bits):
+            return lambda: fs.SketchHash(n_bits, sketch, size).update(rows).projection
 
-        runs = {"OSH": trained("fd"), "exact PCA": trained("exact"), "FROSH": trained("srht"),
+        # n_bits kept rows, as many as FROSH keeps, are the fewest that serve
+        runs = {"OSH": trained("fd"), "OSH, l / 2 kept rows": trained("fd", n_bits + 1),
+                "exact PCA": trained("exact"), "FROSH": trained("srht"),
                 "countsketch": trained("countsketch"), "sparse": trained("sparse"), "gaussian": trained("gaussian"),
                 "FROSH, itq": lambda b=n_bits: fs.SketchHash(b, rotation="itq").update(rows).projection,
                 "numpy A'A + eigh": lambda b=n_bits: _plain_pca(rows, b)}

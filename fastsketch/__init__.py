@@ -1,4 +1,4 @@
-"""fastsketch: matrix sketches with a guarantee, for rows that do not fit in memory.
+"""fastsketch: matrix sketches with a guarantee, and binary codes, for rows that do not fit in memory.
 
 Names are imported when they are first used, so that ``import fastsketch`` costs next to nothing.
 """

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,11 +23,31 @@ def test_merging_shards():
     assert 0 < error <= bound
 
 
+def test_hashing_on_dask():
+    pytest.importorskip("distributed")
+    out = subprocess.run([sys.executable, str(ROOT / "examples" / "hash_on_dask.py")], capture_output=True, text=True,
+                         check=True).stdout
+    assert "as in one pass: True" in out
+    assert "nearest to row 0: [0," in out
+
+
+def test_the_joblib_recipe():
+    pytest.importorskip("joblib")
+    folder = ROOT / "examples" / "recipes"
+    out = subprocess.run([sys.executable, "with_joblib.py"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "24000 rows of 200" in out.stdout
+
+
 def test_readme_example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     scope = {}
-    exec(compile(code, "README.md", "exec"), scope)
+    exec(compile(second, "README.md", "exec"), scope)
+    assert scope["codes"].shape == (20_000, 8)
+    assert scope["indices"][:, 0].tolist() == list(range(5))
+    assert scope["fs"].load("hash.fsk").n_rows == 20_000
+    scope = {}
+    exec(compile(first, "README.md", "exec"), scope)
     assert scope["B"].shape == (63, 2000)
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
 

@@ -11,7 +11,8 @@ SKETCHES = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "samplin
 
 def make_parser():
     parser = argparse.ArgumentParser(
-        prog="fastsketch", description="Matrix sketches with a guarantee, for rows that do not fit in memory."
+        prog="fastsketch",
+        description="Matrix sketches with a guarantee, and binary codes, for rows that do not fit in memory.",
     )
     parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

@@ -33,7 +33,7 @@ class LSH(LinearHasher):
 
     def __init__(self, n_bits, seed=0):
         self.n_bits, self.seed = as_integer(n_bits, "n_bits", 1), as_integer(seed, "seed", 0)
-        self.n_features, self.n_rows, self._sum = None, 0, None
+        self.n_features, self.n_rows, self._sum, self._directions = None, 0, None, None
 
     def update(self, rows):
         """Learn the mean; returns self."""
@@ -63,8 +63,9 @@ class LSH(LinearHasher):
             raise ValueError("the model has seen no rows: call update first")
 
     def _linear(self):
-        projection = random_normal(self.seed, 2, self.n_features * self.n_bits).reshape(self.n_features, self.n_bits)
-        return projection, (self._sum / self.n_rows) @ projection
+        if self._directions is None:
+            self._directions = random_normal(self.seed, 2, self.n_features * self.n_bits).reshape(-1, self.n_bits)
+        return self._directions, (self._sum / self.n_rows) @ self._directions
 
     def _state(self):
         params = {"n_bits": self.n_bits, "seed": self.seed, "n_rows": self.n_rows}

@@ -192,12 +192,11 @@ class SketchHash(LinearHasher):
         n, d = rows.shape
         if self._leaf is None:
             leaf, forest, reservoir = self._started(d, natural_dtype(rows.dtype))
+        elif self._leaf.atomic(n):
+            return self._update_in_place(plain_rows(rows, 0, n, self.dtype))
         else:
-            leaf, forest, reservoir = self._held
-            if reservoir is not None or not leaf.atomic(n):
-                leaf = leaf.copy()
-            forest, reservoir = forest.copy(), reservoir and reservoir.copy()
-        self._learned = None
+            leaf, forest = self._leaf.copy(), self._forest.copy()
+            reservoir = self._reservoir and self._reservoir.copy()
         dtype = self._dtype(rows)
         step = max(1, SLICE_BYTES // (d * dtype.itemsize))
         try:
@@ -209,6 +208,30 @@ class SketchHash(LinearHasher):
             raise
         self._hold(leaf, forest, reservoir)
         return self
+
+    def _update_in_place(self, rows):
+        """A few rows that the leaf takes in one step, without copies."""
+        held = leaf, forest, reservoir = self._held
+        before = leaf.n_rows
+        self._learned = None
+        try:
+            if reservoir is not None:
+                reservoir = reservoir.copy()
+                reservoir.offer(rows, self._priorities(leaf, reservoir)[before : before + len(rows)])
+                self._held = leaf, forest, reservoir
+            leaf.add(rows, 0)
+        except BaseException:
+            if leaf.n_rows == before:  # an interrupt may also come when the rows are in
+                self._held = held
+            _threads.settle()
+            raise
+        return self
+
+    def _priorities(self, leaf, reservoir):
+        """Priorities of the rows of the block that the leaf is filling."""
+        if self._priority is None or self._priority[0] != leaf.index:
+            self._priority = leaf.index, reservoir.priorities(leaf.index, leaf.n_rows + leaf.room)
+        return self._priority[1]
 
     def _dtype(self, rows):
         if self._leaf is not None:
@@ -241,9 +264,8 @@ class SketchHash(LinearHasher):
             before = leaf.n_rows
             taken = leaf.add(rows[done:], offset + done)
             if reservoir is not None:
-                if self._priority is None or self._priority[0] != leaf.index:
-                    self._priority = leaf.index, reservoir.priorities(leaf.index, before + leaf.room + taken)
-                reservoir.offer(rows[done : done + taken], self._priority[1][before : before + taken])
+                priority = self._priorities(leaf, reservoir)[before : before + taken]
+                reservoir.offer(rows[done : done + taken], priority)
             done += taken
             if leaf.room == 0:
                 index = leaf.index
@@ -481,6 +503,8 @@ class SketchHash(LinearHasher):
         if learned is None:
             return
         d = as_integer(learned["n_features"], "n_features", 1)
+        if any(arrays[name].shape[-1] != d for name in ("leaf_out", "leaf_buffer") if name in arrays):
+            raise ValueError(f"the block does not have {d} columns")
         leaf, forest, reservoir = self._started(d, np.dtype(learned["dtype"]))
         leaf.restore({name.removeprefix("leaf_"): a for name, a in arrays.items() if name.startswith("leaf_")},
                      as_integer(learned["index"], "index", 0))

@@ -105,7 +105,7 @@ def load(source):
         arrays = {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
     try:
         return build(header["params"], arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, MemoryError) as error:
         raise StateError(f"{name}: the {header['kind']} in it is not consistent: {error}") from error
 
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -275,6 +276,13 @@ def test_an_interrupt_leaves_the_model_before_or_after():
     finally:
         signal.signal(signal.SIGALRM, old)
     assert True in seen
+
+
+def test_many_models_in_threads():
+    expected = [fresh(rotation="itq", part=p).update(ROWS).to_bytes() for p in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda p: fresh(rotation="itq", part=p).update(ROWS).to_bytes(), range(16)))
+    assert found == expected
 
 
 @pytest.mark.parametrize("sketch", KINDS)
