@@ -26,7 +26,9 @@ def _blas_libraries():
 
     loaded = ("numpy.linalg" in sys.modules) + 2 * ("scipy.linalg.cython_blas" in sys.modules)
     if _controller is None or _controller[0] != loaded:
-        _controller = (loaded, ThreadpoolController().select(user_api="blas").lib_controllers)
+        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        # faiss brings an OpenMP pool, which counts per thread and is faiss's own business: no kernel calls it
+        _controller = (loaded, [library for library in found if "faiss" not in library.filepath])
     return _controller[1]
 
 
@@ -96,7 +98,7 @@ def settle():
 
 
 def threads(n):
-    """Limit BLAS (and numba, if it is loaded) to at most n threads inside a ``with`` block.
+    """Limit numpy's and scipy's BLAS (and numba, if it is loaded) to at most n threads inside a ``with`` block.
 
     Parameters
     ----------
