@@ -73,7 +73,10 @@ class _Limit:
                 self.numba_before = numba.get_num_threads()
             if not _limits:
                 _apply()  # what an interrupted exit may have left
-                _before[:] = [(library, library.num_threads) for library in _blas_libraries()]
+            # also what was loaded since the limits in force began
+            known = {library.filepath for library, _ in _before}
+            _before.extend((library, library.num_threads) for library in _blas_libraries()
+                           if library.filepath not in known)
             _limits.add(self)
             _apply()
         return self

@@ -1,7 +1,10 @@
 """Thread limits hold inside, and everything is as before outside, in whatever order contexts overlap."""
 
 import gc
+import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -148,3 +151,19 @@ def test_many_threads_sketch_as_one():
         worker.join()
     for one, other in zip(alone, out, strict=True):
         assert np.array_equal(one, other)
+
+
+def test_a_library_loaded_inside_a_limit_is_limited_from_the_next_one_on():
+    code = """if True:
+        import fastsketch as fs
+        from threadpoolctl import threadpool_info
+        with fs.threads(1):
+            import scipy.linalg.cython_blas, numpy.linalg
+            with fs.threads(4):
+                inside = {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
+        after = {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
+        print(inside, after)
+    """
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{1} {2}"
