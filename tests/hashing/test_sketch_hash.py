@@ -3,6 +3,7 @@
 import json
 import pickle
 import signal
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -478,3 +479,17 @@ def test_damaged_states_are_refused(sketch):
         except fs.StateError:
             continue
         assert model.to_bytes() == bytes(content)  # a byte that nothing depends on
+
+
+@pytest.mark.parametrize("sketch", ["srht", "countsketch", "sparse"])
+def test_memory_is_that_of_a_few_sketches_not_of_a_block(sketch):
+    """d = 2,000, l = 32, m = 8,000: a block of rows is 128 MB, l d is 0.5 MB; 2.5 blocks, read-out included."""
+    batch = np.random.default_rng(0).standard_normal((100, 2000))
+    model = fs.SketchHash(16, sketch, block_rows=8000).update(batch[:1])
+    tracemalloc.start()
+    for _ in range(200):
+        model.update(batch)
+    _ = model.projection
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 32 * 2000 * 8
