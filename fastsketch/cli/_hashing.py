@@ -1,10 +1,7 @@
 """hash, encode and search."""
 
 import contextlib
-import io
 import json
-import os
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from fastsketch.cli._job import learn, limited, load_model, report, writable
 from fastsketch.cli._progress import Progress
 from fastsketch.hashing import SketchHash
 from fastsketch.io import open_source
+from fastsketch.io._replacing import replacing
 from fastsketch.io._sources import SourceError
 
 
@@ -55,37 +53,25 @@ def encode(args):
 @contextlib.contextmanager
 def codes_file(path, width):
     """A function that appends codes to an .npy of as yet unknown length; the file appears when all is written."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            n = 0
+    with replacing(path) as file:
+        n = 0
 
-            def header():
-                about = {"descr": "|u1", "fortran_order": False, "shape": (n, width)}
-                np.lib.format.write_array_header_1_0(file, about)
-                return file.tell()
+        def header():
+            about = {"descr": "|u1", "fortran_order": False, "shape": (n, width)}
+            np.lib.format.write_array_header_1_0(file, about)
+            return file.tell()
 
-            start = header()
+        start = header()
 
-            def append(codes):
-                nonlocal n
-                file.write(codes.tobytes())
-                n += len(codes)
+        def append(codes):
+            nonlocal n
+            file.write(codes.tobytes())
+            n += len(codes)
 
-            yield append
-            file.seek(0)
-            if header() != start:  # numpy leaves room for 21 digits
-                raise OSError("the header of the codes did not fit its place")
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        yield append
+        file.seek(0)
+        if header() != start:  # numpy leaves room for 21 digits
+            raise OSError("the header of the codes did not fit its place")
 
 
 def read_codes(path, width):
@@ -115,9 +101,8 @@ def search(args):
         distances, indices = fs.hamming_topk(asked, codes, args.k)
         seconds = time.perf_counter() - started
     if args.output:
-        from fastsketch.io._state import write
-
-        write(args.output, _npz(indices=indices, distances=distances))
+        with replacing(args.output) as file:
+            np.savez(file, indices=indices, distances=distances)
     facts = {"queries": len(asked), "codes": len(codes), "bits": model.n_bits, "seconds": seconds}
     if args.output:
         facts["output"] = args.output
@@ -128,9 +113,3 @@ def search(args):
     for query in range(min(args.show, len(asked))):
         found = "  ".join(f"{i} ({d})" for i, d in zip(indices[query], distances[query], strict=True))
         print(f"  query {query}: {found}")
-
-
-def _npz(**arrays):
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()

@@ -13,12 +13,13 @@ import json
 import math
 import os
 import struct
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
+
+from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
 # Raised whenever an older reader could misread a file; readers accept every version up to their own.
@@ -65,28 +66,8 @@ def pack(kind, params, arrays):
 
 def write(path, content):
     """Write bytes so that path holds either its old content or all of the new one, whatever happens meanwhile."""
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    with replacing(path) as file:
+        file.write(content)
 
 
 def load(source):
