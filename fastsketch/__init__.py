@@ -16,6 +16,7 @@ _HOME = {
     "fwht": "fastsketch.sketching",
     "srht": "fastsketch.sketching",
     "SketchHash": "fastsketch.hashing",
+    "SketchedNewton": "fastsketch.online",
     "hamming_distances": "fastsketch.hashing",
     "hamming_topk": "fastsketch.hashing",
     "map_merge": "fastsketch.merging",
@@ -26,7 +27,7 @@ _HOME = {
     "show_config": "fastsketch._show_config",
     "threads": "fastsketch._threads",
 }
-_ROOMS = ("hashing", "io", "merging", "reference", "sketching")
+_ROOMS = ("hashing", "io", "merging", "online", "reference", "sketching")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 

@@ -1,5 +1,15 @@
 """The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not fast."""
 
+from fastsketch.reference._adaptive import (
+    adam,
+    adaptive_diagonal,
+    adaptive_fast_frequent_directions,
+    adaptive_frequent_directions,
+    adaptive_full,
+    adaptive_low_rank,
+    online_gradient_descent,
+    radagrad,
+)
 from fastsketch.reference._frequent_directions import (
     compensative_frequent_directions,
     fast_frequent_directions,
@@ -19,19 +29,39 @@ from fastsketch.reference._hashing import (
     subsampled_hadamard,
     top_directions,
 )
+from fastsketch.reference._newton import (
+    fast_online_newton,
+    full_online_newton,
+    oja_newton,
+    online_newton,
+    random_projection_newton,
+)
 
 __all__ = [
+    "adam",
+    "adaptive_diagonal",
+    "adaptive_fast_frequent_directions",
+    "adaptive_frequent_directions",
+    "adaptive_full",
+    "adaptive_low_rank",
     "compensative_frequent_directions",
     "distributed_frosh",
     "fast_frequent_directions",
+    "fast_online_newton",
     "fast_robust_frequent_directions",
     "faster_frequent_directions",
     "frequent_directions",
     "frosh_sketch",
+    "full_online_newton",
     "greedy_low_rank",
     "hadamard",
+    "oja_newton",
+    "online_gradient_descent",
+    "online_newton",
     "online_sketching_hashing",
     "parameterized_frequent_directions",
+    "radagrad",
+    "random_projection_newton",
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
     "subsampled_hadamard",

@@ -7,6 +7,7 @@ from fastsketch.sketching._compressor import Compressor, random_normal, raw_numb
 from fastsketch.sketching._config import SketchConfig  # noqa: F401
 from fastsketch.sketching._frequent_directions import FrequentDirections, RobustFrequentDirections, merge
 from fastsketch.sketching._hadamard import fwht, srht
+from fastsketch.sketching._rules import rows_spared  # noqa: F401
 from fastsketch.sketching._sketch_file import sketch_file
 
 # The public names; the others serve the other models of the library.

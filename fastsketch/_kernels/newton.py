@@ -1,0 +1,482 @@
+"""Rounds of the sketched online Newton step between two shrinks, in the small space (Numba).
+
+Between shrinks H = B'B + alpha I with B = [F Z'; C X], where Z (d x r) holds what earlier shrinks kept, X the rows
+appended since, unscaled, and C their coefficients sqrt(mu + eta) * slope. The weights are w = base + Z b + X'e. A round
+changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new row everything else is of size at most
+2 m. Only a shrink touches Z and base.
+
+    frame (k, k)  F in its upper left r x r; unused rows and columns zero
+    small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
+    scalar: ALPHA, SHRINKAGE, LOSS; count: RANK r, ROWS (of X), ROUND t, MISTAKES, FULL (rank + 1: a
+    shrink is due)
+"""
+
+import numpy as np
+from numba import njit
+
+ALPHA, SHRINKAGE, LOSS = range(3)
+RANK, ROWS, ROUND, MISTAKES, FULL = range(5)
+SQUARE, LOGISTIC, SQUARED_HINGE, HUBER, ABSOLUTE = range(5)
+NO_PROJECTION, SAME, NEXT, BOTH = range(4)
+
+MU = 0.125  # C = 1: the curvature constant of the losses, RFD paper, section 6.2
+RANK_SHARE = 1e-10  # eigenvalues of K below this share of the largest are zero
+FLAT = 1e-12  # a slope below this is zero: what a projection on a target leaves is rounding
+MOST_CONDITION = 1e6  # of F, beyond which Z is made anew: every factor of ten costs a digit of the weights
+NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
+
+
+@njit(cache=True, nogil=True)
+def loss_and_slope(code, z, y):
+    """Value and derivative in z of a loss at prediction z."""
+    if code == SQUARE:
+        return (z - y) ** 2, 2.0 * (z - y)
+    if code == LOGISTIC:
+        margin = y * z
+        if margin > 0:
+            e = np.exp(-margin)
+            return np.log1p(e), -y * e / (1.0 + e)
+        e = np.exp(margin)
+        return -margin + np.log1p(e), -y / (1.0 + e)
+    if code == SQUARED_HINGE:
+        gap = 1.0 - y * z
+        if gap <= 0:
+            return 0.0, 0.0
+        return gap * gap, -2.0 * y * gap
+    r = z - y
+    if code == HUBER:
+        if abs(r) <= 1.0:
+            return 0.5 * r * r, r
+        return abs(r) - 0.5, np.sign(r)
+    return abs(r), np.sign(r)
+
+
+@njit(cache=True, nogil=True)
+def excess(z):
+    """tau(z) = sgn(z) max(|z| - 1, 0)."""
+    if z > 1.0:
+        return z - 1.0
+    if z < -1.0:
+        return z + 1.0
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def times_basis(frame, coef, r, n, zx, gx, out):
+    """out = B x from zx = Z'x and gx = X x."""
+    for i in range(r):
+        total = 0.0
+        for j in range(r):
+            total += frame[i, j] * zx[j]
+        out[i] = total
+    for j in range(n):
+        out[r + j] = coef[j] * gx[j]
+
+
+@njit(cache=True, nogil=True)
+def add_basis(scale, v, frame, coef, r, n, b, e):
+    """w += scale * B'v."""
+    for j in range(r):
+        total = 0.0
+        for i in range(r):
+            total += frame[i, j] * v[i]
+        b[j] += scale * total
+    for j in range(n):
+        e[j] += scale * coef[j] * v[r + j]
+
+
+@njit(cache=True, nogil=True)
+def square_times(a, v, k):
+    """a[:k, :k] @ v[:k]: for so few rows a loop is as fast as BLAS, and needs no copy."""
+    out = np.zeros(k)
+    for i in range(k):
+        for j in range(k):
+            out[i] += a[i, j] * v[j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def back(turn, v, rank, k):
+    """turn[:rank, :k].T @ v[:rank]"""
+    out = np.zeros(k)
+    for i in range(rank):
+        for j in range(k):
+            out[j] += turn[i, j] * v[i]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def project(x_square, bx, z, alpha, small, inverse, frame, coef, r, n, b, e):
+    """Move w into |w'x| <= 1 by the shortest way in the norm of H; returns the multiple of x that w still needs."""
+    over = excess(z)
+    if over == 0.0:
+        return 0.0
+    k = r + n
+    if alpha > 0:
+        y = square_times(inverse, bx, k)
+        h = (x_square - bx[:k] @ y) / alpha
+        if h <= 0:
+            return 0.0
+        add_basis(over / (h * alpha), y, frame, coef, r, n, b, e)
+        return -over / (h * alpha)
+    values, vectors = np.linalg.eigh(small[:k, :k])
+    p = vectors.T @ bx[:k]
+    h, inside = 0.0, 0.0
+    first, second = np.zeros(k), np.zeros(k)
+    for i in range(k):
+        if values[i] > RANK_SHARE * values[k - 1]:
+            h += (p[i] / values[i]) ** 2
+            inside += p[i] * p[i] / values[i]
+            first[i], second[i] = p[i] / values[i], p[i] / (values[i] * values[i])
+    null = x_square - inside
+    if null > NULL_SHARE * x_square:
+        # w -= over / null (x - B'K^+ B x)
+        add_basis(over / null, vectors @ first, frame, coef, r, n, b, e)
+        return -over / null
+    if h > 0:
+        add_basis(-over / h, vectors @ second, frame, coef, r, n, b, e)
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def shrink_small(small, k, m, spared, frame_out):
+    """Eigenvectors of K with the squared lengths that a shrink leaves: returns (rank, delta).
+
+    Rows of frame_out[:rank, :k] combine the rows of B into the new ones; small[:rank, :rank] becomes their Gram matrix.
+    """
+    values, vectors = np.linalg.eigh(small[:k, :k])
+    top = values[k - 1]
+    delta = values[k - m] if k >= m and values[k - m] > RANK_SHARE * top else 0.0
+    small[:, :] = 0.0
+    rank = 0
+    for i in range(min(m - 1, k)):
+        value = values[k - 1 - i]
+        if value <= RANK_SHARE * top:
+            break
+        left = value if i < spared else value - delta
+        if left <= 0.0:
+            continue
+        for j in range(k):
+            frame_out[rank, j] = np.sqrt(left / value) * vectors[j, k - 1 - i]
+        small[rank, rank] = left
+        rank += 1
+    return rank, delta
+
+
+@njit(cache=True, nogil=True)
+def one_round(x_square, base_x, zx, gx, y, loss, projection, m, spared, alpha_grows, frame, coef, small, inverse, b, e,
+              turn, scalar, count):
+    """One example from its inner products.
+
+    Returns (prediction, multiple of x that base is to get); FULL is -1 and nothing has changed if numbers would leave
+    their range. If a row is appended, ROWS has grown: gx must have room for
+    it. If B is then full, FULL becomes the new rank + 1, `turn` holds what combines the old rows of B, and the step is
+    made with the H of the shrunk sketch.
+    """
+    r, n = count[RANK], count[ROWS]
+    z = base_x
+    for j in range(r):
+        z += zx[j] * b[j]
+    for j in range(n):
+        z += gx[j] * e[j]
+    if not np.isfinite(z):
+        count[FULL] = -1
+        return z, 0.0
+    extra = 0.0
+    if projection in (NEXT, BOTH) and excess(z) != 0.0 and (r + n > 0 or scalar[ALPHA] > 0):
+        ahead = np.empty(r + n)
+        times_basis(frame, coef, r, n, zx, gx, ahead)
+        extra = project(x_square, ahead, z, scalar[ALPHA], small, inverse, frame, coef, r, n, b, e)
+        z = np.sign(z)  # exactly: where that is the target nothing is to be learned
+    value, slope = loss_and_slope(loss, z, y)
+    if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
+        count[FULL] = -1
+        return z, extra
+    scalar[LOSS] += value
+    count[ROUND] += 1
+    if z * y <= 0:
+        count[MISTAKES] += 1
+    if abs(slope) <= FLAT or x_square == 0.0:
+        return z, extra
+    a = np.sqrt(MU + 1.0 / count[ROUND])
+    same = projection in (SAME, BOTH)
+    alpha = scalar[ALPHA]
+    k = r + n
+    bx = np.empty(k + 1)
+    times_basis(frame, coef, r, n, zx, gx, bx)
+    # the new row a g = c x: K gets a border
+    c = a * slope
+    coef[n], gx[n], e[n] = c, x_square, 0.0
+    for i in range(k):
+        small[i, k] = small[k, i] = c * bx[i]
+    small[k, k] = c * c * x_square
+    bx[k] = c * x_square
+    count[ROWS] = n + 1
+    if k + 1 < 2 * m:
+        if alpha > 0:
+            q = square_times(inverse, bx, k)
+            h = (x_square - bx[:k] @ q) / alpha
+            if h <= 0.0:
+                h = 0.0  # x lies in the span of far longer rows: rounding is larger than what is left
+            f = 1.0 / (1.0 + c * c * h)
+            over = excess(z - slope * f * h) if same else 0.0
+            step = -slope * f - (over / h if over != 0.0 and h > 0.0 else 0.0)
+            add_basis(-step / alpha, q, frame, coef, r, n, b, e)
+            e[n] += step / alpha
+            # M of the bordered K: the new diagonal is alpha (1 + c^2 h)
+            corner = f / alpha
+            for i in range(k):
+                for j in range(k):
+                    inverse[i, j] += c * c * corner * q[i] * q[j]
+                inverse[i, k] = inverse[k, i] = -c * corner * q[i]
+            inverse[k, k] = corner
+        else:
+            values, vectors = np.linalg.eigh(small[: k + 1, : k + 1])
+            p = vectors.T @ bx
+            h = 0.0
+            for i in range(k + 1):
+                if values[i] > RANK_SHARE * values[k]:
+                    h += (p[i] / values[i]) ** 2
+                    p[i] /= values[i] * values[i]
+                else:
+                    p[i] = 0.0
+            # H^+ x = B'U L^-2 U'B x
+            add_basis(-slope, vectors @ p, frame, coef, r, n + 1, b, e)
+            if same:
+                # project changes e[n] too: not within one augmented assignment
+                more = project(x_square, bx, z - slope * h, 0.0, small, inverse, frame, coef, r, n + 1, b, e)
+                e[n] += more
+        return z, extra
+    rank, delta = shrink_small(small, k + 1, m, spared, turn)
+    scalar[SHRINKAGE] += delta
+    if alpha_grows:
+        scalar[ALPHA] += delta / 2
+    alpha = scalar[ALPHA]
+    count[FULL] = rank + 1
+    inverse[:, :] = 0.0
+    bx_new = np.zeros(rank)
+    for i in range(rank):
+        for j in range(k + 1):
+            bx_new[i] += turn[i, j] * bx[j]
+    v = np.zeros(rank)
+    h = 0.0
+    if alpha > 0:
+        h = x_square
+        for i in range(rank):
+            inverse[i, i] = 1.0 / (small[i, i] + alpha)
+            v[i] = bx_new[i] * inverse[i, i]
+            h -= bx_new[i] * v[i]
+        h = max(h / alpha, 0.0)
+        over = excess(z - slope * h) if same else 0.0
+        step = -slope - (over / h if over != 0.0 and h > 0.0 else 0.0)
+        add_basis(-step / alpha, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+        e[n] += step / alpha
+        return z, extra
+    inside = 0.0
+    for i in range(rank):
+        v[i] = bx_new[i] / (small[i, i] * small[i, i])
+        h += bx_new[i] * v[i]
+        inside += bx_new[i] * bx_new[i] / small[i, i]
+    add_basis(-slope, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+    if same:
+        over = excess(z - slope * h)
+        null = x_square - inside
+        if over != 0.0 and null > NULL_SHARE * x_square:
+            for i in range(rank):
+                v[i] = bx_new[i] / small[i, i]
+            add_basis(over / null, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+            e[n] -= over / null
+        elif over != 0.0 and h > 0.0:
+            add_basis(-over / h, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+    return z, extra
+
+
+@njit(cache=True, nogil=True)
+def add_rows(data, indices, indptr, n, weights, out):
+    """out += X' weights: n rows of CSR, weights (n,) into out (d,)."""
+    for i in range(n):
+        w = weights[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            out[indices[p]] += w * data[p]
+
+
+@njit(cache=True, nogil=True)
+def add_rows_block(data, indices, indptr, n, weights, r, out):
+    """out[:, :r] += X' weights with weights (at least r, at least n), transposed."""
+    row = np.empty(r)
+    for i in range(n):
+        for j in range(r):
+            row[j] = weights[j, i]
+        for p in range(indptr[i], indptr[i + 1]):
+            value, place = data[p], indices[p]
+            for j in range(r):
+                out[place, j] += value * row[j]
+
+
+@njit(cache=True, nogil=True)
+def new_frame(turn, frame, coef, r, n, rank):
+    """N1 F and N2 C: B after a shrink is (N1 F) Z' + (N2 C) X."""
+    moved, mix = np.zeros((rank, r)), np.empty((rank, n))
+    for i in range(rank):
+        for j in range(r):
+            for k in range(r):
+                moved[i, k] += turn[i, j] * frame[j, k]
+        for j in range(n):
+            mix[i, j] = turn[i, r + j] * coef[j]
+    return moved, mix
+
+
+@njit(cache=True, nogil=True)
+def settle(rank, coef, e, count):
+    """No rows since the last shrink."""
+    coef[:], e[:] = 0.0, 0.0
+    count[RANK], count[ROWS], count[FULL] = rank, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count):
+    """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is made anew."""
+    r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
+    moved, mix = new_frame(turn, frame, coef, r, n, rank)
+    frame[:, :] = 0.0
+    if rank == r and rank > 0:
+        back_again = np.linalg.inv(moved)
+        if np.sqrt((moved * moved).sum() * (back_again * back_again).sum()) < MOST_CONDITION:
+            # (N1 F) Z' + (N2 C) X = F_new (Z' + S X)
+            s = back_again @ mix
+            add_rows_block(kept_data, kept_indices, kept_indptr, n, s, r, z)
+            for j in range(n):
+                for i in range(r):
+                    e[j] -= s[i, j] * b[i]
+            add_rows(kept_data, kept_indices, kept_indptr, n, e, base)
+            frame[:rank, :rank] = moved
+            settle(rank, coef, e, count)
+            return
+    m = z.shape[1]
+    if r > 0:
+        base += np.dot(z, b[:m])
+        turned = np.zeros((m, m))
+        turned[:r, :rank] = moved.T
+        z[:, :] = np.dot(z, turned)
+    add_rows(kept_data, kept_indices, kept_indptr, n, e, base)
+    add_rows_block(kept_data, kept_indices, kept_indptr, n, mix, rank, z)
+    b[:] = 0.0
+    for i in range(rank):
+        frame[i, i] = 1.0
+    settle(rank, coef, e, count)
+
+
+@njit(cache=True, nogil=True)
+def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, alpha_grows, base, z, kept_data,
+                  kept_indices, kept_indptr, work, frame, coef, small, inverse, b, e, turn, zx, gx, scalar, count,
+                  predictions):
+    """All CSR rows. z (d, m) holds Z; kept_*: the rows X, with room for 2 m of the longest; work: d zeros."""
+    for i in range(len(indptr) - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        r, n = count[RANK], count[ROWS]
+        x_square, base_x = 0.0, 0.0
+        for j in range(r):
+            zx[j] = 0.0
+        for p in range(start, stop):
+            value, place = data[p], indices[p]
+            x_square += value * value
+            base_x += value * base[place]
+            work[place] = value
+            for j in range(r):
+                zx[j] += value * z[place, j]
+        for row in range(n):
+            total = 0.0
+            for p in range(kept_indptr[row], kept_indptr[row + 1]):
+                total += kept_data[p] * work[kept_indices[p]]
+            gx[row] = total
+        for p in range(start, stop):
+            work[indices[p]] = 0.0
+        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], loss, projection, m, spared, alpha_grows,
+                                      frame, coef, small, inverse, b, e, turn, scalar, count)
+        predictions[i] = prediction
+        if count[FULL] < 0:
+            return
+        if extra != 0.0:
+            for p in range(start, stop):
+                base[indices[p]] += extra * data[p]
+        if count[ROWS] > n:
+            at = kept_indptr[n]
+            for p in range(start, stop):
+                kept_data[at], kept_indices[at] = data[p], indices[p]
+                at += 1
+            kept_indptr[n + 1] = at
+        if count[FULL]:
+            shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count)
+
+
+@njit(cache=True, nogil=True)
+def dense_rounds(rows, targets, loss, projection, m, spared, alpha_grows, base, z, kept, frame, coef, small, inverse, b,
+                 e, turn, zx, gx, scalar, count, predictions):
+    """All C-ordered rows; kept (2 m, d) holds X, z (m, d) holds Z'."""
+    for i in range(len(rows)):
+        r, n = count[RANK], count[ROWS]
+        x = rows[i]
+        if r:
+            zx[:r] = np.dot(z[:r], x)
+        if n:
+            gx[:n] = np.dot(kept[:n], x)
+        prediction, extra = one_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], loss, projection, m, spared,
+                                      alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
+        predictions[i] = prediction
+        if count[FULL] < 0:
+            return
+        if extra != 0.0:
+            base += extra * x
+        if count[ROWS] > n:
+            kept[n] = x
+        if count[FULL]:
+            r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
+            moved, mix = new_frame(turn, frame, coef, r, n, rank)
+            made = np.dot(mix, kept[:n])
+            base += np.dot(e[:n], kept[:n])
+            if r:
+                base += np.dot(b[:r], z[:r])
+                made += np.dot(moved, z[:r])
+            z[:rank] = made
+            b[:] = 0.0
+            frame[:, :] = 0.0
+            for j in range(rank):
+                frame[j, j] = 1.0
+            settle(rank, coef, e, count)
+
+
+@njit(cache=True, nogil=True)
+def full_rounds(rows, targets, loss, projection, w, inverse, scalar, count, predictions):
+    """FULL-ON on C-ordered rows: inverse (d, d) is H^-1, changed by one term a round."""
+    same = projection in (SAME, BOTH)
+    ahead = projection in (NEXT, BOTH)
+    for i in range(len(rows)):
+        x = rows[i]
+        z = np.dot(w, x)
+        if ahead and excess(z) != 0.0:
+            q = inverse @ x
+            w -= excess(z) / (x @ q) * q
+            z = np.sign(z)
+        value, slope = loss_and_slope(loss, z, targets[i])
+        scalar[LOSS] += value
+        count[ROUND] += 1
+        if z * targets[i] <= 0:
+            count[MISTAKES] += 1
+        predictions[i] = z
+        if abs(slope) <= FLAT:
+            continue
+        q = inverse @ x
+        h = x @ q
+        if h <= 0.0:
+            continue
+        c = (MU + 1.0 / count[ROUND]) * slope * slope
+        f = 1.0 / (1.0 + c * h)
+        for p in range(len(w)):
+            for o in range(len(w)):
+                inverse[p, o] -= c * f * q[p] * q[o]
+        step = -slope * f
+        if same:
+            over = excess(z - slope * f * h)
+            if over != 0.0:
+                step -= over / h
+        w += step * q

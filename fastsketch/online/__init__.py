@@ -1,0 +1,5 @@
+"""Second-order online learners on sketches."""
+
+from fastsketch.online._newton import SketchedNewton
+
+__all__ = ["SketchedNewton"]

@@ -1,0 +1,377 @@
+"""The online Newton step on sketches: one pass, second order at the cost of a few inner products a round."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from fastsketch import _threads
+from fastsketch._validation import as_choice, as_integer, as_real, as_rows, as_vector, is_sparse
+from fastsketch.io import _state
+from fastsketch.online._losses import LOSSES, as_targets
+from fastsketch.sketching import rows_spared
+
+SKETCHES = ("rfd", "fd", "pfd", "full")
+PROJECTIONS = {"none": 0, "same": 1, "next": 2, "both": 3}
+ALPHA, SHRINKAGE, LOSS = range(3)
+RANK, ROWS, ROUND, MISTAKES, FULL = range(5)
+# Share of nonzeros above which rows are learned from as dense ones.
+DENSE_ABOVE = 0.3
+
+
+@dataclass(frozen=True)
+class NewtonConfig:
+    """Parameters in the order of SketchedNewton."""
+
+    sketch_size: int
+    sketch: str
+    loss: str
+    alpha0: float
+    projection: str
+    beta: float | None
+
+    @classmethod
+    def checked(cls, sketch_size, sketch, loss, alpha0, projection, beta):
+        """Return a config, or raise TypeError / ValueError naming the argument."""
+        sketch_size = as_integer(sketch_size, "sketch_size", 2)
+        sketch = as_choice(sketch, "sketch", SKETCHES)
+        loss = as_choice(loss, "loss", tuple(LOSSES))
+        alpha0 = as_real(alpha0, "alpha0", 0.0, 1e300)
+        if alpha0 == 0 and sketch != "rfd":
+            raise ValueError(f"alpha0 must be positive for sketch={sketch!r}: only 'rfd' finds its own")
+        projection = as_choice(projection, "projection", tuple(PROJECTIONS))
+        if beta is not None and sketch != "pfd":
+            raise ValueError(f"beta belongs to sketch='pfd', got beta={beta!r} with sketch={sketch!r}")
+        if sketch == "pfd":
+            beta = 0.2 if beta is None else as_real(beta, "beta", 0.0, 1.0)
+        return cls(sketch_size, sketch, loss, alpha0, projection, beta)
+
+
+class SketchedNewton:
+    """Linear model learned by sketched online Newton steps, one example after the other, without a learning rate.
+
+    Round t: predict z = w'x, suffer the loss, sketch sqrt(1/8 + 1/t) g, w <- w - H^-1 g with H = B'B + alpha I, then
+    the shortest way (in the norm of H) into |w'x| <= 1.
+
+    Parameters
+    ----------
+    sketch_size : int, default 10
+        m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
+    sketch : {"rfd", "fd", "pfd", "full"}, default "rfd"
+        Robust Frequent Directions, whose alpha grows by itself; Frequent Directions and its parameterized form with
+        alpha = alpha0; the whole H (d x d).
+    loss : {"square", "logistic", "squared_hinge", "huber", "absolute"}, default "square"
+        Targets of "logistic" and "squared_hinge" are labels -1 and +1 (or 0 and 1).
+    alpha0 : float, default 0.0
+        Initial regulariser; 0, for "rfd" alone, leaves nothing to tune.
+    projection : {"same", "next", "both", "none"}, default "same"
+        Onto |w'x| <= 1 for the example just seen (Algorithm 6), for the next one before it is predicted (Algorithm 3),
+        or both. Targets are then to lie within [-1, 1].
+    beta : float in [0, 1], optional
+        Share of rows that "pfd" shrinks, 0.2 if not given.
+
+    Attributes
+    ----------
+    n_rounds, n_features : int
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
+    O(m^2 d), less where F stays well-conditioned and rows are sparse. Memory O(m d).
+
+    References
+    ----------
+    RFD: Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithms 3 and 6. Sketched online Newton: Luo, Agarwal,
+    Cesa-Bianchi, Langford 2016.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30)) / 6
+    >>> y = np.sign(X @ rng.standard_normal(30))
+    >>> model = fs.SketchedNewton(5).update(X, y)
+    >>> bool(np.mean(np.sign(model.predict(X)) == y) > 0.9), model.n_rounds
+    (True, 2000)
+    """
+
+    def __init__(self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None):
+        self._config = NewtonConfig.checked(sketch_size, sketch, loss, alpha0, projection, beta)
+        self._a = None
+        self._comparator = None
+        self._weights = None
+        self.last_predictions = np.empty(0)
+        self.notes = {}
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    def update(self, rows, targets):
+        """Learn from one example or many, each predicted before it is learned from.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+            Real and finite. The first batch decides between the sparse and the dense form.
+        targets : array_like (n,) or float
+
+        Returns
+        -------
+        self
+            ``last_predictions`` holds the n predictions.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For rows or targets that cannot serve; the model is then as it was.
+        FloatingPointError
+            If the weights leave the range of numbers, as with "fd" and a tiny alpha0; the model is as it was.
+
+        Notes
+        -----
+        The same bits for any split of a stream into batches.
+        """
+        config = self._config
+        rows = as_rows(rows, self.n_features)
+        n, d = rows.shape
+        targets = as_targets(targets, n, config.loss, "targets")
+        sparse = self._a["sparse"] if self._a else (
+            is_sparse(rows) and config.sketch != "full" and rows.nnz <= DENSE_ABOVE * n * d)
+        batch = _as_csr(rows) if sparse else _as_dense(rows)
+        values = batch[0] if sparse else batch
+        if not np.isfinite(values).all():
+            raise ValueError("rows must be finite: one holds a NaN or an infinity")
+        a = self._a
+        if a is None:
+            a = _fresh(config, d, sparse)
+        elif n != 1 or config.sketch == "full" or a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * config.sketch_size:
+            a = _copied(a)  # what a refused or interrupted batch comes back to; a single example changes all or nothing
+        predictions = np.full(n, np.nan)
+        self._weights = None
+        with _threads.blas_for(2 * config.sketch_size), np.errstate(all="ignore"):
+            learn = _learn_full if config.sketch == "full" else _learn_sparse if sparse else _learn_dense
+            learn(config, a, batch, targets, predictions)
+        if not np.isfinite(predictions).all():
+            a["count"][FULL] = 0
+            raise FloatingPointError(
+                f"the weights left the range of numbers in round {int(a['count'][ROUND]) + 1}: "
+                f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; sketch='rfd' is stable")
+        if self._comparator is not None:
+            z = rows @ self._comparator
+            a["scalar"][3] += sum(_loss(config.loss, float(p), float(y)) for p, y in zip(z, targets, strict=True))
+        self.last_predictions, self._a = predictions, a
+        return self
+
+    def compare_with(self, weights):
+        """Measure regret against these weights (d,) from here on; returns self."""
+        weights = as_vector(weights, self.n_features or len(np.asarray(weights)), "weights")
+        if weights.ndim != 1:
+            raise ValueError(f"weights must be a vector, got shape {weights.shape}")
+        if self._a is not None:
+            a = _copied(self._a)
+            a["scalar"][3], a["scalar"][4] = 0.0, a["scalar"][LOSS]
+            self._a = a
+        self._comparator = weights.astype(np.float64)
+        return self
+
+    # -- what it knows: never changes the state --------------------------------------------------------------------
+    @property
+    def weights(self):
+        """w, (d,) float64."""
+        if self._a is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._weights is None:
+            self._weights = _weights(self._a)
+        return self._weights.copy()
+
+    def predict(self, rows):
+        """w'x of every row, (n,) float64: the decision value of a classifier."""
+        weights = self.weights
+        rows = as_rows(rows, self.n_features)
+        values = rows if isinstance(rows, np.ndarray) else rows.data
+        if not np.isfinite(values).all():
+            raise ValueError("rows must be finite: one holds a NaN or an infinity")
+        return np.asarray(rows @ weights, np.float64)
+
+    @property
+    def progress(self):
+        """dict of rounds, cumulative_loss, mean_loss, error_rate (of signs), regret (None without a comparator)."""
+        if self._a is None:
+            return {"rounds": 0, "cumulative_loss": 0.0, "mean_loss": 0.0, "error_rate": 0.0, "regret": None}
+        scalar, rounds = self._a["scalar"], int(self._a["count"][ROUND])
+        regret = None if self._comparator is None else float(scalar[LOSS] - scalar[4] - scalar[3])
+        return {"rounds": rounds, "cumulative_loss": float(scalar[LOSS]), "mean_loss": float(scalar[LOSS]) / rounds,
+                "error_rate": int(self._a["count"][MISTAKES]) / rounds, "regret": regret}
+
+    @property
+    def alpha(self):
+        """The regulariser of H."""
+        return self._config.alpha0 if self._a is None else float(self._a["scalar"][ALPHA])
+
+    @property
+    def n_rounds(self):
+        return 0 if self._a is None else int(self._a["count"][ROUND])
+
+    @property
+    def n_features(self):
+        return None if self._a is None else len(self._a["base"])
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def copy(self):
+        """An independent model in the same state."""
+        other = object.__new__(type(self))
+        other.__setstate__(self._state())
+        return other
+
+    def to_bytes(self):
+        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
+        return _state.pack("SketchedNewton", *self._state())
+
+    def save(self, path):
+        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
+        _state.write(path, self.to_bytes())
+
+    def _state(self):
+        params = {"config": asdict(self._config), "notes": self.notes, "sparse": None}
+        arrays = {} if self._comparator is None else {"comparator": self._comparator}
+        if self._a is not None:
+            params["sparse"] = self._a["sparse"]
+            arrays.update({name: self._a[name].copy() for name in _STATE if name in self._a})
+        return params, arrays
+
+    def __getstate__(self):
+        return self._state()
+
+    def __setstate__(self, state):
+        params, arrays = state
+        self.__init__(**params["config"])
+        self.notes = dict(params["notes"])
+        self._comparator = arrays.get("comparator")
+        if params["sparse"] is None:
+            return
+        a = _fresh(self._config, len(arrays["base"]), bool(params["sparse"]))
+        for name in _STATE:
+            if name not in a:
+                continue
+            if name not in ("kept_data", "kept_indices") and a[name].shape != arrays[name].shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {a[name].shape}")
+            a[name] = arrays[name].copy()
+        self._a = a
+
+    def __repr__(self):
+        seen = "no rows yet" if self._a is None else f"{self.n_rounds} rounds, {self.n_features} features"
+        return f"<SketchedNewton sketch_size={self.sketch_size} sketch={self.sketch!r} loss={self.loss!r}, {seen}>"
+
+
+for _name in ("sketch_size", "sketch", "loss", "alpha0", "projection", "beta"):
+    setattr(SketchedNewton, _name, property(lambda self, name=_name: getattr(self._config, name),
+                                            doc=f"The parameter {_name}."))
+
+# What a resume needs, by name.
+_STATE = ("base", "z", "kept", "kept_data", "kept_indices", "kept_indptr", "frame", "coef", "small", "inverse", "b",
+          "e", "scalar", "count")
+
+
+def _fresh(config, d, sparse):
+    m, k = config.sketch_size, 2 * config.sketch_size
+    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(5), "count": np.zeros(5, np.int64)}
+    a["scalar"][ALPHA] = config.alpha0
+    if config.sketch == "full":
+        a["inverse"] = np.eye(d) / config.alpha0
+        return a
+    a.update(frame=np.zeros((k, k)), coef=np.zeros(k), small=np.zeros((k, k)), inverse=np.zeros((k, k)), b=np.zeros(k),
+             e=np.zeros(k), turn=np.zeros((m, k)), zx=np.zeros(k), gx=np.zeros(k + 1))
+    if sparse:
+        a.update(z=np.zeros((d, m)), kept_data=np.zeros(0), kept_indices=np.zeros(0, np.int32),
+                 kept_indptr=np.zeros(k + 1, np.int64), work=np.zeros(d))
+    else:
+        a.update(z=np.zeros((m, d)), kept=np.zeros((k, d)))
+    return a
+
+
+def _copied(a):
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in a.items()}
+
+
+def _as_csr(rows):
+    if not is_sparse(rows):
+        from scipy.sparse import csr_array
+
+        rows = csr_array(rows)
+    return (np.ascontiguousarray(rows.data, np.float64), np.ascontiguousarray(rows.indices, np.int32),
+            np.ascontiguousarray(rows.indptr, np.int64))
+
+
+def _as_dense(rows):
+    return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
+
+
+def _loss(name, z, y):
+    from fastsketch._kernels import newton as kernel
+
+    return kernel.loss_and_slope(LOSSES[name][0], z, y)[0]
+
+
+def _common(config):
+    m = config.sketch_size
+    spared = 0 if config.sketch != "pfd" else rows_spared("pfd", m, config.beta)
+    return LOSSES[config.loss][0], PROJECTIONS[config.projection], m, spared, config.sketch == "rfd"
+
+
+_SMALL = ("frame", "coef", "small", "inverse", "b", "e", "turn", "zx", "gx", "scalar", "count")
+
+
+def _learn_sparse(config, a, batch, targets, predictions):
+    from fastsketch._kernels import newton as kernel
+
+    data, indices, indptr = batch
+    # X never holds more than 2 m rows
+    used = int(a["kept_indptr"][a["count"][ROWS]])
+    room = used + 2 * config.sketch_size * int(np.diff(indptr).max(initial=0))
+    if len(a["kept_data"]) < room:
+        for name in ("kept_data", "kept_indices"):
+            a[name] = np.concatenate([a[name][:used], np.zeros(room - used, a[name].dtype)])
+    kernel.sparse_rounds(
+        data, indices, indptr, targets, *_common(config), a["base"], a["z"], a["kept_data"], a["kept_indices"],
+        a["kept_indptr"], a["work"], *(a[name] for name in _SMALL), predictions)
+
+
+def _learn_dense(config, a, rows, targets, predictions):
+    from fastsketch._kernels import newton as kernel
+
+    kernel.dense_rounds(rows, targets, *_common(config), a["base"], a["z"], a["kept"],
+                        *(a[name] for name in _SMALL), predictions)
+
+
+def _learn_full(config, a, rows, targets, predictions):
+    from fastsketch._kernels import newton as kernel
+
+    loss, projection, *_ = _common(config)
+    kernel.full_rounds(rows, targets, loss, projection, a["base"], a["inverse"], a["scalar"], a["count"], predictions)
+
+
+def _weights(a):
+    w = a["base"].copy()
+    if "frame" not in a:
+        return w
+    r, n = int(a["count"][RANK]), int(a["count"][ROWS])
+    if a["sparse"]:
+        from fastsketch._kernels import newton as kernel
+
+        w += a["z"][:, :r] @ a["b"][:r]
+        kernel.add_rows(a["kept_data"], a["kept_indices"], a["kept_indptr"], n, a["e"][:n].copy(), w)
+        return w
+    return w + a["b"][:r] @ a["z"][:r] + a["e"][:n] @ a["kept"][:n]
+
+
+def _build(params, arrays):
+    model = object.__new__(SketchedNewton)
+    model.__setstate__((params, arrays))
+    return model
+
+
+_state.register("SketchedNewton", _build)
