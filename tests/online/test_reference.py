@@ -1,0 +1,124 @@
+"""The references themselves: where sketches lose nothing they are the full methods; the papers' order of regrets."""
+
+import numpy as np
+import pytest
+
+from fastsketch import reference
+
+
+def absolute_loss(rows, targets):
+    """subgradient(t, beta) of |x_t'beta - y_t|."""
+    def subgradient(t, beta):
+        r = rows[t - 1] @ beta - targets[t - 1]
+        return abs(r), np.sign(r) * rows[t - 1]
+
+    return subgradient
+
+
+def problem(n=300, d=12, seed=0):
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    rows = (rng.standard_normal((n, d)) * (10.0 / np.arange(1, d + 1))) @ basis + 0.1
+    return rows, rows @ rng.standard_normal(d)
+
+
+@pytest.mark.parametrize("form", ["cmd", "pds"])
+def test_sketches_that_lose_nothing_are_ada_full(form):
+    """ADA-FD with tau = d + 1 and ADA-FFD with tau > d / 2 never shrink anything (ADA-FD paper, section 5.2)."""
+    rows, targets = problem()
+    d = rows.shape[1]
+    full, losses = reference.adaptive_full(d, 300, absolute_loss(rows, targets), 0.5, 1.0, form)
+    for method, tau in ((reference.adaptive_frequent_directions, d + 1),
+                        (reference.adaptive_fast_frequent_directions, d // 2 + 1)):
+        beta, found = method(d, 300, absolute_loss(rows, targets), tau, 0.5, 1.0, form)
+        assert np.allclose(beta, full, atol=1e-6)
+        assert np.allclose(found, losses, atol=1e-5)
+
+
+def test_the_order_of_regrets():
+    """FULL, FFD and FD far below DIAG, OGD and ADAM (section 5.2), each at its best eta.
+
+    Rows have a quickly falling spectrum in a random basis, where a diagonal sees nothing.
+    """
+    rows, targets = problem(800, 40)
+    d, tau = 40, 8
+
+    def best(method):
+        return min(method(eta)[1].sum() for eta in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
+
+    g = absolute_loss(rows, targets)
+    regret = {
+        "full": best(lambda eta: reference.adaptive_full(d, 800, g, eta, 1.0)),
+        "ffd": best(lambda eta: reference.adaptive_fast_frequent_directions(d, 800, g, tau, eta, 1.0)),
+        "fd": best(lambda eta: reference.adaptive_frequent_directions(d, 800, g, tau, eta, 1.0)),
+        "diag": best(lambda eta: reference.adaptive_diagonal(d, 800, g, eta, 1.0)),
+        "ogd": best(lambda eta: reference.online_gradient_descent(d, 800, g, eta)),
+        "adam": best(lambda eta: reference.adam(d, 800, g, eta)),
+    }
+    assert max(regret["full"], regret["ffd"], regret["fd"]) < 0.8 * min(regret["diag"], regret["ogd"], regret["adam"])
+
+
+@pytest.mark.parametrize("form", ["cmd", "pds"])
+def test_diagonal_steps_are_adagrads(form):
+    rows, targets = problem(50, 5)
+    beta, squares, total = np.zeros(5), np.zeros(5), np.zeros(5)
+    for x, y in zip(rows, targets, strict=True):
+        g = np.sign(x @ beta - y) * x
+        squares, total = squares + g**2, total + g
+        h = 1.0 + np.sqrt(squares)
+        beta = -0.3 * total / h if form == "pds" else beta - 0.3 * g / h
+    found, _ = reference.adaptive_diagonal(5, 50, absolute_loss(rows, targets), 0.3, 1.0, form)
+    assert np.allclose(found, beta)
+
+
+@pytest.mark.parametrize("method", ["low_rank", "radagrad"])
+def test_random_projections_of_full_size_lose_nothing(method):
+    """With tau = d the projected range is that of G: ADA-LR and RADAGRAD then step as ADA-FULL does within it."""
+    rows, targets = problem(30, 6)
+    g, rng = absolute_loss(rows, targets), np.random.default_rng(0)
+    call = reference.adaptive_low_rank if method == "low_rank" else reference.radagrad
+    beta, losses = call(6, 30, g, 6, 0.2, 1.0, rng)
+    assert np.isfinite(beta).all()
+    assert losses[-10:].mean() < losses[:10].mean()
+
+
+def test_newton_with_the_whole_h_is_sherman_morrison():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40, 6))
+    y = np.sign(rows @ rng.standard_normal(6))
+    w, losses, predictions = reference.full_online_newton(rows, y, 2.0, projection="none")
+    h, mine = 2.0 * np.eye(6), np.zeros(6)
+    for t, (x, target) in enumerate(zip(rows, y, strict=True), 1):
+        g = 2 * (mine @ x - target) * x
+        h += (0.125 + 1 / t) * np.outer(g, g)
+        mine = mine - np.linalg.inv(h) @ g
+    assert np.allclose(w, mine)
+    assert np.isclose(losses.sum(), ((predictions - y) ** 2).sum())
+
+
+def test_sketched_newton_of_full_size_is_the_whole_h():
+    """A sketch of more rows than features and rounds loses nothing: Algorithms 3 and 6 are FULL-ON."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((30, 5))
+    y = np.sign(rows[:, 0])
+    full = reference.full_online_newton(rows, y, 1.0, projection="same")[0]
+    for method in (reference.online_newton, reference.fast_online_newton):
+        assert np.allclose(method(rows, y, 40, 1.0, projection="same")[0], full)
+
+
+def test_projection_for_the_next_example_bounds_every_prediction():
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((200, 8))
+    y = np.sign(rows @ rng.standard_normal(8))
+    _, _, predictions = reference.online_newton(rows, y, 4, 0.0)
+    assert np.abs(predictions).max() <= 1 + 1e-9
+
+
+def test_random_projection_and_oja_learn():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((400, 10)) / 3
+    y = np.sign(rows @ rng.standard_normal(10))
+    for method in (reference.random_projection_newton, reference.oja_newton):
+        w, losses, predictions = method(rows, y, 4, 10.0, np.random.default_rng(0))
+        assert np.mean(predictions[200:] * y[200:] > 0) > 0.8
+        assert losses[200:].mean() < losses[:50].mean()
