@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 ALPHA, SHRINKAGE, LOSS = range(3)
-RANK, ROWS, ROUND, MISTAKES, FULL = range(5)
+RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
 SQUARE, LOGISTIC, SQUARED_HINGE, HUBER, ABSOLUTE = range(5)
 NO_PROJECTION, SAME, NEXT, BOTH = range(4)
 
@@ -292,6 +292,142 @@ def one_round(x_square, base_x, zx, gx, y, loss, projection, m, spared, alpha_gr
 
 
 @njit(cache=True, nogil=True)
+def mixed_times(frame, m, n, zx, gx, out):
+    """out = L [Z'; X] x for a dense L (m, at least m + n)."""
+    for i in range(m):
+        total = 0.0
+        for j in range(m):
+            total += frame[i, j] * zx[j]
+        for j in range(n):
+            total += frame[i, m + j] * gx[j]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def add_mixed(scale, v, frame, m, n, b, e):
+    """w += scale * (L [Z'; X])'v."""
+    for i in range(m):
+        f = scale * v[i]
+        for j in range(m):
+            b[j] += f * frame[i, j]
+        for j in range(n):
+            e[j] += f * frame[i, m + j]
+
+
+@njit(cache=True, nogil=True)
+def mixed_solve(bx, x_square, alpha, oja, small, lam, steps):
+    """(M B x, x'H^-1 x) for B with K = small (random projection), or B = (steps lam)^(1/2) V, bx = V x (Oja)."""
+    m = len(lam)
+    h = x_square
+    if oja:
+        y = np.empty(m)
+        for i in range(m):
+            weight = steps * lam[i]
+            y[i] = weight * bx[i] / (weight + alpha)  # as a combination of rows of V
+            h -= bx[i] * y[i]
+        return y, max(h / alpha, 0.0)
+    k = small.copy()
+    for i in range(m):
+        k[i, i] += alpha
+    y = np.linalg.solve(k, bx)
+    for i in range(m):
+        h -= bx[i] * y[i]
+    return y, max(h / alpha, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def mixed_round(x_square, base_x, zx, gx, y, loss, projection, oja, rho, frame, small, lam, b, e, scalar, count):
+    """One example for sketches whose rows all change every round: B = L [Z'; X], L = frame dense.
+
+    Random projection: B += rho (a g)'. Oja, s-th gradient: lam = (1 - 1/s) lam + (V a g)^2 / s, V += (V a g)(a g)' / s,
+    made orthonormal; B = (s lam)^(1/2) V. Returns as one_round; FULL becomes 1 when X is full.
+    """
+    m, n = len(lam), count[ROWS]
+    z = base_x
+    for j in range(m):
+        z += zx[j] * b[j]
+    for j in range(n):
+        z += gx[j] * e[j]
+    if not np.isfinite(z):
+        count[FULL] = -1
+        return z, 0.0
+    alpha, extra = scalar[ALPHA], 0.0
+    bx = np.empty(m)
+    mixed_times(frame, m, n, zx, gx, bx)
+    over = excess(z)
+    if projection in (NEXT, BOTH) and over != 0.0:
+        v, h = mixed_solve(bx, x_square, alpha, oja, small, lam, count[APPENDED])
+        if h > 0.0:
+            add_mixed(over / (h * alpha), v, frame, m, n, b, e)
+            extra = -over / (h * alpha)
+            z = np.sign(z)
+    value, slope = loss_and_slope(loss, z, y)
+    if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
+        count[FULL] = -1
+        return z, extra
+    scalar[LOSS] += value
+    count[ROUND] += 1
+    if z * y <= 0:
+        count[MISTAKES] += 1
+    if abs(slope) <= FLAT or x_square == 0.0:
+        return z, extra
+    c = np.sqrt(MU + 1.0 / count[ROUND]) * slope
+    count[APPENDED] += 1
+    count[ROWS] = n + 1
+    gx[n], e[n] = x_square, 0.0
+    if oja:
+        s = count[APPENDED]
+        kappa = 2.0 / s + c * c * x_square / (s * s)
+        gram = np.eye(m)
+        for i in range(m):
+            inner = c * bx[i]
+            lam[i] = (1.0 - 1.0 / s) * lam[i] + inner * inner / s
+            frame[i, m + n] = c * inner / s
+            for j in range(m):
+                gram[i, j] += kappa * inner * c * bx[j]
+        lower = np.linalg.cholesky(gram)
+        for i in range(m):
+            for j in range(i):
+                for k in range(m + n + 1):
+                    frame[i, k] -= lower[i, j] * frame[j, k]
+            for k in range(m + n + 1):
+                frame[i, k] /= lower[i, i]
+        mixed_times(frame, m, n + 1, zx, gx, bx)
+    else:
+        for i in range(m):
+            for j in range(m):
+                small[i, j] += c * (rho[i] * bx[j] + bx[i] * rho[j]) + c * c * x_square * rho[i] * rho[j]
+        for i in range(m):
+            frame[i, m + n] = c * rho[i]
+            bx[i] += c * x_square * rho[i]
+    v, h = mixed_solve(bx, x_square, alpha, oja, small, lam, count[APPENDED])
+    step = -slope
+    if projection in (SAME, BOTH):
+        over = excess(z - slope * h)
+        if over != 0.0 and h > 0.0:
+            step -= over / h
+    add_mixed(-step / alpha, v, frame, m, n + 1, b, e)
+    e[n] += step / alpha
+    if n + 1 == len(e):
+        count[FULL] = 1
+    return z, extra
+
+
+@njit(cache=True, nogil=True)
+def mixed_settle(oja, gram, frame, small, b, e, count):
+    """After Z has become L [Z'; X]: its Gram matrix is K; Oja's is the identity, whose rounding `frame` takes away."""
+    m = len(gram)
+    frame[:, :], b[:], e[:] = 0.0, 0.0, 0.0
+    if oja:
+        frame[:, :m] = np.linalg.inv(np.linalg.cholesky(gram))
+    else:
+        small[:, :] = gram
+        for i in range(m):
+            frame[i, i] = 1.0
+    count[ROWS], count[FULL] = 0, 0
+
+
+@njit(cache=True, nogil=True)
 def add_rows(data, indices, indptr, n, weights, out):
     """out += X' weights: n rows of CSR, weights (n,) into out (d,)."""
     for i in range(n):
@@ -407,6 +543,77 @@ def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, a
             kept_indptr[n + 1] = at
         if count[FULL]:
             shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count)
+
+
+@njit(cache=True, nogil=True)
+def mixed_sparse_rounds(data, indices, indptr, targets, loss, projection, oja, rho, base, z, kept_data, kept_indices,
+                        kept_indptr, work, frame, small, lam, b, e, zx, gx, scalar, count, predictions):
+    """All CSR rows by mixed_round; z (d, m) holds Z, rho (rows, m) the random numbers of a projection."""
+    m = len(lam)
+    for i in range(len(indptr) - 1):
+        start, stop, n = indptr[i], indptr[i + 1], count[ROWS]
+        x_square, base_x = 0.0, 0.0
+        zx[:m] = 0.0
+        for p in range(start, stop):
+            value, place = data[p], indices[p]
+            x_square += value * value
+            base_x += value * base[place]
+            work[place] = value
+            for j in range(m):
+                zx[j] += value * z[place, j]
+        for row in range(n):
+            total = 0.0
+            for p in range(kept_indptr[row], kept_indptr[row + 1]):
+                total += kept_data[p] * work[kept_indices[p]]
+            gx[row] = total
+        for p in range(start, stop):
+            work[indices[p]] = 0.0
+        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], loss, projection, oja, rho[i], frame,
+                                        small, lam, b, e, scalar, count)
+        predictions[i] = prediction
+        if count[FULL] < 0:
+            return
+        if extra != 0.0:
+            for p in range(start, stop):
+                base[indices[p]] += extra * data[p]
+        if count[ROWS] > n:
+            at = kept_indptr[n]
+            for p in range(start, stop):
+                kept_data[at], kept_indices[at] = data[p], indices[p]
+                at += 1
+            kept_indptr[n + 1] = at
+        if count[FULL]:
+            n = count[ROWS]
+            base += np.dot(z, b)
+            add_rows(kept_data, kept_indices, kept_indptr, n, e, base)
+            z[:, :] = np.dot(z, np.ascontiguousarray(frame[:, :m].T))
+            add_rows_block(kept_data, kept_indices, kept_indptr, n, frame[:, m:], m, z)
+            mixed_settle(oja, np.dot(z.T, z), frame, small, b, e, count)
+
+
+@njit(cache=True, nogil=True)
+def mixed_dense_rounds(rows, targets, loss, projection, oja, rho, base, z, kept, frame, small, lam, b, e, zx, gx,
+                       scalar, count, predictions):
+    """All C-ordered rows by mixed_round; z (m, d) holds Z'."""
+    m = len(lam)
+    for i in range(len(rows)):
+        n, x = count[ROWS], rows[i]
+        zx[:m] = np.dot(z, x)
+        if n:
+            gx[:n] = np.dot(kept[:n], x)
+        prediction, extra = mixed_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], loss, projection, oja,
+                                        rho[i], frame, small, lam, b, e, scalar, count)
+        predictions[i] = prediction
+        if count[FULL] < 0:
+            return
+        if extra != 0.0:
+            base += extra * x
+        if count[ROWS] > n:
+            kept[n] = x
+        if count[FULL]:
+            base += np.dot(b, z) + np.dot(e, kept)
+            z[:, :] = np.dot(np.ascontiguousarray(frame[:, :m]), z) + np.dot(np.ascontiguousarray(frame[:, m:]), kept)
+            mixed_settle(oja, np.dot(z, z.T), frame, small, b, e, count)
 
 
 @njit(cache=True, nogil=True)

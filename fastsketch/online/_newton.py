@@ -8,12 +8,15 @@ from fastsketch import _threads
 from fastsketch._validation import as_choice, as_integer, as_real, as_rows, as_vector, is_sparse
 from fastsketch.io import _state
 from fastsketch.online._losses import LOSSES, as_targets
-from fastsketch.sketching import rows_spared
+from fastsketch.sketching import random_normal, rows_spared
 
-SKETCHES = ("rfd", "fd", "pfd", "full")
+SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
+MIXED = ("rp", "oja")  # all rows of B change every round
 PROJECTIONS = {"none": 0, "same": 1, "next": 2, "both": 3}
 ALPHA, SHRINKAGE, LOSS = range(3)
-RANK, ROWS, ROUND, MISTAKES, FULL = range(5)
+RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
+# Key of the random numbers, and rounds whose numbers are drawn together.
+CODE, DRAWN = 68, 64
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
 
@@ -28,9 +31,10 @@ class NewtonConfig:
     alpha0: float
     projection: str
     beta: float | None
+    seed: int = 0
 
     @classmethod
-    def checked(cls, sketch_size, sketch, loss, alpha0, projection, beta):
+    def checked(cls, sketch_size, sketch, loss, alpha0, projection, beta, seed):
         """Return a config, or raise TypeError / ValueError naming the argument."""
         sketch_size = as_integer(sketch_size, "sketch_size", 2)
         sketch = as_choice(sketch, "sketch", SKETCHES)
@@ -43,7 +47,10 @@ class NewtonConfig:
             raise ValueError(f"beta belongs to sketch='pfd', got beta={beta!r} with sketch={sketch!r}")
         if sketch == "pfd":
             beta = 0.2 if beta is None else as_real(beta, "beta", 0.0, 1.0)
-        return cls(sketch_size, sketch, loss, alpha0, projection, beta)
+        seed = as_integer(seed, "seed", 0)
+        if seed >= 2**64:
+            raise ValueError(f"seed must be below 2**64, got {seed}")
+        return cls(sketch_size, sketch, loss, alpha0, projection, beta, seed)
 
 
 class SketchedNewton:
@@ -56,9 +63,9 @@ class SketchedNewton:
     ----------
     sketch_size : int, default 10
         m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
-    sketch : {"rfd", "fd", "pfd", "full"}, default "rfd"
-        Robust Frequent Directions, whose alpha grows by itself; Frequent Directions and its parameterized form with
-        alpha = alpha0; the whole H (d x d).
+    sketch : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
+        Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
+        parameterized form, a random projection, Oja's rule; the whole H (d x d).
     loss : {"square", "logistic", "squared_hinge", "huber", "absolute"}, default "square"
         Targets of "logistic" and "squared_hinge" are labels -1 and +1 (or 0 and 1).
     alpha0 : float, default 0.0
@@ -68,6 +75,8 @@ class SketchedNewton:
         or both. Targets are then to lie within [-1, 1].
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
+    seed : int, default 0
+        Of the random numbers of "rp" and "oja".
 
     Attributes
     ----------
@@ -101,8 +110,9 @@ class SketchedNewton:
     (True, 2000)
     """
 
-    def __init__(self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None):
-        self._config = NewtonConfig.checked(sketch_size, sketch, loss, alpha0, projection, beta)
+    def __init__(self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None,
+                 seed=0):
+        self._config = NewtonConfig.checked(sketch_size, sketch, loss, alpha0, projection, beta, seed)
         self._a = None
         self._comparator = None
         self._weights = None
@@ -148,13 +158,17 @@ class SketchedNewton:
         a = self._a
         if a is None:
             a = _fresh(config, d, sparse)
-        elif n != 1 or config.sketch == "full" or a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * config.sketch_size:
+        elif n != 1 or config.sketch in (*MIXED, "full") or (
+                a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * config.sketch_size):
             a = _copied(a)  # what a refused or interrupted batch comes back to; a single example changes all or nothing
         predictions = np.full(n, np.nan)
         self._weights = None
         with _threads.blas_for(2 * config.sketch_size), np.errstate(all="ignore"):
             learn = _learn_full if config.sketch == "full" else _learn_sparse if sparse else _learn_dense
-            learn(config, a, batch, targets, predictions)
+            try:
+                learn(config, a, batch, targets, predictions)
+            except np.linalg.LinAlgError:
+                predictions[-1] = np.nan  # numbers of such sizes that no factorisation is left
         if not np.isfinite(predictions).all():
             a["count"][FULL] = 0
             raise FloatingPointError(
@@ -267,30 +281,49 @@ class SketchedNewton:
         return f"<SketchedNewton sketch_size={self.sketch_size} sketch={self.sketch!r} loss={self.loss!r}, {seen}>"
 
 
-for _name in ("sketch_size", "sketch", "loss", "alpha0", "projection", "beta"):
+for _name in ("sketch_size", "sketch", "loss", "alpha0", "projection", "beta", "seed"):
     setattr(SketchedNewton, _name, property(lambda self, name=_name: getattr(self._config, name),
                                             doc=f"The parameter {_name}."))
 
 # What a resume needs, by name.
 _STATE = ("base", "z", "kept", "kept_data", "kept_indices", "kept_indptr", "frame", "coef", "small", "inverse", "b",
-          "e", "scalar", "count")
+          "e", "lam", "scalar", "count")
 
 
 def _fresh(config, d, sparse):
     m, k = config.sketch_size, 2 * config.sketch_size
-    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(5), "count": np.zeros(5, np.int64)}
+    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(5), "count": np.zeros(6, np.int64)}
     a["scalar"][ALPHA] = config.alpha0
     if config.sketch == "full":
         a["inverse"] = np.eye(d) / config.alpha0
         return a
-    a.update(frame=np.zeros((k, k)), coef=np.zeros(k), small=np.zeros((k, k)), inverse=np.zeros((k, k)), b=np.zeros(k),
-             e=np.zeros(k), turn=np.zeros((m, k)), zx=np.zeros(k), gx=np.zeros(k + 1))
+    if config.sketch in MIXED:
+        a.update(frame=np.eye(m, 3 * m), small=np.zeros((m, m)), lam=np.zeros(m), b=np.zeros(m), e=np.zeros(k),
+                 zx=np.zeros(m), gx=np.zeros(k))
+        a["count"][RANK] = m
+    else:
+        a.update(frame=np.zeros((k, k)), coef=np.zeros(k), small=np.zeros((k, k)), inverse=np.zeros((k, k)),
+                 b=np.zeros(k), e=np.zeros(k), turn=np.zeros((m, k)), zx=np.zeros(k), gx=np.zeros(k + 1))
     if sparse:
         a.update(z=np.zeros((d, m)), kept_data=np.zeros(0), kept_indices=np.zeros(0, np.int32),
                  kept_indptr=np.zeros(k + 1, np.int64), work=np.zeros(d))
     else:
         a.update(z=np.zeros((m, d)), kept=np.zeros((k, d)))
+    if config.sketch == "oja":
+        start = np.linalg.qr(random_normal(config.seed, 3, d * m).reshape(d, m))[0]
+        a["z"][...] = start if sparse else start.T
     return a
+
+
+def _draws(config, first, n):
+    """Random numbers of rounds first .. first + n - 1, (n, m); none are needed but for a random projection."""
+    m = config.sketch_size
+    if config.sketch != "rp":
+        return np.zeros((n, m))
+    blocks = range(first // DRAWN, (first + n - 1) // DRAWN + 1)
+    numbers = np.concatenate([random_normal(config.seed, (CODE << 32) + block, DRAWN * m) for block in blocks])
+    start = first - blocks[0] * DRAWN
+    return numbers.reshape(-1, m)[start : start + n] / np.sqrt(m)
 
 
 def _copied(a):
@@ -322,6 +355,7 @@ def _common(config):
     return LOSSES[config.loss][0], PROJECTIONS[config.projection], m, spared, config.sketch == "rfd"
 
 
+_MIXED = ("frame", "small", "lam", "b", "e", "zx", "gx", "scalar", "count")
 _SMALL = ("frame", "coef", "small", "inverse", "b", "e", "turn", "zx", "gx", "scalar", "count")
 
 
@@ -335,6 +369,13 @@ def _learn_sparse(config, a, batch, targets, predictions):
     if len(a["kept_data"]) < room:
         for name in ("kept_data", "kept_indices"):
             a[name] = np.concatenate([a[name][:used], np.zeros(room - used, a[name].dtype)])
+    if config.sketch in MIXED:
+        loss, projection, *_ = _common(config)
+        kernel.mixed_sparse_rounds(
+            data, indices, indptr, targets, loss, projection, config.sketch == "oja",
+            _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept_data"], a["kept_indices"],
+            a["kept_indptr"], a["work"], *(a[name] for name in _MIXED), predictions)
+        return
     kernel.sparse_rounds(
         data, indices, indptr, targets, *_common(config), a["base"], a["z"], a["kept_data"], a["kept_indices"],
         a["kept_indptr"], a["work"], *(a[name] for name in _SMALL), predictions)
@@ -343,6 +384,13 @@ def _learn_sparse(config, a, batch, targets, predictions):
 def _learn_dense(config, a, rows, targets, predictions):
     from fastsketch._kernels import newton as kernel
 
+    if config.sketch in MIXED:
+        loss, projection, *_ = _common(config)
+        kernel.mixed_dense_rounds(
+            rows, targets, loss, projection, config.sketch == "oja",
+            _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept"],
+            *(a[name] for name in _MIXED), predictions)
+        return
     kernel.dense_rounds(rows, targets, *_common(config), a["base"], a["z"], a["kept"],
                         *(a[name] for name in _SMALL), predictions)
 
