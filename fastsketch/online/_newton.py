@@ -92,7 +92,8 @@ class SketchedNewton:
     Notes
     -----
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
-    O(m^2 d), less where F stays well-conditioned and rows are sparse. Memory O(m d).
+    O(m^2 d), less where F stays well-conditioned and rows are sparse. Memory O(m d). The first update in an
+    installation compiles for about ten seconds; the result is kept on the disk.
 
     References
     ----------

@@ -217,6 +217,18 @@ def test_progress_and_regret():
     assert np.isclose(late.progress["regret"], mine - ((rows[250:] @ best - y[250:]) ** 2).sum())
 
 
+def test_numbers_that_two_files_share():
+    from fastsketch._kernels import newton as kernel
+    from fastsketch.online import _losses, _newton
+
+    for name, (number, _) in _losses.LOSSES.items():
+        assert getattr(kernel, name.upper()) == number
+    for name, number in _newton.PROJECTIONS.items():
+        assert getattr(kernel, "NO_PROJECTION" if name == "none" else name.upper()) == number
+    for name in ("ALPHA", "SHRINKAGE", "LOSS", "RANK", "ROWS", "ROUND", "MISTAKES", "FULL", "APPENDED"):
+        assert getattr(kernel, name) == getattr(_newton, name)
+
+
 def test_zero_rows_and_known_targets_teach_nothing():
     model = fs.SketchedNewton(4).update(np.zeros((5, 3)), np.ones(5))
     assert (model.weights == 0).all()
