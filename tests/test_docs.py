@@ -27,10 +27,17 @@ def test_examples_run():
 
 
 def public_objects():
-    from fastsketch.sklearn import SketchedCovariance, SketchedPCA
+    from fastsketch.sklearn import (
+        SketchedCovariance,
+        SketchedNewtonClassifier,
+        SketchedNewtonRegressor,
+        SketchedPCA,
+        SketchHasher,
+    )
 
     names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
-    return [item for item in names if callable(item)] + [SketchedPCA, SketchedCovariance]
+    return [item for item in names if callable(item)] + [
+        SketchedPCA, SketchedCovariance, SketchHasher, SketchedNewtonClassifier, SketchedNewtonRegressor]
 
 
 @pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
@@ -44,7 +51,9 @@ def test_public_objects_are_documented(item):
 
 
 def test_parameters_are_documented():
-    for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads):
+    for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads, fastsketch.SketchHash,
+                 fastsketch.SketchedNewton, fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
+                 fastsketch.hamming_topk, fastsketch.tree_merge, fastsketch.map_merge):
         doc = inspect.getdoc(item)
         for name, parameter in inspect.signature(item).parameters.items():
             if parameter.kind is not parameter.VAR_KEYWORD:

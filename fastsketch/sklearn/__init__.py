@@ -1,7 +1,8 @@
-"""scikit-learn estimators on the sketches and hashes (extra: sklearn)."""
+"""scikit-learn estimators on the sketches, hashes and online learners (extra: sklearn)."""
 
 from fastsketch.sklearn._covariance import SketchedCovariance
 from fastsketch.sklearn._hasher import SketchHasher
+from fastsketch.sklearn._newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 from fastsketch.sklearn._pca import SketchedPCA
 
-__all__ = ["SketchHasher", "SketchedCovariance", "SketchedPCA"]
+__all__ = ["SketchHasher", "SketchedCovariance", "SketchedNewtonClassifier", "SketchedNewtonRegressor", "SketchedPCA"]

@@ -1,0 +1,108 @@
+"""The Newton learner's estimators: scikit-learn's checks, and the model behind them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("sklearn")
+from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import fastsketch as fs  # noqa: E402
+from fastsketch.sklearn import SketchedNewtonClassifier, SketchedNewtonRegressor  # noqa: E402
+
+
+@parametrize_with_checks([SketchedNewtonClassifier(),
+                          SketchedNewtonClassifier(loss="logistic", projection="none", alpha0=1.0),
+                          SketchedNewtonRegressor(), SketchedNewtonRegressor(sketch="full", alpha0=1.0)])
+def test_estimator_check(estimator, check):
+    check(estimator)
+
+
+def data(n=1200, d=15, classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) / 4
+    scores = X @ rng.standard_normal((d, classes)) + 0.2 * rng.standard_normal((n, classes))
+    return X, np.array(["a", "b", "c", "d"])[scores.argmax(axis=1)]
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "logistic", "projection": "none", "alpha0": 1.0}],
+                         ids=["default", "logistic"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_accuracy_is_near_that_of_logistic_regression(classes, options):
+    X, y = data(classes=classes)
+    ours = SketchedNewtonClassifier(12, **options, epochs=3).fit(X[:900], y[:900])
+    theirs = LogisticRegression().fit(X[:900], y[:900])
+    assert ours.score(X[900:], y[900:]) > theirs.score(X[900:], y[900:]) - 0.04
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert ours.intercept_.shape == theirs.intercept_.shape
+    assert ours.decision_function(X).shape == theirs.decision_function(X).shape
+
+
+def test_it_is_sketched_newton():
+    X, y = data()
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    model = fs.SketchedNewton(10, loss="squared_hinge").update(rows, np.where(y == "b", 1.0, -1.0))
+    ours = SketchedNewtonClassifier().fit(X, y)
+    assert np.array_equal(np.append(ours.coef_, ours.intercept_), model.weights)
+    parts = SketchedNewtonClassifier()
+    for start in range(0, len(X), 100):
+        parts.partial_fit(X[start : start + 100], y[start : start + 100], classes=["a", "b"])
+    assert np.array_equal(parts.coef_, ours.coef_)
+    assert parts.n_iter_ == len(X)
+    assert np.array_equal(pickle.loads(pickle.dumps(ours)).predict(X), ours.predict(X))
+    bare = SketchedNewtonClassifier(fit_intercept=False).fit(X, y)
+    assert (bare.intercept_ == 0).all()
+
+
+def test_sparse_rows():
+    X, y = data()
+    X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
+    dense = SketchedNewtonClassifier(fit_intercept=False).fit(X, y)
+    wide = SketchedNewtonClassifier(fit_intercept=False).fit(sparse.csr_array(X), y)
+    assert np.mean(dense.predict(X) == wide.predict(X)) > 0.99  # the same but for rounding
+    assert SketchedNewtonClassifier().fit(sparse.csr_matrix(X), y).score(sparse.csr_matrix(X), y) > 0.6
+
+
+def test_probabilities():
+    X, y = data(classes=4)
+    p = SketchedNewtonClassifier(loss="logistic").fit(X, y).predict_proba(X)
+    assert p.shape == (len(X), 4)
+    assert np.allclose(p.sum(axis=1), 1)
+    assert not hasattr(SketchedNewtonClassifier(), "predict_proba")
+    assert hasattr(SketchedNewtonClassifier(loss="logistic"), "predict_proba")
+
+
+def test_regression():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 12))
+    y = X @ rng.standard_normal(12) + 3 + 0.1 * rng.standard_normal(2000)
+    ours = SketchedNewtonRegressor(14, epochs=4).fit(X, y)
+    theirs = LinearRegression().fit(X, y)
+    assert ours.score(X, y) > 0.98
+    assert np.allclose(ours.coef_, theirs.coef_, atol=0.2)
+    assert np.allclose(X @ ours.coef_ + ours.intercept_, ours.predict(X))
+    parts = SketchedNewtonRegressor(14)
+    for start in range(0, 2000, 400):
+        parts.partial_fit(X[start : start + 400], y[start : start + 400])
+    assert parts.score(X, y) > 0.95
+    assert SketchedNewtonRegressor().fit(X, np.full(2000, 7.0)).predict(X) == pytest.approx(7.0)
+
+
+def test_bad_input():
+    X, y = data()
+    with pytest.raises(ValueError, match="classes must be given"):
+        SketchedNewtonClassifier().partial_fit(X, y)
+    model = SketchedNewtonClassifier().partial_fit(X, y, classes=["a", "b"])
+    before = model.coef_
+    with pytest.raises(ValueError, match="not in classes"):
+        model.partial_fit(X, np.where(y == "a", "z", y))
+    with pytest.raises(ValueError, match="those of the first call"):
+        model.partial_fit(X, y, classes=["a", "c"])
+    assert np.array_equal(model.coef_, before)
+    for parameters in ({"sketch_size": 1}, {"loss": "x"}, {"epochs": 0}, {"sketch": "fd"}, {"projection": "x"}):
+        named = "alpha0" if "sketch" in parameters else next(iter(parameters))
+        with pytest.raises((TypeError, ValueError), match=named):
+            SketchedNewtonClassifier(**parameters).fit(X, y)
