@@ -12,6 +12,7 @@ from fastsketch._validation import as_real
 from fastsketch.cli._progress import Progress
 from fastsketch.hashing import SketchHash
 from fastsketch.io import StateError, open_source
+from fastsketch.online import SketchedNewton
 from fastsketch.sketching import FrequentDirections
 
 
@@ -20,8 +21,22 @@ def limited(n):
     return contextlib.nullcontext() if n is None else fs.threads(n)
 
 
-def learn(args, model, describe):
-    """Put the rows of args.inputs through the model and save it; returns its facts."""
+def plain_chunks(source, start_row, model):
+    """Rows alone, as arguments of model.update."""
+    for rows, position in source.chunks(start_row):
+        yield (rows,), rows.shape[0], position
+
+
+def seen(model):
+    """Rows that a model has learned from, whatever it calls them."""
+    return model.n_rounds if isinstance(model, SketchedNewton) else model.n_rows
+
+
+def learn(args, model, describe, chunks=plain_chunks):
+    """Put the rows of args.inputs through the model and save it; returns its facts.
+
+    chunks(source, start_row, model) yields (arguments of model.update, rows, position).
+    """
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
     writable(args.output)
     partial = Path(f"{args.output}.partial")
@@ -33,29 +48,29 @@ def learn(args, model, describe):
         model, file_index, start_row = resumed(partial, model, job)
     progress = Progress(Path(args.output).name, args.progress)
     started = saved_at = time.perf_counter()
-    rows_before = model.n_rows
+    rows_before = seen(model)
     total = sum(s.size for s in sources) or 1
     with limited(args.threads):
         for index in range(file_index, len(sources)):
             source, before = sources[index], sum(s.size for s in sources[:index])
             row = start_row if index == file_index else 0
-            for chunk, position in source.chunks(row):
-                model.update(chunk)
-                row += chunk.shape[0]
-                progress.show((before + position) / total, model.n_rows)
+            for given, count, position in chunks(source, row, model):
+                model.update(*given)
+                row += count
+                progress.show((before + position) / total, seen(model))
                 if args.checkpoint and time.perf_counter() - saved_at >= args.checkpoint:
                     model.notes = {"job": job, "file": index, "row": row}
                     model.save(partial)
                     saved_at = time.perf_counter()
-        if model.n_rows == 0:
+        if seen(model) == 0:
             raise ValueError("the inputs hold no rows")
         model.notes = {"inputs": [Path(path).name for path in args.inputs]}
         model.save(args.output)
         seconds = time.perf_counter() - started
-        progress.show(1.0, model.n_rows, final=True)
+        progress.show(1.0, seen(model), final=True)
         partial.unlink(missing_ok=True)
         facts = describe(model)
-    facts.update(seconds=seconds, rows_per_second=(model.n_rows - rows_before) / seconds, output=args.output)
+    facts.update(seconds=seconds, rows_per_second=(seen(model) - rows_before) / seconds, output=args.output)
     return facts
 
 

@@ -22,6 +22,7 @@ def make_parser():
     _hash(commands)
     _encode(commands)
     _search(commands)
+    _learn(commands)
     _demo(commands)
     return parser
 
@@ -107,6 +108,31 @@ def _encode(commands):
                         help="progress on standard error (default: on a terminal)")
     _common(parser)
     parser.set_defaults(run=_lazy("_hashing", "encode"))
+
+
+def _learn(commands):
+    parser = commands.add_parser(
+        "learn", help="learn a linear model from labelled rows, online", description="Learn a linear model from "
+        "svmlight text (.gz, .bz2, .xz too) by sketched online Newton steps: each example is predicted, then learned."
+    )
+    parser.add_argument("inputs", nargs="+", metavar="TRAIN.svm")
+    parser.add_argument("-o", "--output", metavar="MODEL.fsk", help="file for the model")
+    parser.add_argument("--test", metavar="TEST.svm", help="accuracy (or error, with --regression) on these rows")
+    parser.add_argument("-l", "--sketch-size", type=int, default=10, metavar="L", help="default 10")
+    parser.add_argument("--sketch", choices=("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd",
+                        help="default rfd, which needs no alpha0")
+    parser.add_argument("--loss", choices=("square", "logistic", "squared_hinge", "huber", "absolute"),
+                        default="square", help="default square")
+    parser.add_argument("--alpha0", type=float, default=0.0, help="initial regulariser (default 0)")
+    parser.add_argument("--projection", choices=("same", "next", "both", "none"), default="same",
+                        help="of predictions to [-1, 1] (default same)")
+    parser.add_argument("--regression", action="store_true", help="labels are targets, not the two signs")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of rp and oja")
+    parser.add_argument("--every", type=int, default=0, metavar="N", help="print loss and error rate every N examples")
+    _source(parser)
+    _long(parser)
+    _common(parser)
+    parser.set_defaults(run=_lazy("_learning", "learn_online"))
 
 
 def _search(commands):

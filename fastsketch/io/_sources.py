@@ -141,7 +141,7 @@ class NpzSource:
 
 
 class SvmlightSource:
-    """svmlight text as blocks of CSR rows; labels are dropped."""
+    """svmlight text as blocks of CSR rows, with labels for those who ask."""
 
     OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -172,6 +172,11 @@ class SvmlightSource:
             raise SourceError(f"{self.path}: {error}") from error
 
     def chunks(self, start_row=0):
+        for rows, _, position in self.labelled_chunks(start_row):
+            yield rows, position
+
+    def labelled_chunks(self, start_row=0):
+        """As chunks, with the labels: (rows, labels, position)."""
         from scipy.sparse import csr_array
 
         row = 0
@@ -181,7 +186,7 @@ class SvmlightSource:
                 block = self._guard(next, blocks, None)
                 if block is None:
                     return
-                _, indptr, indices, data, width = block
+                labels, indptr, indices, data, width = block
                 if width > self.n_features:
                     raise SourceError(f"{self.path}: feature {width} in rows {row}..{row + len(indptr) - 1}, "
                                       f"but n_features is {self.n_features}")
@@ -191,4 +196,5 @@ class SvmlightSource:
                     continue
                 raw = getattr(file, "fileobj", None) or getattr(file, "_fp", None) or file
                 position = min(self.size, raw.tell())
-                yield (rows[start_row - first :] if first < start_row else rows), position
+                skipped = max(0, start_row - first)
+                yield (rows[skipped:] if skipped else rows), labels[skipped:], position

@@ -185,7 +185,7 @@ class SketchedNewtonRegressor(RegressorMixin, _Newton):
     ----------
     sketch_size, sketch, loss, alpha0, projection, beta, fit_intercept, epochs, random_state
         As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute". Defaults are alpha0 = 1 and
-        3 epochs: with alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real-valued targets.
+        3 epochs: with alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
 
     Attributes
     ----------
