@@ -37,6 +37,8 @@ COMMANDS = {
     "search": "a million codes against faiss",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",
+    "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
+    "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "classes": "the asv-style classes of benchmarks.py",
     "profile": "cProfile of one stream",
 }
@@ -57,7 +59,7 @@ def main():
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
             "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
             "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
-            "hashthreads": "frosh", "widehash": "frosh"}.get(args.command, args.command)
+            "hashthreads": "frosh", "widehash": "frosh", "newton": "online"}.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

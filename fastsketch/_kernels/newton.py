@@ -470,14 +470,43 @@ def settle(rank, coef, e, count):
 
 
 @njit(cache=True, nogil=True)
+def inverted(a):
+    """(whether a is regular, its inverse), by Gauss and Jordan with row pivots; a singular matrix raises nothing."""
+    n = len(a)
+    left, right = a.copy(), np.eye(n)
+    least = np.abs(a).max() * 1e-14
+    for i in range(n):
+        pivot = i
+        for j in range(i + 1, n):
+            if abs(left[j, i]) > abs(left[pivot, i]):
+                pivot = j
+        if not abs(left[pivot, i]) > least:
+            return False, right
+        for k in range(n):
+            left[i, k], left[pivot, k] = left[pivot, k], left[i, k]
+            right[i, k], right[pivot, k] = right[pivot, k], right[i, k]
+        f = 1.0 / left[i, i]
+        for k in range(n):
+            left[i, k] *= f
+            right[i, k] *= f
+        for j in range(n):
+            if j != i and left[j, i] != 0.0:
+                f = left[j, i]
+                for k in range(n):
+                    left[j, k] -= f * left[i, k]
+                    right[j, k] -= f * right[i, k]
+    return True, right
+
+
+@njit(cache=True, nogil=True)
 def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count):
     """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is made anew."""
     r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
     moved, mix = new_frame(turn, frame, coef, r, n, rank)
     frame[:, :] = 0.0
     if rank == r and rank > 0:
-        back_again = np.linalg.inv(moved)
-        if np.sqrt((moved * moved).sum() * (back_again * back_again).sum()) < MOST_CONDITION:
+        regular, back_again = inverted(moved)
+        if regular and np.sqrt((moved * moved).sum() * (back_again * back_again).sum()) < MOST_CONDITION:
             # (N1 F) Z' + (N2 C) X = F_new (Z' + S X)
             s = back_again @ mix
             add_rows_block(kept_data, kept_indices, kept_indptr, n, s, r, z)

@@ -79,4 +79,6 @@ def load_svmlight(path, *, n_features=None, zero_based=False):
     indices = np.concatenate([block[2] for block in blocks])
     data = np.concatenate([block[3] for block in blocks])
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block[1]) for block in blocks]))])
+    if len(data) < 2**31:  # other libraries take 32-bit indices only
+        indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32)
     return csr_array((data, indices, indptr), shape=(len(labels), n_features)), labels

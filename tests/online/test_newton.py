@@ -236,6 +236,19 @@ def test_zero_rows_and_known_targets_teach_nothing():
     assert fs.SketchedNewton(4).update(np.ones((3, 2)), np.zeros(3)).progress["cumulative_loss"] == 0
 
 
+@pytest.mark.parametrize("sketch", ["rfd", "fd", "pfd", "rp", "oja"])
+def test_rows_that_share_no_feature(sketch):
+    """Every shrink meets directions that have nothing to do with those kept: F is singular, and Z is made anew."""
+    rows = sparse.csr_array(np.hstack([np.eye(40), np.zeros((40, 60))]))
+    y = np.where(np.arange(40) % 3, 1.0, -1.0)
+    model = fs.SketchedNewton(3, sketch, alpha0=1.0).update(rows, y)
+    if sketch in ("rfd", "fd", "pfd"):
+        w = reference.fast_online_newton(rows.toarray(), y, 3, 1.0, rule=sketch)[0]
+        assert np.allclose(model.weights, w)
+    if sketch != "rp":  # whose H is not diagonal here
+        assert (np.sign(model.predict(rows)) == y).all()
+
+
 def test_labels_zero_and_one():
     rows, y = stream(200)
     one = fs.SketchedNewton(4, loss="logistic").update(rows, y)

@@ -1,0 +1,172 @@
+"""Online Newton learners: accuracy and regret as in the RFD paper (Tables 2 and 3), speed against other libraries."""
+
+import time
+
+import numpy as np
+
+import fastsketch as fs
+from bench_tools import DATA, dataset, interleaved, table
+
+SPLITS = 5
+SIZES = {"a9a": (5, 10, 20), "mushrooms": (5, 10, 20), "farm-ads": (20, 30, 50), "farm-ads, unit rows": (20, 30, 50)}
+ALPHAS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
+def labelled(name):
+    """(CSR rows, labels -1 and +1) of a data set, or None with a word about it."""
+    from scipy import sparse
+
+    from fastsketch.io import load_svmlight
+
+    if name.startswith("farm-ads"):
+        rows = dataset("farm-ads")
+        if rows is None:
+            return None
+        labels = np.load(DATA / "farm-ads" / "y_raw.npy").ravel()
+        if "unit" in name:
+            length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+            rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(length, 1e-12)) @ rows)
+        return rows, np.where(labels > 0, 1.0, -1.0)
+    path = DATA / name / f"{name}.gz"
+    if not path.exists():
+        print(f"{name}: absent ({path}); set FASTSKETCH_DATA")
+        return None
+    rows, labels = load_svmlight(path)
+    return rows, np.where(np.asarray(labels) == labels.max(), 1.0, -1.0)
+
+
+def split(rows, labels, seed):
+    order = np.random.default_rng(seed).permutation(rows.shape[0])
+    cut = int(0.7 * len(order))
+    return rows[order[:cut]], labels[order[:cut]], rows[order[cut:]], labels[order[cut:]]
+
+
+def accuracy(model, rows, labels):
+    return float(np.mean((model.predict(rows) > 0) == (labels > 0)))
+
+
+def newton(args):
+    """Test accuracy after one pass over 70%, mean and spread of 5 splits; microseconds a round; alpha0 grid."""
+    out, grid = [], []
+    warm = np.eye(12)
+    for sketch in ("rfd", "fd", "rp", "oja"):
+        for rows in (warm, _sparse(warm)):
+            fs.SketchedNewton(3, sketch, alpha0=1.0).update(rows, np.ones(12))
+    for name in list(SIZES)[:1] if args.quick else SIZES:
+        found = labelled(name)
+        if found is None:
+            continue
+        for size in SIZES[name]:
+            scores, times = {}, {}
+            for seed in range(SPLITS):
+                x, y, test, truth = split(*found, seed)
+                models = {"RFD0": fs.SketchedNewton(size)}
+                for sketch in ("rfd", "fd", "pfd", "rp", "oja"):
+                    for alpha0 in (1.0, 100.0):
+                        models[f"{sketch}, alpha0 = {alpha0:g}"] = fs.SketchedNewton(size, sketch, alpha0=alpha0)
+                for label, model in models.items():
+                    start = time.perf_counter()
+                    try:
+                        model.update(x, y)
+                        scores.setdefault(label, []).append(accuracy(model, test, truth))
+                    except FloatingPointError:
+                        scores.setdefault(label, []).append(np.nan)
+                    times.setdefault(label, []).append((time.perf_counter() - start) / len(y))
+            for label, values in scores.items():
+                out.append([name, size, label, f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}",
+                            f"{1e6 * min(times[label]):.1f}", f"{1 / min(times[label]):,.0f}"])
+            print(name, size, {k: f"{100 * np.mean(v):.2f}" for k, v in scores.items()}, flush=True)
+        x, y, test, truth = split(*found, 0)
+        for sketch in ("rfd", "fd"):
+            cells = []
+            for alpha0 in ALPHAS:
+                try:
+                    model = fs.SketchedNewton(SIZES[name][1], sketch, alpha0=alpha0).update(x, y)
+                    cells.append(f"{100 * accuracy(model, test, truth):.2f}")
+                except FloatingPointError:
+                    cells.append("diverges")
+            grid.append([name, SIZES[name][1], sketch, *cells])
+    text = table(out, ["set", "m", "method", "accuracy, %", "us a round", "examples/s"])
+    text += "\n\n" + table(grid, ["set", "m", "sketch", *(f"alpha0 = {a:g}" for a in ALPHAS)])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "newton.md").write_text(text + "\n")
+
+
+def _sparse(rows):
+    from scipy.sparse import csr_array
+
+    return csr_array(np.hstack([rows, np.zeros((len(rows), 60))]))
+
+
+def online(args):
+    """One pass over 70% of a9a: examples/s and accuracy of Newton learners and of other libraries, in one process."""
+    found = labelled("a9a")
+    if found is None:
+        return
+    x, y, test, truth = split(*found, 0)
+    n, runs, tests = len(y), {}, {}
+    for size in (5, 10, 20):
+        def ours(size=size):
+            tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size).update(x, y), test, truth)
+        runs[f"SketchedNewton, m = {size}"] = ours
+    from sklearn.linear_model import SGDClassifier
+
+    def sgd():
+        model = SGDClassifier(max_iter=1, tol=None).fit(x, y)
+        tests["scikit-learn SGDClassifier"] = float(model.score(test, truth))
+
+    runs["scikit-learn SGDClassifier"] = sgd
+    try:
+        import vowpalwabbit
+
+        # examples as text, parsed by the library as it learns: the parsing is part of its pass
+        def text(rows, labels):
+            return [f"{int(label)} | " + " ".join(f"{j}:{v:g}" for j, v in zip(
+                rows.indices[a:b], rows.data[a:b], strict=True)) for label, a, b in zip(
+                labels, rows.indptr[:-1], rows.indptr[1:], strict=True)]
+
+        train_text, test_text = text(x, y), text(test, truth)
+        flags = {"Vowpal Wabbit": "", **{f"Vowpal Wabbit --OjaNewton, m = {m}":
+                                         f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)}}
+        for label, flag in flags.items():
+            def vw(label=label, flag=flag):
+                model = vowpalwabbit.Workspace(f"--quiet --loss_function squared {flag}")
+                for line in train_text:
+                    model.learn(line)
+                if label not in tests:
+                    predictions = np.array([model.predict(line) for line in test_text])
+                    tests[label] = float(np.mean((predictions > 0) == (truth > 0)))
+                model.finish()
+            vw()  # what it predicts is found outside the clock
+            runs[label] = vw
+    except ImportError:
+        print("vowpalwabbit: absent")
+    try:
+        from river import linear_model, optim
+
+        dicts = [dict(zip(x.indices[a:b].tolist(), x.data[a:b].tolist(), strict=True))
+                 for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)]
+        test_dicts = [dict(zip(test.indices[a:b].tolist(), test.data[a:b].tolist(), strict=True))
+                      for a, b in zip(test.indptr[:-1], test.indptr[1:], strict=True)]
+
+        def river(label="river LogisticRegression (AdaGrad)"):
+            model = linear_model.LogisticRegression(optim.AdaGrad(0.1))
+            for row, target in zip(dicts, y > 0, strict=True):
+                model.learn_one(row, bool(target))
+            if label not in tests:
+                tests[label] = float(np.mean([model.predict_one(row) == bool(t) for row, t in zip(
+                    test_dicts, truth > 0, strict=True)]))
+
+        river()
+        runs["river LogisticRegression (AdaGrad)"] = river
+    except ImportError:
+        print("river: absent")
+    for run in runs.values():
+        run()
+    times = {label: low for label, (low, _) in interleaved(runs, 2 if args.quick else 3).items()}
+    base = times["SketchedNewton, m = 20"]
+    out = [[label, f"{n / t:,.0f}", f"{1e6 * t / n:.1f}", f"{t / base:.1f}", f"{100 * tests[label]:.2f}"]
+           for label, t in times.items()]
+    text = table(out, ["method", "examples/s", "us an example", "time / ours at m = 20", "accuracy, %"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "online.md").write_text(text + "\n")
