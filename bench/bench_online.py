@@ -73,7 +73,8 @@ def newton(args):
                         scores.setdefault(label, []).append(np.nan)
                     times.setdefault(label, []).append((time.perf_counter() - start) / len(y))
             for label, values in scores.items():
-                out.append([name, size, label, f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}",
+                shown = f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}"
+                out.append([name, size, label, "diverges" if np.isnan(values).any() else shown,
                             f"{1e6 * min(times[label]):.1f}", f"{1 / min(times[label]):,.0f}"])
             print(name, size, {k: f"{100 * np.mean(v):.2f}" for k, v in scores.items()}, flush=True)
         x, y, test, truth = split(*found, 0)
