@@ -52,6 +52,15 @@ def loss_and_slope(code, z, y):
 
 
 @njit(cache=True, nogil=True)
+def total_loss(code, predictions, targets):
+    """Sum of the losses of given predictions."""
+    total = 0.0
+    for i in range(len(targets)):
+        total += loss_and_slope(code, predictions[i], targets[i])[0]
+    return total
+
+
+@njit(cache=True, nogil=True)
 def excess(z):
     """tau(z) = sgn(z) max(|z| - 1, 0)."""
     if z > 1.0:

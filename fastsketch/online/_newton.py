@@ -13,7 +13,7 @@ from fastsketch.sketching import random_normal, rows_spared
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 MIXED = ("rp", "oja")  # all rows of B change every round
 PROJECTIONS = {"none": 0, "same": 1, "next": 2, "both": 3}
-ALPHA, SHRINKAGE, LOSS = range(3)
+ALPHA, SHRINKAGE, LOSS, THEIRS, BEFORE = range(5)
 RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
 # Key of the random numbers, and rounds whose numbers are drawn together.
 CODE, DRAWN = 68, 64
@@ -159,7 +159,7 @@ class SketchedNewton:
         a = self._a
         if a is None:
             a = _fresh(config, d, sparse)
-        elif n != 1 or config.sketch in (*MIXED, "full") or (
+        elif n != 1 or config.sketch in (*MIXED, "full") or self._comparator is not None or (
                 a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * config.sketch_size):
             a = _copied(a)  # what a refused or interrupted batch comes back to; a single example changes all or nothing
         predictions = np.full(n, np.nan)
@@ -176,8 +176,10 @@ class SketchedNewton:
                 f"the weights left the range of numbers in round {int(a['count'][ROUND]) + 1}: "
                 f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; sketch='rfd' is stable")
         if self._comparator is not None:
-            z = rows @ self._comparator
-            a["scalar"][3] += sum(_loss(config.loss, float(p), float(y)) for p, y in zip(z, targets, strict=True))
+            from fastsketch._kernels import newton as kernel
+
+            theirs = np.ascontiguousarray(rows @ self._comparator, np.float64)
+            a["scalar"][THEIRS] += kernel.total_loss(LOSSES[config.loss][0], theirs, targets)
         self.last_predictions, self._a = predictions, a
         return self
 
@@ -188,7 +190,7 @@ class SketchedNewton:
             raise ValueError(f"weights must be a vector, got shape {weights.shape}")
         if self._a is not None:
             a = _copied(self._a)
-            a["scalar"][3], a["scalar"][4] = 0.0, a["scalar"][LOSS]
+            a["scalar"][THEIRS], a["scalar"][BEFORE] = 0.0, a["scalar"][LOSS]
             self._a = a
         self._comparator = weights.astype(np.float64)
         return self
@@ -218,7 +220,7 @@ class SketchedNewton:
         if self._a is None:
             return {"rounds": 0, "cumulative_loss": 0.0, "mean_loss": 0.0, "error_rate": 0.0, "regret": None}
         scalar, rounds = self._a["scalar"], int(self._a["count"][ROUND])
-        regret = None if self._comparator is None else float(scalar[LOSS] - scalar[4] - scalar[3])
+        regret = None if self._comparator is None else float(scalar[LOSS] - scalar[BEFORE] - scalar[THEIRS])
         return {"rounds": rounds, "cumulative_loss": float(scalar[LOSS]), "mean_loss": float(scalar[LOSS]) / rounds,
                 "error_rate": int(self._a["count"][MISTAKES]) / rounds, "regret": regret}
 
@@ -342,12 +344,6 @@ def _as_csr(rows):
 
 def _as_dense(rows):
     return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
-
-
-def _loss(name, z, y):
-    from fastsketch._kernels import newton as kernel
-
-    return kernel.loss_and_slope(LOSSES[name][0], z, y)[0]
 
 
 def _common(config):
