@@ -541,6 +541,38 @@ def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b,
 
 
 @njit(cache=True, nogil=True)
+def products(data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n, work, zx, gx):
+    """(x'x, base'x), zx = Z'x and gx = X x for one sparse row x; work: d zeros, left as they were."""
+    x_square, base_x = 0.0, 0.0
+    zx[:r] = 0.0
+    for p in range(start, stop):
+        value, place = data[p], indices[p]
+        x_square += value * value
+        base_x += value * base[place]
+        work[place] = value
+        for j in range(r):
+            zx[j] += value * z[place, j]
+    for row in range(n):
+        total = 0.0
+        for p in range(kept_indptr[row], kept_indptr[row + 1]):
+            total += kept_data[p] * work[kept_indices[p]]
+        gx[row] = total
+    for p in range(start, stop):
+        work[indices[p]] = 0.0
+    return x_square, base_x
+
+
+@njit(cache=True, nogil=True)
+def keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n):
+    """Row n of X = one sparse row."""
+    at = kept_indptr[n]
+    for p in range(start, stop):
+        kept_data[at], kept_indices[at] = data[p], indices[p]
+        at += 1
+    kept_indptr[n + 1] = at
+
+
+@njit(cache=True, nogil=True)
 def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, alpha_grows, base, z, kept_data,
                   kept_indices, kept_indptr, work, frame, coef, small, inverse, b, e, turn, zx, gx, scalar, count,
                   predictions):
@@ -548,23 +580,8 @@ def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, a
     for i in range(len(indptr) - 1):
         start, stop = indptr[i], indptr[i + 1]
         r, n = count[RANK], count[ROWS]
-        x_square, base_x = 0.0, 0.0
-        for j in range(r):
-            zx[j] = 0.0
-        for p in range(start, stop):
-            value, place = data[p], indices[p]
-            x_square += value * value
-            base_x += value * base[place]
-            work[place] = value
-            for j in range(r):
-                zx[j] += value * z[place, j]
-        for row in range(n):
-            total = 0.0
-            for p in range(kept_indptr[row], kept_indptr[row + 1]):
-                total += kept_data[p] * work[kept_indices[p]]
-            gx[row] = total
-        for p in range(start, stop):
-            work[indices[p]] = 0.0
+        x_square, base_x = products(data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n,
+                                    work, zx, gx)
         prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], loss, projection, m, spared, alpha_grows,
                                       frame, coef, small, inverse, b, e, turn, scalar, count)
         predictions[i] = prediction
@@ -574,11 +591,7 @@ def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, a
             for p in range(start, stop):
                 base[indices[p]] += extra * data[p]
         if count[ROWS] > n:
-            at = kept_indptr[n]
-            for p in range(start, stop):
-                kept_data[at], kept_indices[at] = data[p], indices[p]
-                at += 1
-            kept_indptr[n + 1] = at
+            keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n)
         if count[FULL]:
             shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count)
 
@@ -590,22 +603,8 @@ def mixed_sparse_rounds(data, indices, indptr, targets, loss, projection, oja, r
     m = len(lam)
     for i in range(len(indptr) - 1):
         start, stop, n = indptr[i], indptr[i + 1], count[ROWS]
-        x_square, base_x = 0.0, 0.0
-        zx[:m] = 0.0
-        for p in range(start, stop):
-            value, place = data[p], indices[p]
-            x_square += value * value
-            base_x += value * base[place]
-            work[place] = value
-            for j in range(m):
-                zx[j] += value * z[place, j]
-        for row in range(n):
-            total = 0.0
-            for p in range(kept_indptr[row], kept_indptr[row + 1]):
-                total += kept_data[p] * work[kept_indices[p]]
-            gx[row] = total
-        for p in range(start, stop):
-            work[indices[p]] = 0.0
+        x_square, base_x = products(data, indices, start, stop, base, z, m, kept_data, kept_indices, kept_indptr, n,
+                                    work, zx, gx)
         prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], loss, projection, oja, rho[i], frame,
                                         small, lam, b, e, scalar, count)
         predictions[i] = prediction
@@ -615,11 +614,7 @@ def mixed_sparse_rounds(data, indices, indptr, targets, loss, projection, oja, r
             for p in range(start, stop):
                 base[indices[p]] += extra * data[p]
         if count[ROWS] > n:
-            at = kept_indptr[n]
-            for p in range(start, stop):
-                kept_data[at], kept_indices[at] = data[p], indices[p]
-                at += 1
-            kept_indptr[n + 1] = at
+            keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n)
         if count[FULL]:
             n = count[ROWS]
             base += np.dot(z, b)

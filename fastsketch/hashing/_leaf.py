@@ -18,6 +18,8 @@ class CompressedLeaf:
         self.chunk = Chunk(compressor, n_features, dtype, True, index)
 
     index = property(lambda self: self.chunk.index)
+    dtype = property(lambda self: self.chunk.dtype)
+    n_features = property(lambda self: self.chunk.a["out"].shape[1])
     n_rows = property(lambda self: self.chunk.n_rows)
     room = property(lambda self: self.chunk.room)
 
@@ -56,6 +58,8 @@ class EngineLeaf:
         self._config = SketchConfig(sketch_size, solver=solver, center=True)
         self.engine = make_engine(self._config, np.empty((0, n_features)), dtype)
 
+    dtype = property(lambda self: self.engine.dtype)
+    n_features = property(lambda self: self.engine.n_features)
     n_rows = property(lambda self: self.engine.n_rows)
     room = property(lambda self: self.block_rows - self.n_rows)
 

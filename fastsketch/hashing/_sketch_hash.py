@@ -137,11 +137,10 @@ class SketchHash(LinearHasher):
         else:
             leaf, forest = self._leaf.copy(), self._forest.copy()
             reservoir = self._reservoir and self._reservoir.copy()
-        dtype = self._dtype(rows)
-        step = max(1, SLICE_BYTES // (d * dtype.itemsize))
+        step = max(1, SLICE_BYTES // (d * leaf.dtype.itemsize))
         try:
             for start in range(0, n, step):
-                piece = plain_rows(rows, start, min(start + step, n), dtype)
+                piece = plain_rows(rows, start, min(start + step, n), leaf.dtype)
                 self._take(piece, start, leaf, forest, reservoir)
         except BaseException:
             _threads.settle()
@@ -172,11 +171,6 @@ class SketchHash(LinearHasher):
         if self._priority is None or self._priority[0] != leaf.index:
             self._priority = leaf.index, reservoir.priorities(leaf.index, leaf.n_rows + leaf.room)
         return self._priority[1]
-
-    def _dtype(self, rows):
-        if self._leaf is not None:
-            return self.dtype
-        return np.dtype(self._config.dtype) if self._config.dtype else natural_dtype(rows.dtype)
 
     def _started(self, d, dtype):
         config = self._config
@@ -389,29 +383,19 @@ class SketchHash(LinearHasher):
 
     @property
     def n_features(self):
-        return None if self._leaf is None else self._width
+        return None if self._leaf is None else self._leaf.n_features
 
     @property
     def dtype(self):
         """dtype of the sketch; None until it is given or the first batch decides it."""
         if self._leaf is None:
             return np.dtype(self._config.dtype) if self._config.dtype else None
-        return self._leaf_dtype
+        return self._leaf.dtype
 
     @property
     def block_rows(self):
         """m, rows of a block; None before the first batch if it was not given."""
         return self._config.block_rows if self._leaf is None else self._leaf.n_rows + self._leaf.room
-
-    @property
-    def _width(self):
-        leaf = self._leaf
-        return leaf.chunk.a["out"].shape[1] if isinstance(leaf, CompressedLeaf) else leaf.engine.n_features
-
-    @property
-    def _leaf_dtype(self):
-        leaf = self._leaf
-        return leaf.chunk.dtype if isinstance(leaf, CompressedLeaf) else leaf.engine.dtype
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self):

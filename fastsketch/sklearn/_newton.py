@@ -4,6 +4,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -61,6 +62,12 @@ class _Newton(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _is_logistic(estimator):
+    if estimator.loss != "logistic":
+        raise AttributeError("predict_proba needs loss='logistic'")
+    return True
 
 
 class SketchedNewtonClassifier(ClassifierMixin, _Newton):
@@ -158,22 +165,13 @@ class SketchedNewtonClassifier(ClassifierMixin, _Newton):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def __dir__(self):
-        names = super().__dir__()
-        return names if self.loss == "logistic" else [name for name in names if name != "predict_proba"]
-
-    def __getattribute__(self, name):
-        if name == "predict_proba" and object.__getattribute__(self, "loss") != "logistic":
-            raise AttributeError("predict_proba needs loss='logistic'")
-        return super().__getattribute__(name)
-
+    @available_if(_is_logistic)
     def predict_proba(self, X):
         """Probabilities (n_samples, n_classes), for loss="logistic"; of more classes normalised one-against-rest."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            p = expit(scores)
-            return np.stack([1 - p, p], axis=1)
         p = expit(scores)
+        if scores.ndim == 1:
+            return np.stack([1 - p, p], axis=1)
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
 
