@@ -248,7 +248,7 @@ def _draw(curves, base, path):
                           marker=style[1], lw=1.2, ms=5, label=name)
                 ax.grid(True, which="both", alpha=0.25)
                 ax.set_xlabel(axis)
-                ax.minorticks_off()
+                ax.set_xticks([], minor=True)
                 ax.set_xticks([v for v, _ in points], [f"{v:,}" for v, _ in points], fontsize=8, rotation=30)
         axes[0][column].set_title(fixed, fontsize=10)
     axes[0][0].set_ylabel("||A'A - B'B|| / ||A||_F^2")
