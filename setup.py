@@ -43,6 +43,8 @@ def extensions():
         "hadamard": ["csrc/fs_hadamard.c"],
         "compress": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
         "hamming": ["csrc/fs_hamming.c"],
+        "adaptive": ["csrc/fs_secular.c"],
+        "diagonal": [],
         "svmlight": ["csrc/fs_svmlight.c"],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []

@@ -17,6 +17,8 @@ _HOME = {
     "srht": "fastsketch.sketching",
     "SketchHash": "fastsketch.hashing",
     "SketchedNewton": "fastsketch.online",
+    "AdaptiveSubgradient": "fastsketch.online",
+    "AdaptiveGrid": "fastsketch.online",
     "hamming_distances": "fastsketch.hashing",
     "hamming_topk": "fastsketch.hashing",
     "map_merge": "fastsketch.merging",

@@ -27,6 +27,18 @@ cdef inline void gemm(char transa, char transb, Py_ssize_t m, Py_ssize_t n, Py_s
         cb.dgemm(&transa, &transb, &m_, &n_, &k_, &alpha, <real*> a, &lda_, <real*> b, &ldb_, &beta, c, &ldc_)
 
 
+cdef inline void gemv(char trans, Py_ssize_t m, Py_ssize_t n, real alpha, const real* a, Py_ssize_t lda,
+                      const real* x, real beta, real* y) noexcept nogil:
+    # y = alpha op(a) x + beta y, a (m, n)
+    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, lda_ = <blas_int> lda, one = 1
+    if m == 0 or n == 0:
+        return
+    if real is float:
+        cb.sgemv(&trans, &m_, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+    else:
+        cb.dgemv(&trans, &m_, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+
+
 cdef inline void syrk(char uplo, char trans, Py_ssize_t n, Py_ssize_t k, real alpha, const real* a,
                       Py_ssize_t lda, real beta, real* c, Py_ssize_t ldc) noexcept nogil:
     # trans 'N': c = alpha a a' + beta c;  'T': c = alpha a' a + beta c;  one triangle only

@@ -52,15 +52,6 @@ def loss_and_slope(code, z, y):
 
 
 @njit(cache=True, nogil=True)
-def total_loss(code, predictions, targets):
-    """Sum of the losses of given predictions."""
-    total = 0.0
-    for i in range(len(targets)):
-        total += loss_and_slope(code, predictions[i], targets[i])[0]
-    return total
-
-
-@njit(cache=True, nogil=True)
 def excess(z):
     """tau(z) = sgn(z) max(|z| - 1, 0)."""
     if z > 1.0:
@@ -173,8 +164,8 @@ def shrink_small(small, k, m, spared, frame_out):
 
 
 @njit(cache=True, nogil=True)
-def one_round(x_square, base_x, zx, gx, y, loss, projection, m, spared, alpha_grows, frame, coef, small, inverse, b, e,
-              turn, scalar, count):
+def one_round(x_square, base_x, zx, gx, y, weight, loss, projection, m, spared, alpha_grows, frame, coef, small,
+              inverse, b, e, turn, scalar, count):
     """One example from its inner products.
 
     Returns (prediction, multiple of x that base is to get); FULL is -1 and nothing has changed if numbers would leave
@@ -198,6 +189,7 @@ def one_round(x_square, base_x, zx, gx, y, loss, projection, m, spared, alpha_gr
         extra = project(x_square, ahead, z, scalar[ALPHA], small, inverse, frame, coef, r, n, b, e)
         z = np.sign(z)  # exactly: where that is the target nothing is to be learned
     value, slope = loss_and_slope(loss, z, y)
+    value, slope = weight * value, weight * slope
     if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
         count[FULL] = -1
         return z, extra
@@ -345,7 +337,8 @@ def mixed_solve(bx, x_square, alpha, oja, small, lam, steps):
 
 
 @njit(cache=True, nogil=True)
-def mixed_round(x_square, base_x, zx, gx, y, loss, projection, oja, rho, frame, small, lam, b, e, scalar, count):
+def mixed_round(x_square, base_x, zx, gx, y, weight, loss, projection, oja, rho, frame, small, lam, b, e, scalar,
+                count):
     """One example for sketches whose rows all change every round: B = L [Z'; X], L = frame dense.
 
     Random projection: B += rho (a g)'. Oja, s-th gradient: lam = (1 - 1/s) lam + (V a g)^2 / s, V += (V a g)(a g)' / s,
@@ -371,6 +364,7 @@ def mixed_round(x_square, base_x, zx, gx, y, loss, projection, oja, rho, frame, 
             extra = -over / (h * alpha)
             z = np.sign(z)
     value, slope = loss_and_slope(loss, z, y)
+    value, slope = weight * value, weight * slope
     if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
         count[FULL] = -1
         return z, extra
@@ -573,17 +567,17 @@ def keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n
 
 
 @njit(cache=True, nogil=True)
-def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, alpha_grows, base, z, kept_data,
-                  kept_indices, kept_indptr, work, frame, coef, small, inverse, b, e, turn, zx, gx, scalar, count,
-                  predictions):
+def sparse_rounds(data, indices, indptr, targets, weights, loss, projection, m, spared, alpha_grows, base, z,
+                  kept_data, kept_indices, kept_indptr, work, frame, coef, small, inverse, b, e, turn, zx, gx, scalar,
+                  count, predictions):
     """All CSR rows. z (d, m) holds Z; kept_*: the rows X, with room for 2 m of the longest; work: d zeros."""
     for i in range(len(indptr) - 1):
         start, stop = indptr[i], indptr[i + 1]
         r, n = count[RANK], count[ROWS]
         x_square, base_x = products(data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n,
                                     work, zx, gx)
-        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], loss, projection, m, spared, alpha_grows,
-                                      frame, coef, small, inverse, b, e, turn, scalar, count)
+        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, m,
+                                      spared, alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -597,16 +591,16 @@ def sparse_rounds(data, indices, indptr, targets, loss, projection, m, spared, a
 
 
 @njit(cache=True, nogil=True)
-def mixed_sparse_rounds(data, indices, indptr, targets, loss, projection, oja, rho, base, z, kept_data, kept_indices,
-                        kept_indptr, work, frame, small, lam, b, e, zx, gx, scalar, count, predictions):
+def mixed_sparse_rounds(data, indices, indptr, targets, weights, loss, projection, oja, rho, base, z, kept_data,
+                        kept_indices, kept_indptr, work, frame, small, lam, b, e, zx, gx, scalar, count, predictions):
     """All CSR rows by mixed_round; z (d, m) holds Z, rho (rows, m) the random numbers of a projection."""
     m = len(lam)
     for i in range(len(indptr) - 1):
         start, stop, n = indptr[i], indptr[i + 1], count[ROWS]
         x_square, base_x = products(data, indices, start, stop, base, z, m, kept_data, kept_indices, kept_indptr, n,
                                     work, zx, gx)
-        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], loss, projection, oja, rho[i], frame,
-                                        small, lam, b, e, scalar, count)
+        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection,
+                                        oja, rho[i], frame, small, lam, b, e, scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -625,8 +619,8 @@ def mixed_sparse_rounds(data, indices, indptr, targets, loss, projection, oja, r
 
 
 @njit(cache=True, nogil=True)
-def mixed_dense_rounds(rows, targets, loss, projection, oja, rho, base, z, kept, frame, small, lam, b, e, zx, gx,
-                       scalar, count, predictions):
+def mixed_dense_rounds(rows, targets, weights, loss, projection, oja, rho, base, z, kept, frame, small, lam, b, e, zx,
+                       gx, scalar, count, predictions):
     """All C-ordered rows by mixed_round; z (m, d) holds Z'."""
     m = len(lam)
     for i in range(len(rows)):
@@ -634,8 +628,8 @@ def mixed_dense_rounds(rows, targets, loss, projection, oja, rho, base, z, kept,
         zx[:m] = np.dot(z, x)
         if n:
             gx[:n] = np.dot(kept[:n], x)
-        prediction, extra = mixed_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], loss, projection, oja,
-                                        rho[i], frame, small, lam, b, e, scalar, count)
+        prediction, extra = mixed_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], weights[i], loss,
+                                        projection, oja, rho[i], frame, small, lam, b, e, scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -650,8 +644,8 @@ def mixed_dense_rounds(rows, targets, loss, projection, oja, rho, base, z, kept,
 
 
 @njit(cache=True, nogil=True)
-def dense_rounds(rows, targets, loss, projection, m, spared, alpha_grows, base, z, kept, frame, coef, small, inverse, b,
-                 e, turn, zx, gx, scalar, count, predictions):
+def dense_rounds(rows, targets, weights, loss, projection, m, spared, alpha_grows, base, z, kept, frame, coef, small,
+                 inverse, b, e, turn, zx, gx, scalar, count, predictions):
     """All C-ordered rows; kept (2 m, d) holds X, z (m, d) holds Z'."""
     for i in range(len(rows)):
         r, n = count[RANK], count[ROWS]
@@ -660,8 +654,9 @@ def dense_rounds(rows, targets, loss, projection, m, spared, alpha_grows, base, 
             zx[:r] = np.dot(z[:r], x)
         if n:
             gx[:n] = np.dot(kept[:n], x)
-        prediction, extra = one_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], loss, projection, m, spared,
-                                      alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
+        prediction, extra = one_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], weights[i], loss,
+                                      projection, m, spared, alpha_grows, frame, coef, small, inverse, b, e, turn,
+                                      scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -686,7 +681,7 @@ def dense_rounds(rows, targets, loss, projection, m, spared, alpha_grows, base, 
 
 
 @njit(cache=True, nogil=True)
-def full_rounds(rows, targets, loss, projection, w, inverse, scalar, count, predictions):
+def full_rounds(rows, targets, weights, loss, projection, w, inverse, scalar, count, predictions):
     """FULL-ON on C-ordered rows: inverse (d, d) is H^-1, changed by one term a round."""
     same = projection in (SAME, BOTH)
     ahead = projection in (NEXT, BOTH)
@@ -698,6 +693,7 @@ def full_rounds(rows, targets, loss, projection, w, inverse, scalar, count, pred
             w -= excess(z) / (x @ q) * q
             z = np.sign(z)
         value, slope = loss_and_slope(loss, z, targets[i])
+        value, slope = weights[i] * value, weights[i] * slope
         scalar[LOSS] += value
         count[ROUND] += 1
         if z * targets[i] <= 0:

@@ -1,5 +1,6 @@
-"""Second-order online learners on sketches."""
+"""Online linear learners: second order on sketches, and adaptive subgradients."""
 
+from fastsketch.online._adaptive import AdaptiveGrid, AdaptiveSubgradient
 from fastsketch.online._newton import SketchedNewton
 
-__all__ = ["SketchedNewton"]
+__all__ = ["AdaptiveGrid", "AdaptiveSubgradient", "SketchedNewton"]

@@ -1,9 +1,11 @@
 """Losses of a prediction z against a target y, by name; the kernels know them by number.
 
-Numbers, not the kernel's names, so that loading a model of another kind does not load Numba; a test compares the two.
+Numbers, not the kernels' names, so that loading a model of another kind does not load Numba. Three forms of the same
+losses (here, in _kernels/newton and in _kernels/adaptive: no compiler sees across them) are compared by a test.
 """
 
 import numpy as np
+from scipy.special import expit
 
 # name: (number in the kernel, whether targets are labels -1 and +1)
 LOSSES = {
@@ -13,6 +15,21 @@ LOSSES = {
     "huber": (3, False),
     "absolute": (4, False),
 }
+
+
+def loss_and_slope(loss, z, y):
+    """The loss of every prediction and its derivative in z, float64 of the shape of z."""
+    if loss == "square":
+        return (z - y) ** 2, 2.0 * (z - y)
+    if loss == "logistic":
+        return np.logaddexp(0.0, -y * z), -y * expit(-y * z)
+    if loss == "squared_hinge":
+        gap = np.maximum(0.0, 1.0 - y * z)
+        return gap**2, -2.0 * y * gap
+    r = z - y
+    if loss == "huber":
+        return np.where(np.abs(r) <= 1.0, 0.5 * r * r, np.abs(r) - 0.5), np.clip(r, -1.0, 1.0)
+    return np.abs(r), np.sign(r)
 
 
 def as_targets(y, n, loss, name="y"):

@@ -1,24 +1,21 @@
 """The online Newton step on sketches: one pass, second order at the cost of a few inner products a round."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from fastsketch import _threads
-from fastsketch._validation import as_choice, as_integer, as_real, as_rows, as_vector, is_sparse
-from fastsketch.io import _state
-from fastsketch.online._losses import LOSSES, as_targets
+from fastsketch._validation import as_choice, as_integer, as_real
+from fastsketch.online._linear import OnlineLinear, grown
+from fastsketch.online._losses import LOSSES
 from fastsketch.sketching import random_normal, rows_spared
 
 SKETCHES = ("rfd", "fd", "pfd", "rp", "oja", "full")
 MIXED = ("rp", "oja")  # all rows of B change every round
 PROJECTIONS = {"none": 0, "same": 1, "next": 2, "both": 3}
-ALPHA, SHRINKAGE, LOSS, THEIRS, BEFORE = range(5)
+ALPHA, SHRINKAGE, LOSS = range(3)
 RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
 # Key of the random numbers, and rounds whose numbers are drawn together.
 CODE, DRAWN = 68, 64
-# Share of nonzeros above which rows are learned from as dense ones.
-DENSE_ABOVE = 0.3
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class NewtonConfig:
         return cls(sketch_size, sketch, loss, alpha0, projection, beta, seed)
 
 
-class SketchedNewton:
+class SketchedNewton(OnlineLinear):
     """Linear model learned by sketched online Newton steps, one example after the other, without a learning rate.
 
     Round t: predict z = w'x, suffer the loss, sketch sqrt(1/8 + 1/t) g, w <- w - H^-1 g with H = B'B + alpha I, then
@@ -111,191 +108,61 @@ class SketchedNewton:
     (True, 2000)
     """
 
+    _STATE = ("base", "z", "kept", "kept_data", "kept_indices", "kept_indptr", "frame", "coef", "small",
+              "inverse", "b", "e", "lam", "scalar", "count")
+    _GROWING = ("kept_data", "kept_indices")
+
     def __init__(self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None,
                  seed=0):
         self._config = NewtonConfig.checked(sketch_size, sketch, loss, alpha0, projection, beta, seed)
-        self._a = None
-        self._comparator = None
-        self._weights = None
-        self.last_predictions = np.empty(0)
-        self.notes = {}
+        self._prepare()
 
-    # -- learning --------------------------------------------------------------------------------------------------
-    def update(self, rows, targets):
-        """Learn from one example or many, each predicted before it is learned from.
+    # -- what OnlineLinear asks for --------------------------------------------------------------------------------
+    def _takes_sparse(self):
+        return self.sketch != "full"
 
-        Parameters
-        ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
-            Real and finite. The first batch decides between the sparse and the dense form.
-        targets : array_like (n,) or float
+    def _start(self, d, sparse):
+        return _fresh(self._config, d, sparse)
 
-        Returns
-        -------
-        self
-            ``last_predictions`` holds the n predictions.
+    def _changes_all_or_nothing(self, a):
+        # all rows of the mixed forms and of "full" change in several calls; so does everything in a shrink
+        return not (self.sketch in (*MIXED, "full") or
+                    a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * self.sketch_size)
 
-        Raises
-        ------
-        TypeError, ValueError
-            For rows or targets that cannot serve; the model is then as it was.
-        FloatingPointError
-            If the weights leave the range of numbers, as with "fd" and a tiny alpha0; the model is as it was.
-
-        Notes
-        -----
-        The same bits for any split of a stream into batches.
-        """
-        config = self._config
-        rows = as_rows(rows, self.n_features)
-        n, d = rows.shape
-        targets = as_targets(targets, n, config.loss, "targets")
-        sparse = self._a["sparse"] if self._a else (
-            is_sparse(rows) and config.sketch != "full" and rows.nnz <= DENSE_ABOVE * n * d)
-        batch = _as_csr(rows) if sparse else _as_dense(rows)
-        values = batch[0] if sparse else batch
-        if not np.isfinite(values).all():
-            raise ValueError("rows must be finite: one holds a NaN or an infinity")
-        a = self._a
-        if a is None:
-            a = _fresh(config, d, sparse)
-        elif n != 1 or config.sketch in (*MIXED, "full") or self._comparator is not None or (
-                a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * config.sketch_size):
-            a = _copied(a)  # what a refused or interrupted batch comes back to; a single example changes all or nothing
-        predictions = np.full(n, np.nan)
-        self._weights = None
-        with _threads.blas_for(2 * config.sketch_size), np.errstate(all="ignore"):
-            learn = _learn_full if config.sketch == "full" else _learn_sparse if sparse else _learn_dense
-            try:
-                learn(config, a, batch, targets, predictions)
-            except np.linalg.LinAlgError:
-                predictions[-1] = np.nan  # numbers of such sizes that no factorisation is left
-        if not np.isfinite(predictions).all():
+    def _learn(self, a, batch, targets, weights, predictions):
+        learn = _learn_full if self.sketch == "full" else _learn_sparse if a["sparse"] else _learn_dense
+        try:
+            learn(self._config, a, batch, targets, weights, predictions)
+        finally:
             a["count"][FULL] = 0
-            raise FloatingPointError(
-                f"the weights left the range of numbers in round {int(a['count'][ROUND]) + 1}: "
-                f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; sketch='rfd' is stable")
-        if self._comparator is not None:
-            from fastsketch._kernels import newton as kernel
 
-            theirs = np.ascontiguousarray(rows @ self._comparator, np.float64)
-            a["scalar"][THEIRS] += kernel.total_loss(LOSSES[config.loss][0], theirs, targets)
-        self.last_predictions, self._a = predictions, a
-        return self
+    def _cause(self, a):
+        return (f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; "
+                "sketch='rfd' is stable")
 
-    def compare_with(self, weights):
-        """Measure regret against these weights (d,) from here on; returns self."""
-        weights = as_vector(weights, self.n_features or len(np.asarray(weights)), "weights")
-        if weights.ndim != 1:
-            raise ValueError(f"weights must be a vector, got shape {weights.shape}")
-        if self._a is not None:
-            a = _copied(self._a)
-            a["scalar"][THEIRS], a["scalar"][BEFORE] = 0.0, a["scalar"][LOSS]
-            self._a = a
-        self._comparator = weights.astype(np.float64)
-        return self
+    def _totals(self, a):
+        return int(a["count"][ROUND]), float(a["scalar"][LOSS]), int(a["count"][MISTAKES])
 
-    # -- what it knows: never changes the state --------------------------------------------------------------------
-    @property
-    def weights(self):
-        """w, (d,) float64."""
-        if self._a is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._weights is None:
-            self._weights = _weights(self._a)
-        return self._weights.copy()
-
-    def predict(self, rows):
-        """w'x of every row, (n,) float64: the decision value of a classifier."""
-        weights = self.weights
-        rows = as_rows(rows, self.n_features)
-        values = rows if isinstance(rows, np.ndarray) else rows.data
-        if not np.isfinite(values).all():
-            raise ValueError("rows must be finite: one holds a NaN or an infinity")
-        return np.asarray(rows @ weights, np.float64)
-
-    @property
-    def progress(self):
-        """dict of rounds, cumulative_loss, mean_loss, error_rate (of signs), regret (None without a comparator)."""
-        if self._a is None:
-            return {"rounds": 0, "cumulative_loss": 0.0, "mean_loss": 0.0, "error_rate": 0.0, "regret": None}
-        scalar, rounds = self._a["scalar"], int(self._a["count"][ROUND])
-        regret = None if self._comparator is None else float(scalar[LOSS] - scalar[BEFORE] - scalar[THEIRS])
-        return {"rounds": rounds, "cumulative_loss": float(scalar[LOSS]), "mean_loss": float(scalar[LOSS]) / rounds,
-                "error_rate": int(self._a["count"][MISTAKES]) / rounds, "regret": regret}
+    def _weights_of(self, a):
+        return _weights(a)
 
     @property
     def alpha(self):
         """The regulariser of H."""
         return self._config.alpha0 if self._a is None else float(self._a["scalar"][ALPHA])
 
-    @property
-    def n_rounds(self):
-        return 0 if self._a is None else int(self._a["count"][ROUND])
-
-    @property
-    def n_features(self):
-        return None if self._a is None else len(self._a["base"])
-
-    # -- keeping it ------------------------------------------------------------------------------------------------
-    def copy(self):
-        """An independent model in the same state."""
-        other = object.__new__(type(self))
-        other.__setstate__(self._state())
-        return other
-
-    def to_bytes(self):
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
-        return _state.pack("SketchedNewton", *self._state())
-
-    def save(self, path):
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
-        _state.write(path, self.to_bytes())
-
-    def _state(self):
-        params = {"config": asdict(self._config), "notes": self.notes, "sparse": None}
-        arrays = {} if self._comparator is None else {"comparator": self._comparator}
-        if self._a is not None:
-            params["sparse"] = self._a["sparse"]
-            arrays.update({name: self._a[name].copy() for name in _STATE if name in self._a})
-        return params, arrays
-
-    def __getstate__(self):
-        return self._state()
-
-    def __setstate__(self, state):
-        params, arrays = state
-        self.__init__(**params["config"])
-        self.notes = dict(params["notes"])
-        self._comparator = arrays.get("comparator")
-        if params["sparse"] is None:
-            return
-        a = _fresh(self._config, len(arrays["base"]), bool(params["sparse"]))
-        for name in _STATE:
-            if name not in a:
-                continue
-            if name not in ("kept_data", "kept_indices") and a[name].shape != arrays[name].shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {a[name].shape}")
-            a[name] = arrays[name].copy()
-        self._a = a
-
     def __repr__(self):
         seen = "no rows yet" if self._a is None else f"{self.n_rounds} rounds, {self.n_features} features"
         return f"<SketchedNewton sketch_size={self.sketch_size} sketch={self.sketch!r} loss={self.loss!r}, {seen}>"
 
 
-for _name in ("sketch_size", "sketch", "loss", "alpha0", "projection", "beta", "seed"):
-    setattr(SketchedNewton, _name, property(lambda self, name=_name: getattr(self._config, name),
-                                            doc=f"The parameter {_name}."))
-
-# What a resume needs, by name.
-_STATE = ("base", "z", "kept", "kept_data", "kept_indices", "kept_indptr", "frame", "coef", "small", "inverse", "b",
-          "e", "lam", "scalar", "count")
+SketchedNewton._register(("sketch_size", "sketch", "loss", "alpha0", "projection", "beta", "seed"))
 
 
 def _fresh(config, d, sparse):
     m, k = config.sketch_size, 2 * config.sketch_size
-    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(5), "count": np.zeros(6, np.int64)}
+    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(3), "regret": np.zeros(2),
+         "count": np.zeros(6, np.int64)}
     a["scalar"][ALPHA] = config.alpha0
     if config.sketch == "full":
         a["inverse"] = np.eye(d) / config.alpha0
@@ -329,23 +196,6 @@ def _draws(config, first, n):
     return numbers.reshape(-1, m)[start : start + n] / np.sqrt(m)
 
 
-def _copied(a):
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in a.items()}
-
-
-def _as_csr(rows):
-    if not is_sparse(rows):
-        from scipy.sparse import csr_array
-
-        rows = csr_array(rows)
-    return (np.ascontiguousarray(rows.data, np.float64), np.ascontiguousarray(rows.indices, np.int32),
-            np.ascontiguousarray(rows.indptr, np.int64))
-
-
-def _as_dense(rows):
-    return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
-
-
 def _common(config):
     m = config.sketch_size
     spared = 0 if config.sketch != "pfd" else rows_spared("pfd", m, config.beta)
@@ -356,47 +206,46 @@ _MIXED = ("frame", "small", "lam", "b", "e", "zx", "gx", "scalar", "count")
 _SMALL = ("frame", "coef", "small", "inverse", "b", "e", "turn", "zx", "gx", "scalar", "count")
 
 
-def _learn_sparse(config, a, batch, targets, predictions):
+def _learn_sparse(config, a, batch, targets, weights, predictions):
     from fastsketch._kernels import newton as kernel
 
     data, indices, indptr = batch
     # X never holds more than 2 m rows
     used = int(a["kept_indptr"][a["count"][ROWS]])
     room = used + 2 * config.sketch_size * int(np.diff(indptr).max(initial=0))
-    if len(a["kept_data"]) < room:
-        for name in ("kept_data", "kept_indices"):
-            a[name] = np.concatenate([a[name][:used], np.zeros(room - used, a[name].dtype)])
+    grown(a, ("kept_data", "kept_indices"), used, room)
     if config.sketch in MIXED:
         loss, projection, *_ = _common(config)
         kernel.mixed_sparse_rounds(
-            data, indices, indptr, targets, loss, projection, config.sketch == "oja",
+            data, indices, indptr, targets, weights, loss, projection, config.sketch == "oja",
             _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept_data"], a["kept_indices"],
             a["kept_indptr"], a["work"], *(a[name] for name in _MIXED), predictions)
         return
     kernel.sparse_rounds(
-        data, indices, indptr, targets, *_common(config), a["base"], a["z"], a["kept_data"], a["kept_indices"],
+        data, indices, indptr, targets, weights, *_common(config), a["base"], a["z"], a["kept_data"], a["kept_indices"],
         a["kept_indptr"], a["work"], *(a[name] for name in _SMALL), predictions)
 
 
-def _learn_dense(config, a, rows, targets, predictions):
+def _learn_dense(config, a, rows, targets, weights, predictions):
     from fastsketch._kernels import newton as kernel
 
     if config.sketch in MIXED:
         loss, projection, *_ = _common(config)
         kernel.mixed_dense_rounds(
-            rows, targets, loss, projection, config.sketch == "oja",
+            rows, targets, weights, loss, projection, config.sketch == "oja",
             _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept"],
             *(a[name] for name in _MIXED), predictions)
         return
-    kernel.dense_rounds(rows, targets, *_common(config), a["base"], a["z"], a["kept"],
+    kernel.dense_rounds(rows, targets, weights, *_common(config), a["base"], a["z"], a["kept"],
                         *(a[name] for name in _SMALL), predictions)
 
 
-def _learn_full(config, a, rows, targets, predictions):
+def _learn_full(config, a, rows, targets, weights, predictions):
     from fastsketch._kernels import newton as kernel
 
     loss, projection, *_ = _common(config)
-    kernel.full_rounds(rows, targets, loss, projection, a["base"], a["inverse"], a["scalar"], a["count"], predictions)
+    kernel.full_rounds(rows, targets, weights, loss, projection, a["base"], a["inverse"], a["scalar"], a["count"],
+                       predictions)
 
 
 def _weights(a):
@@ -412,11 +261,3 @@ def _weights(a):
         return w
     return w + a["b"][:r] @ a["z"][:r] + a["e"][:n] @ a["kept"][:n]
 
-
-def _build(params, arrays):
-    model = object.__new__(SketchedNewton)
-    model.__setstate__((params, arrays))
-    return model
-
-
-_state.register("SketchedNewton", _build)

@@ -1,0 +1,999 @@
+"""Rounds of adaptive subgradients whose H = delta I + (S'S)^(1/2) has low rank (ADA-FD, ADA-FFD, ADA-FULL, FD-SON).
+
+S'S = V diag(lam) V' with orthonormal V = C'T. The rows C (at most `cap`) are what the last rebase left and the gradients'
+rows since; T turns with every gradient, C does not. So a round costs one pass over C, for p = C x, and work in the small
+space: y = V'x = T'p, a rank-one change of the eigenvalues (csrc/fs_secular), T <- T W. Only a rebase, C <- T'C, costs
+as much as an SVD.
+
+The weights of point k of the grid of (eta, delta) are w = scale (base + Z b) + C'coef. Mirror descent ("cmd") moves
+base and coef; dual averaging ("pds") keeps the sum of gradients in base, scale = -eta / delta.
+
+Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/newton, and a round
+costs the nonzeros of x. The arrays of a model, by name:
+
+    turn (most, cap)    T'                      lam (most,)         descending
+    gram (cap, cap)     C C', from the products of the rounds
+    base (points, d)    scale (points,)         coef (points, cap)
+    inner (points, cap) C (base + Z b) of what base stands for: w or the sum of gradients
+    losses (points,)    mistakes (points,)
+    count: RANK, ROWS (of C), ROUND, OLD (columns of Z), TURNS since the last polish
+"""
+
+from libc.float cimport DBL_EPSILON
+from libc.math cimport fabs, sqrt
+from libc.stddef cimport ptrdiff_t
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from fastsketch._kernels.blas cimport gemm, gemv
+from fastsketch._kernels.losses cimport ABSOLUTE, L1, L2, NONE, dot, finite, flat, loss_and_slope
+from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
+                                          fs_secular_weights)
+
+
+cdef enum:
+    # what limits the rank: one shrink a round, one shrink when twice the size is full, nothing but d
+    EVERY_ROUND = 0
+    WHEN_FULL = 1
+    NEVER = 2
+    # count
+    RANK = 0
+    ROWS = 1
+    ROUND = 2
+    OLD = 3
+    TURNS = 4
+    # why a call returned before its last row
+    BAD = -1
+    ROOM = -2
+
+cdef double CLEAR = 1e-4         # a row of which a larger share (squared) is new becomes a row of C as it is
+cdef double NOISE = 1e-11        # below this share nothing is new: it is the rounding of y'y
+cdef double NEW = 1e-10          # of a residual formed explicitly: the papers' test g' != g, with a guard
+cdef double CONDITION = 1e4      # of F, beyond which Z is made anew
+cdef Py_ssize_t POLISH = 256     # turns between two corrections of T: each adds a rounding to V'V - I
+cdef double SMALLEST_SCALE = 1e-100
+
+
+cdef struct Model:
+    Py_ssize_t d, tau, most, cap, points, width
+    int loss, rule, phi
+    bint dual, root, fade
+    double strength          # lambda of phi
+    const double* eta
+    const double* delta
+    double* turn
+    double* lam
+    double* gram
+    double* base
+    double* scale
+    double* coef
+    double* inner
+    double* losses
+    int64_t* mistakes
+    int64_t* count
+    # rows of C
+    double* rows             # dense: (cap, d)
+    double* z                # sparse: (d, width)
+    double* b                # (points, width)
+    double* total            # phi = L1, dual: (points, d), the sum of gradients, base being w
+    double* frame            # F (width, width), leading dimension width
+    double* kept_data
+    int32_t* kept_indices
+    int64_t* kept_indptr
+    Py_ssize_t room          # of kept_data
+    double* work             # d zeros
+    # of the round: filled before it, or scratch
+    double* p                # cap + 1
+    double* y                # most
+    double* f                # most + cap
+    double* small            # see lay_out
+    double* secular          # 6 (most + 8)
+    double* slopes           # points
+    double* predictions      # points
+    double* base_x           # points
+    int32_t* ints            # 9 most + 8
+    double x_square
+
+
+cdef inline void add(Py_ssize_t n, double f, const double* a, double* out) noexcept nogil:
+    # out += f a
+    cdef Py_ssize_t i
+    for i in range(n):
+        out[i] += f * a[i]
+
+
+# -- the small space ---------------------------------------------------------------------------------------------------
+cdef void project(Model* s) noexcept nogil:
+    # y = T'p
+    cdef Py_ssize_t i
+    for i in range(s.count[RANK]):
+        s.y[i] = dot(s.count[ROWS], s.turn + i * s.cap, s.p)
+
+
+cdef void add_turned(Model* s, double scale, const double* v, double* out) noexcept nogil:
+    # out += scale T v
+    cdef Py_ssize_t i
+    for i in range(s.count[RANK]):
+        add(s.count[ROWS], scale * v[i], s.turn + i * s.cap, out)
+
+
+cdef void rank_one(Model* s, double weight) noexcept nogil:
+    """V diag(lam) V' += weight (V y)(V y)': new lam and T, descending."""
+    cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], i, j, k, c, gone, room = s.most + 8
+    cdef ptrdiff_t n_turns
+    cdef double* d = s.secular
+    cdef double* z = d + room
+    cdef double* poles = z + room
+    cdef double* weights = poles + room
+    cdef double* tau = weights + room
+    cdef double* v = tau + room
+    cdef int32_t* order = s.ints
+    cdef int32_t* keep = order + s.most
+    cdef int32_t* kind = keep + s.most
+    cdef int32_t* pair = kind + s.most
+    cdef int32_t* origin = pair + 2 * s.most
+    cdef int32_t* place = origin + s.most + 8
+    cdef double* vectors = s.small
+    cdef double* gathered = vectors + s.most * s.most
+    cdef double* made = gathered + s.most * s.cap
+    cdef double* givens = made          # 2 n, used before made
+    cdef double total = dot(n, s.y, s.y), largest, rho, cosine, sine, one, two, length = sqrt(total)
+    if total <= 0 or weight <= 0:
+        return
+    largest = max(s.lam[0], weight * total)
+    rho = weight * total / largest
+    for i in range(n):
+        d[i] = s.lam[i] / largest
+        z[i] = s.y[i] / length
+        order[i] = <int32_t> (n - 1 - i)
+    k = fs_secular_deflate(n, n, rho, DBL_EPSILON, d, z, order, keep, kind, pair, givens, &n_turns)
+    for i in range(n_turns):
+        cosine, sine = givens[2 * i], givens[2 * i + 1]
+        for j in range(rows):
+            one, two = s.turn[pair[2 * i] * s.cap + j], s.turn[pair[2 * i + 1] * s.cap + j]
+            s.turn[pair[2 * i] * s.cap + j] = cosine * one + sine * two
+            s.turn[pair[2 * i + 1] * s.cap + j] = cosine * two - sine * one
+    for i in range(n):
+        kind[i] = 1
+    for i in range(k):
+        poles[i], weights[i] = d[keep[i]], z[keep[i]]
+        place[i] = <int32_t> i
+        kind[keep[i]] = 0
+        memcpy(gathered + i * s.cap, s.turn + keep[i] * s.cap, rows * sizeof(double))
+    for i in range(k, k + 8):
+        poles[i], weights[i] = 0, 0
+    fs_secular_roots(k, poles, weights, rho, origin, tau)
+    fs_secular_weights(k, poles, origin, tau, weights)
+    fs_secular_vectors_d(k, 0, k, poles, origin, tau, weights, place, v, vectors)
+    # rows of the new T': vectors' @ gathered
+    gemm(c'N', c'N', rows, k, k, 1.0, gathered, s.cap, vectors, k, 0.0, made, s.cap)
+    # what deflated, by descending value; then both lists into one
+    gone = 0
+    for i in range(n):
+        if kind[i]:
+            j = gone
+            while j > 0 and d[order[j - 1]] < d[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = <int32_t> i
+            gone += 1
+    for i in range(gone):
+        memcpy(gathered + i * s.cap, s.turn + order[i] * s.cap, rows * sizeof(double))
+    i, c = 0, k - 1
+    for j in range(n):
+        if c >= 0 and (i == gone or poles[origin[c]] + tau[c] >= d[order[i]]):
+            s.lam[j] = largest * max(0.0, poles[origin[c]] + tau[c])
+            memcpy(s.turn + j * s.cap, made + c * s.cap, rows * sizeof(double))
+            c -= 1
+        else:
+            s.lam[j] = largest * d[order[i]]
+            memcpy(s.turn + j * s.cap, gathered + i * s.cap, rows * sizeof(double))
+            i += 1
+    s.count[TURNS] += 1
+
+
+cdef void polish(Model* s) noexcept nogil:
+    """T' <- (3/2 I - 1/2 E) T' with E = T'(C C')T = V'V: one Newton step for orthonormality, which squares the error."""
+    cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], i
+    cdef double* e = s.small
+    cdef double* half = e + s.most * s.most
+    # half = gram T; e = T'half   (row-major T' is column-major T)
+    gemm(c'N', c'N', rows, n, rows, 1.0, s.gram, s.cap, s.turn, s.cap, 0.0, half, s.cap)
+    gemm(c'T', c'N', n, n, rows, -0.5, s.turn, s.cap, half, s.cap, 0.0, e, s.most)
+    for i in range(n):
+        e[i * s.most + i] += 1.5
+    gemm(c'N', c'N', rows, n, n, 1.0, s.turn, s.cap, e, s.most, 0.0, half, s.cap)
+    for i in range(n):
+        memcpy(s.turn + i * s.cap, half + i * s.cap, rows * sizeof(double))
+    s.count[TURNS] = 0
+
+
+cdef void fresh_basis(Model* s) noexcept nogil:
+    # C is V': T = I, C C' = I
+    cdef Py_ssize_t n = s.count[RANK], i
+    memset(s.turn, 0, s.most * s.cap * sizeof(double))
+    memset(s.gram, 0, s.cap * s.cap * sizeof(double))
+    for i in range(n):
+        s.turn[i * s.cap + i] = 1
+        s.gram[i * s.cap + i] = 1
+    s.count[ROWS] = n
+
+
+cdef void turn_inner(Model* s) noexcept nogil:
+    """inner of the new C from that of the old one, where coef has gone into base."""
+    cdef Py_ssize_t k, i
+    for k in range(s.points):
+        for i in range(s.count[RANK]):
+            s.f[i] = dot(s.count[ROWS], s.turn + i * s.cap, s.inner + k * s.cap)
+        memcpy(s.inner + k * s.cap, s.f, s.count[RANK] * sizeof(double))
+
+
+cdef void give_up_coef(Model* s) noexcept nogil:
+    """inner += C C'coef / scale: what it is once base has taken coef in (mirror descent)."""
+    cdef Py_ssize_t k, i
+    for k in range(s.points):
+        for i in range(s.count[ROWS]):
+            s.inner[k * s.cap + i] += dot(s.count[ROWS], s.gram + i * s.cap, s.coef + k * s.cap) / s.scale[k]
+
+
+# -- C, dense ----------------------------------------------------------------------------------------------------------
+cdef void rebase_dense(Model* s) noexcept nogil:
+    """C <- T'C, its first RANK rows; base takes coef in."""
+    cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], k, i, j, width
+    cdef double* made = s.small + s.most * s.most
+    # the true C C': what the rounds computed has their rounding
+    gemm(c'T', c'N', rows, rows, s.d, 1.0, s.rows, s.d, s.rows, s.d, 0.0, s.gram, s.cap)
+    polish(s)
+    if not s.dual:
+        give_up_coef(s)
+        for k in range(s.points):
+            for i in range(rows):
+                add(s.d, s.coef[k * s.cap + i] / s.scale[k], s.rows + i * s.d, s.base + k * s.d)
+    turn_inner(s)
+    memset(s.coef, 0, s.points * s.cap * sizeof(double))
+    j = 0
+    while j < s.d:
+        width = min(s.cap, s.d - j)
+        gemm(c'N', c'N', width, n, rows, 1.0, s.rows + j, s.d, s.turn, s.cap, 0.0, made, width)
+        for i in range(n):
+            memcpy(s.rows + i * s.d + j, made + i * width, width * sizeof(double))
+        j += width
+    for i in range(n, rows):
+        memset(s.rows + i * s.d, 0, s.d * sizeof(double))
+    fresh_basis(s)
+
+
+# -- C = [F Z'; X], sparse ---------------------------------------------------------------------------------------------
+cdef void add_sparse_row(Model* s, Py_ssize_t row, double f, double* out) noexcept nogil:
+    # out += f X[row]
+    cdef int64_t q
+    for q in range(s.kept_indptr[row], s.kept_indptr[row + 1]):
+        out[s.kept_indices[q]] += f * s.kept_data[q]
+
+
+cdef bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t m) noexcept nogil:
+    """right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; whether a is regular."""
+    cdef Py_ssize_t i, j, c, pivot
+    cdef double f, least = 0
+    for i in range(n * n):
+        least = max(least, fabs(a[i]))
+    least *= 1e-14
+    for i in range(n):
+        pivot = i
+        for j in range(i + 1, n):
+            if fabs(a[j * n + i]) > fabs(a[pivot * n + i]):
+                pivot = j
+        if not fabs(a[pivot * n + i]) > least:
+            return False
+        if pivot != i:
+            for c in range(n):
+                a[i * n + c], a[pivot * n + c] = a[pivot * n + c], a[i * n + c]
+            for c in range(m):
+                right[i * m + c], right[pivot * m + c] = right[pivot * m + c], right[i * m + c]
+        for j in range(n):
+            if j != i and a[j * n + i] != 0:
+                f = a[j * n + i] / a[i * n + i]
+                add(n, -f, a + i * n, a + j * n)
+                add(m, -f, right + i * m, right + j * m)
+    for i in range(n):
+        f = 1 / a[i * n + i]
+        for c in range(m):
+            right[i * m + c] *= f
+    return True
+
+
+cdef void rebase_sparse(Model* s) noexcept nogil:
+    """C <- T'C as [F Z'] with new F, touching nonzeros of X only where F stays well-conditioned; else F = I."""
+    cdef Py_ssize_t n = s.count[RANK], old = s.count[OLD], fresh = s.count[ROWS] - old, width = s.width
+    cdef Py_ssize_t i, j, k, c, m = width + s.cap
+    cdef double* moved = s.small + s.most * s.most       # n x old
+    cdef double* mix = moved + s.most * width            # n x (old + fresh): identity, then S
+    cdef double* copy = mix + s.most * m
+    cdef double* row
+    cdef double size, back, g
+    cdef int64_t q
+    polish(s)
+    if not s.dual:
+        give_up_coef(s)
+        for k in range(s.points):
+            # b += F'coef / scale
+            for i in range(old):
+                add(old, s.coef[k * s.cap + i] / s.scale[k], s.frame + i * width, s.b + k * width)
+            for i in range(fresh):
+                add_sparse_row(s, i, s.coef[k * s.cap + old + i] / s.scale[k], s.base + k * s.d)
+    turn_inner(s)
+    memset(s.coef, 0, s.points * s.cap * sizeof(double))
+    # V' = moved Z' + mix X
+    memset(moved, 0, n * old * sizeof(double))
+    size = 0
+    for i in range(n):
+        for j in range(old):
+            add(old, s.turn[i * s.cap + j], s.frame + j * width, moved + i * old)
+        size += dot(old, moved + i * old, moved + i * old)
+    if n == old and n > 0:
+        memset(mix, 0, n * m * sizeof(double))
+        for i in range(n):
+            mix[i * m + i] = 1
+            memcpy(mix + i * m + n, s.turn + i * s.cap + old, fresh * sizeof(double))
+        memcpy(copy, moved, n * n * sizeof(double))
+        if solve_small(n, copy, mix, m):
+            back = 0
+            for i in range(n):
+                back += dot(n, mix + i * m, mix + i * m)
+            if sqrt(size * back) < CONDITION:
+                # V' = moved (Z' + S X), S = moved^-1 mix: Z gets the nonzeros of X, base what Z b grows by
+                for j in range(fresh):
+                    for k in range(s.points):
+                        g = 0
+                        for i in range(n):
+                            g += mix[i * m + n + j] * s.b[k * width + i]
+                        add_sparse_row(s, j, -g, s.base + k * s.d)
+                    for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
+                        row = s.z + s.kept_indices[q] * width
+                        for i in range(n):
+                            row[i] += s.kept_data[q] * mix[i * m + n + j]
+                for i in range(n):
+                    memcpy(s.frame + i * width, moved + i * n, n * sizeof(double))
+                s.kept_indptr[0] = 0
+                fresh_basis(s)
+                return
+    for k in range(s.points):
+        for c in range(s.d):
+            s.base[k * s.d + c] += dot(old, s.z + c * width, s.b + k * width)
+        memset(s.b + k * width, 0, width * sizeof(double))
+    # Z <- Z moved' + X'mix', a row of Z at a time
+    for c in range(s.d):
+        row = s.z + c * width
+        for i in range(n):
+            copy[i] = dot(old, moved + i * old, row)
+        memcpy(row, copy, n * sizeof(double))
+        memset(row + n, 0, (width - n) * sizeof(double))
+    for j in range(fresh):
+        for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
+            row = s.z + s.kept_indices[q] * width
+            for i in range(n):
+                row[i] += s.kept_data[q] * s.turn[i * s.cap + old + j]
+    # F = 3/2 I - 1/2 Z'Z: Z is not made exactly orthonormal by what is computed
+    memset(s.frame, 0, width * width * sizeof(double))
+    gemm(c'N', c'T', n, n, s.d, -0.5, s.z, width, s.z, width, 0.0, s.frame, width)
+    for i in range(n):
+        s.frame[i * width + i] += 1.5
+    s.count[OLD] = n
+    fresh_basis(s)
+
+
+# -- one round -----------------------------------------------------------------------------------------------------------
+cdef bint predict(Model* s, double y, double weight) noexcept nogil:
+    """Predictions and slopes of all points, nothing else changed; False if one is not finite."""
+    cdef Py_ssize_t k
+    cdef double z
+    for k in range(s.points):
+        z = s.scale[k] * s.base_x[k] + dot(s.count[ROWS], s.coef + k * s.cap, s.p)
+        s.predictions[k] = z
+        loss_and_slope(s.loss, z, y, s.slopes + k)
+        s.slopes[k] *= weight
+        if not (finite(z) and finite(s.slopes[k] * s.slopes[k] * s.x_square)):
+            return False
+    return True
+
+
+cdef void count_losses(Model* s, double y, double weight) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double slope
+    s.count[ROUND] += 1
+    for k in range(s.points):
+        s.losses[k] += weight * loss_and_slope(s.loss, s.predictions[k], y, &slope)
+        s.mistakes[k] += s.predictions[k] * y <= 0
+
+
+cdef inline double drawn(Model* s, double weight) noexcept nogil:
+    """The slope that the sketch takes: of the absolute loss it does not depend on the weights, not even at a tie."""
+    return weight if s.loss == ABSOLUTE else s.slopes[0]
+
+
+cdef bint due(Model* s) noexcept nogil:
+    """Whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk sketch."""
+    cdef Py_ssize_t i, rank = s.count[RANK]
+    cdef double least
+    if s.rule == WHEN_FULL and rank == 2 * s.tau:
+        least = s.lam[s.tau - 1]
+        for i in range(s.tau - 1):
+            s.lam[i] -= least
+        memset(s.lam + s.tau - 1, 0, (s.most - s.tau + 1) * sizeof(double))
+        s.count[RANK] = s.tau - 1
+        return True
+    return s.count[ROWS] == s.cap and rank < s.cap
+
+
+cdef void new_direction(Model* s, double rest, bint unit) noexcept nogil:
+    """C has a new row: x itself, of which sqrt(rest) is new (unit: the new direction itself); p has its product."""
+    cdef Py_ssize_t rank = s.count[RANK], rows = s.count[ROWS], i
+    cdef double* t = s.turn + rank * s.cap
+    memset(t, 0, s.cap * sizeof(double))
+    if unit:
+        t[rows] = 1
+    else:
+        # T gets the column [-T y; 1] / sqrt(rest)
+        for i in range(rank):
+            add(rows, -s.y[i] / rest, s.turn + i * s.cap, t)
+        t[rows] = 1 / rest
+    for i in range(rank):
+        s.turn[i * s.cap + rows] = 0
+    s.y[rank] = rest
+    s.lam[rank] = 0
+    s.count[RANK] = rank + 1
+    s.count[ROWS] = rows + 1
+
+
+cdef void border(Model* s, const double* products, double corner) noexcept nogil:
+    """gram for a row of C that is to come, with inner and coef."""
+    cdef Py_ssize_t rows = s.count[ROWS], i, k
+    for i in range(rows):
+        s.gram[rows * s.cap + i] = s.gram[i * s.cap + rows] = products[i]
+    s.gram[rows * s.cap + rows] = corner
+    for k in range(s.points):
+        s.coef[k * s.cap + rows] = 0
+
+
+cdef inline double share(Model* s, double lam, double delta) noexcept nogil:
+    # of H^-1 = (I - V diag(share) V') / delta
+    cdef double root = sqrt(lam) if s.root else lam
+    return root / (delta + root)
+
+
+cdef void sketch(Model* s, double a) noexcept nogil:
+    """S'S gets the gradient a x, whose y = V'x is complete; y is then that of the new V."""
+    cdef Py_ssize_t rank = s.count[RANK], i
+    cdef double least
+    rank_one(s, a * a / sqrt(<double> s.count[ROUND]) if s.fade else a * a)
+    if s.rule == EVERY_ROUND and rank == s.tau:
+        least = s.lam[rank - 1]
+        for i in range(rank):
+            s.lam[i] -= least
+        s.count[RANK] = rank - 1
+    if s.count[TURNS] >= POLISH:
+        polish(s)
+    project(s)
+
+
+cdef void step(Model* s) noexcept nogil:
+    """The weights move; x itself goes to base by the caller, times slopes[k]."""
+    cdef Py_ssize_t k, i, rows = s.count[ROWS], rank = s.count[RANK]
+    cdef double a, eta, delta, ratio
+    for k in range(s.points):
+        eta, a = s.eta[k], s.slopes[k]
+        if s.dual:
+            # inner = C sum of gradients; coef = (eta / delta_t) T diag(share) T'inner
+            add(rows, a, s.p, s.inner + k * s.cap)
+            delta = s.delta[k] + (eta * s.strength * s.count[ROUND] if s.phi == L2 else 0)
+            s.scale[k] = -eta / delta
+            memset(s.coef + k * s.cap, 0, s.cap * sizeof(double))
+            for i in range(rank):
+                s.f[i] = share(s, s.lam[i], delta) * dot(rows, s.turn + i * s.cap, s.inner + k * s.cap)
+            add_turned(s, eta / delta, s.f, s.coef + k * s.cap)
+            continue
+        if s.phi == L2:
+            # w -= (I - V share V')(eta g + ratio delta w) / delta, delta + eta lambda in H
+            delta = s.delta[k] + eta * s.strength
+            ratio = eta * s.strength / delta
+            # C w = scale inner + gram coef, into f after the first `most`
+            for i in range(rows):
+                s.f[s.most + i] = (ratio * (s.scale[k] * s.inner[k * s.cap + i]
+                                            + dot(rows, s.gram + i * s.cap, s.coef + k * s.cap))
+                                   + eta / delta * a * s.p[i])
+            for i in range(rank):
+                s.f[i] = share(s, s.lam[i], delta) * dot(rows, s.turn + i * s.cap, s.f + s.most)
+            for i in range(rows):
+                s.coef[k * s.cap + i] *= 1 - ratio
+            add_turned(s, 1.0, s.f, s.coef + k * s.cap)
+            s.scale[k] *= 1 - ratio
+            s.slopes[k] = -eta / delta * a / s.scale[k]
+            add(rows, s.slopes[k], s.p, s.inner + k * s.cap)
+            continue
+        delta = s.delta[k]
+        for i in range(rank):
+            s.f[i] = share(s, s.lam[i], delta) * s.y[i]
+        add_turned(s, eta / delta * a, s.f, s.coef + k * s.cap)
+        s.slopes[k] = -eta / delta * a
+        add(rows, s.slopes[k], s.p, s.inner + k * s.cap)
+
+
+cdef bint still(Model* s, double weight) noexcept nogil:
+    """Whether a round changes nothing: no gradient, and no regulariser that pulls."""
+    return s.phi == NONE and (flat(drawn(s, weight)) or s.x_square == 0)
+
+
+# -- phi = strength |w|_1: w is base itself ------------------------------------------------------------------------------
+cdef void turned_down(Model* s, const double* v, double* root, double* out) noexcept nogil:
+    # out = A v for A = diag(root) V' (rank, d); the second half of f is scratch
+    cdef double* p = s.f + s.most
+    cdef Py_ssize_t i
+    gemv(c'T', s.d, s.count[ROWS], 1.0, s.rows, s.d, v, 0.0, p)
+    for i in range(s.count[RANK]):
+        out[i] = root[i] * dot(s.count[ROWS], s.turn + i * s.cap, p)
+
+
+cdef double l1_dual(Model* s, const double* alpha, const double* root, const double* start,
+                    const double* aw, double delta, double bound, double* u, double* w, double* gap) noexcept nogil:
+    """u = start - A'alpha / delta, w = soft(u, bound), gap = alpha + aw - A w: the gradient of what is returned."""
+    cdef Py_ssize_t i, rank = s.count[RANK], rows = s.count[ROWS]
+    cdef double* p = s.f + s.most
+    cdef double value = 0, total = 0
+    memset(p, 0, rows * sizeof(double))
+    for i in range(rank):
+        add(rows, -root[i] * alpha[i] / delta, s.turn + i * s.cap, p)
+    memcpy(u, start, s.d * sizeof(double))
+    if rows:
+        gemv(c'N', s.d, rows, 1.0, s.rows, s.d, p, 1.0, u)
+    for i in range(s.d):
+        w[i] = u[i] - bound if u[i] > bound else u[i] + bound if u[i] < -bound else 0.0
+        total += w[i] * w[i]
+    turned_down(s, w, root, gap)
+    for i in range(rank):
+        gap[i] = alpha[i] + aw[i] - gap[i]
+        value += alpha[i] * (0.5 * alpha[i] + aw[i])
+    return value + 0.5 * delta * total
+
+
+cdef void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexcept nogil:
+    """w <- argmin <g, w> + bound delta |w|_1 + |w - w0|_H^2 / 2 by Newton steps on its dual of RANK variables.
+
+    With H = delta I + A'A the dual is smooth, convex and piecewise quadratic (Becker and Fadili 2012); its gradient is
+    brought below 1e-12 of its terms. space: 3 d + 6 most + 256 cap.
+    """
+    cdef Py_ssize_t i, j, c, rank = s.count[RANK], rows = s.count[ROWS], _turn, _tries, filled
+    cdef double eta = s.eta[k], delta = s.delta[k], bound = eta * s.strength / delta, most, value, trial, slope, t
+    cdef double* w0 = s.base + k * s.d
+    cdef double* start = space
+    cdef double* u = start + s.d
+    cdef double* w = u + s.d
+    cdef double* root = w + s.d
+    cdef double* alpha = root + s.most
+    cdef double* aw = alpha + s.most
+    cdef double* gap = aw + s.most
+    cdef double* move = gap + s.most
+    cdef double* other = move + s.most
+    cdef double* pack = other + s.most
+    cdef double* active = s.small                       # rows x rows
+    cdef double* half = active + s.cap * s.cap          # rank x rows
+    cdef double* jacobian = half + s.most * s.cap       # rank x rank
+    for i in range(rank):
+        root[i] = sqrt(sqrt(s.lam[i]) if s.root else s.lam[i])
+    if s.dual:
+        # from zero with the sum of gradients; the last weights tell where to begin
+        add(s.d, s.slopes[k], x, s.total + k * s.d)
+        for i in range(s.d):
+            start[i] = -eta / delta * s.total[k * s.d + i]
+        bound *= s.count[ROUND]
+        turned_down(s, w0, root, alpha)
+        memset(aw, 0, rank * sizeof(double))
+    else:
+        memcpy(start, w0, s.d * sizeof(double))
+        add(s.d, -eta / delta * s.slopes[k], x, start)
+        turned_down(s, w0, root, aw)
+        memset(alpha, 0, rank * sizeof(double))
+    value = l1_dual(s, alpha, root, start, aw, delta, bound, u, w, gap)
+    for _turn in range(60):
+        most, trial = 1.0, 0.0
+        for i in range(rank):
+            most = max(most, max(fabs(alpha[i]), fabs(aw[i])))
+            trial = max(trial, fabs(gap[i]))
+        if trial <= 1e-12 * most:
+            break
+        # J = I + diag(root) T' (C_D C_D') T diag(root) / delta, D: the nonzeros of w
+        memset(active, 0, rows * s.cap * sizeof(double))
+        c = 0
+        while c < s.d:
+            filled = 0
+            while c < s.d and filled < 256:
+                if w[c] != 0:
+                    for i in range(rows):
+                        pack[filled * s.cap + i] = s.rows[i * s.d + c]
+                    filled += 1
+                c += 1
+            gemm(c'N', c'T', rows, rows, filled, 1.0, pack, s.cap, pack, s.cap, 1.0, active, s.cap)
+        gemm(c'N', c'N', rows, rank, rows, 1.0, active, s.cap, s.turn, s.cap, 0.0, half, s.cap)
+        gemm(c'T', c'N', rank, rank, rows, 1.0 / delta, s.turn, s.cap, half, s.cap, 0.0, jacobian, rank)
+        slope = 0
+        for i in range(rank):
+            for j in range(rank):
+                jacobian[i * rank + j] *= root[i] * root[j]
+            jacobian[i * rank + i] += 1
+            move[i] = -gap[i]
+        if not solve_small(rank, jacobian, move, 1):
+            break
+        for i in range(rank):
+            slope += gap[i] * move[i]
+        t = 1
+        for _tries in range(40):
+            for i in range(rank):
+                other[i] = alpha[i] + t * move[i]
+            trial = l1_dual(s, other, root, start, aw, delta, bound, u, w, gap)
+            if trial <= value + 1e-4 * t * slope or fabs(t * slope) <= 1e-15 * fabs(value):
+                break
+            t *= 0.5
+        memcpy(alpha, other, rank * sizeof(double))
+        value = trial
+    memcpy(w0, w, s.d * sizeof(double))
+
+
+# -- the loops -----------------------------------------------------------------------------------------------------------
+cdef void explicit_dense(Model* s, const double* x, double* v) noexcept nogil:
+    """What of x is new, orthonormalised twice, becomes a row of C if it is more than rounding."""
+    cdef Py_ssize_t rows = s.count[ROWS], rank = s.count[RANK], i, k, _again
+    cdef double* p = s.f + s.most
+    cdef double size
+    memcpy(v, x, s.d * sizeof(double))
+    for _again in range(2):
+        for i in range(rows):
+            p[i] = dot(s.d, s.rows + i * s.d, v)
+        memset(s.small, 0, rows * sizeof(double))
+        for i in range(rank):
+            add(rows, dot(rows, s.turn + i * s.cap, p), s.turn + i * s.cap, s.small)
+        for i in range(rows):
+            add(s.d, -s.small[i], s.rows + i * s.d, v)
+    size = sqrt(dot(s.d, v, v))
+    if not size > NEW * sqrt(s.x_square):
+        return
+    for i in range(s.d):
+        v[i] /= size
+    for i in range(rows):
+        p[i] = dot(s.d, s.rows + i * s.d, v)
+    border(s, p, dot(s.d, v, v))
+    for k in range(s.points):
+        s.inner[k * s.cap + rows] = dot(s.d, s.base + k * s.d, v)
+    s.p[rows] = dot(s.d, v, x)
+    memcpy(s.rows + rows * s.d, v, s.d * sizeof(double))
+    new_direction(s, s.p[rows], True)
+
+
+cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double* targets, const double* weights,
+                           double* v, double* predictions) noexcept nogil:
+    cdef Py_ssize_t i, k, j, rows
+    cdef double rest
+    cdef bint moving
+    for i in range(n):
+        rows = s.count[ROWS]
+        s.x_square = dot(s.d, x, x)
+        if rows:
+            gemv(c'T', s.d, rows, 1.0, s.rows, s.d, x, 0.0, s.p)
+        for k in range(s.points):
+            s.base_x[k] = dot(s.d, s.base + k * s.d, x)
+        if not predict(s, targets[i], weights[i]):
+            return i
+        predictions[i] = s.predictions[0]
+        count_losses(s, targets[i], weights[i])
+        moving = not flat(drawn(s, weights[i])) and s.x_square > 0
+        if not still(s, weights[i]):
+            if moving:
+                if due(s):
+                    rebase_dense(s)
+                    gemv(c'T', s.d, s.count[ROWS], 1.0, s.rows, s.d, x, 0.0, s.p)
+                    for k in range(s.points):
+                        s.base_x[k] = dot(s.d, s.base + k * s.d, x)
+                project(s)
+                rows = s.count[ROWS]
+                if s.count[RANK] < s.most:
+                    rest = s.x_square - dot(s.count[RANK], s.y, s.y)
+                    if rest > CLEAR * s.x_square:
+                        border(s, s.p, s.x_square)
+                        for k in range(s.points):
+                            s.inner[k * s.cap + rows] = s.base_x[k]
+                        s.p[rows] = s.x_square
+                        memcpy(s.rows + rows * s.d, x, s.d * sizeof(double))
+                        new_direction(s, sqrt(rest), False)
+                    elif rest > NOISE * s.x_square:
+                        explicit_dense(s, x, v)
+                sketch(s, drawn(s, weights[i]))
+            if s.phi == L1:
+                for k in range(s.points):
+                    step_l1(s, k, x, v)
+                x += s.d
+                continue
+            step(s)
+            for k in range(s.points):
+                if s.slopes[k] != 0:
+                    add(s.d, s.slopes[k], x, s.base + k * s.d)
+                if not s.dual and s.scale[k] < SMALLEST_SCALE:
+                    for j in range(s.d):
+                        s.base[k * s.d + j] *= s.scale[k]
+                    for j in range(s.count[ROWS]):
+                        s.inner[k * s.cap + j] *= s.scale[k]
+                    s.scale[k] = 1
+        x += s.d
+    return n
+
+
+cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
+    """As explicit_dense; False, with nothing changed, where X has no room for it."""
+    cdef Py_ssize_t rows = s.count[ROWS], old = s.count[OLD], rank = s.count[RANK], i, j, c, k, again
+    cdef int64_t used = s.kept_indptr[rows - old], q
+    cdef double* v = s.work
+    cdef double* p = s.f + s.most
+    cdef double* g = s.small
+    cdef double size, total
+    if used + s.d > s.room:
+        return False
+    for i in range(nonzeros):
+        v[places[i]] = values[i]
+    for again in range(3):
+        # p = C v: twice for the residual, once for the gram matrix
+        memset(g, 0, old * sizeof(double))
+        for c in range(s.d):
+            if v[c] != 0:
+                add(old, v[c], s.z + c * s.width, g)
+        for i in range(old):
+            p[i] = dot(old, s.frame + i * s.width, g)
+        for j in range(rows - old):
+            total = 0
+            for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
+                total += s.kept_data[q] * v[s.kept_indices[q]]
+            p[old + j] = total
+        if again == 2:
+            break
+        # v -= C'T T'p
+        memset(g, 0, rows * sizeof(double))
+        for i in range(rank):
+            add(rows, dot(rows, s.turn + i * s.cap, p), s.turn + i * s.cap, g)
+        memset(g + rows, 0, old * sizeof(double))
+        for i in range(old):
+            add(old, g[i], s.frame + i * s.width, g + rows)
+        if old:
+            for c in range(s.d):
+                v[c] -= dot(old, s.z + c * s.width, g + rows)
+        for j in range(rows - old):
+            add_sparse_row(s, j, -g[old + j], v)
+    size = sqrt(dot(s.d, v, v))
+    if size > NEW * sqrt(s.x_square):
+        for i in range(rows):
+            p[i] /= size
+        border(s, p, 1.0)
+        for c in range(s.d):
+            if v[c] != 0:
+                s.kept_data[used], s.kept_indices[used] = v[c] / size, <int32_t> c
+                used += 1
+        s.kept_indptr[rows - old + 1] = used
+        total = 0
+        for i in range(nonzeros):
+            total += values[i] * v[places[i]]
+        s.p[rows] = total / size
+        for k in range(s.points):
+            total = 0
+            for c in range(s.d):
+                total += v[c] * (s.base[k * s.d + c] + dot(old, s.z + c * s.width, s.b + k * s.width))
+            s.inner[k * s.cap + rows] = total / size
+        new_direction(s, s.p[rows], True)
+    memset(v, 0, s.d * sizeof(double))
+    return True
+
+
+cdef void sparse_products(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
+    """p = C x, x_square and base_x of a sparse row."""
+    cdef Py_ssize_t rows = s.count[ROWS], old = s.count[OLD], i, j, k
+    cdef int64_t q
+    cdef double* g = s.small
+    cdef double total
+    memset(g, 0, old * sizeof(double))
+    s.x_square = 0
+    for i in range(nonzeros):
+        s.x_square += values[i] * values[i]
+        s.work[places[i]] = values[i]
+        add(old, values[i], s.z + places[i] * s.width, g)
+    for i in range(old):
+        s.p[i] = dot(old, s.frame + i * s.width, g)
+    for j in range(rows - old):
+        total = 0
+        for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
+            total += s.kept_data[q] * s.work[s.kept_indices[q]]
+        s.p[old + j] = total
+    for k in range(s.points):
+        total = dot(old, s.b + k * s.width, g)
+        for i in range(nonzeros):
+            total += values[i] * s.base[k * s.d + places[i]]
+        s.base_x[k] = total
+    for i in range(nonzeros):
+        s.work[places[i]] = 0
+
+
+cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const double* data, const int32_t* indices,
+                            const int64_t* indptr, const double* targets, const double* weights,
+                            double* predictions, int* why) noexcept nogil:
+    cdef Py_ssize_t i, k, j, rows, nonzeros
+    cdef int64_t used
+    cdef double rest
+    cdef bint moving
+    cdef const double* values
+    cdef const int32_t* places
+    for i in range(first, n):
+        values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
+        sparse_products(s, values, places, nonzeros)
+        if not predict(s, targets[i], weights[i]):
+            why[0] = BAD
+            return i
+        moving = not flat(drawn(s, weights[i])) and s.x_square > 0
+        if moving:
+            if due(s):
+                rebase_sparse(s)
+                sparse_products(s, values, places, nonzeros)
+            project(s)
+            rows = s.count[ROWS]
+            used = s.kept_indptr[rows - s.count[OLD]]
+            if s.count[RANK] < s.most:
+                rest = s.x_square - dot(s.count[RANK], s.y, s.y)
+                if rest > CLEAR * s.x_square:
+                    if used + nonzeros > s.room:
+                        why[0] = ROOM
+                        return i
+                    border(s, s.p, s.x_square)
+                    for k in range(s.points):
+                        s.inner[k * s.cap + rows] = s.base_x[k]
+                    s.p[rows] = s.x_square
+                    memcpy(s.kept_data + used, values, nonzeros * sizeof(double))
+                    memcpy(s.kept_indices + used, places, nonzeros * sizeof(int32_t))
+                    s.kept_indptr[rows - s.count[OLD] + 1] = used + nonzeros
+                    new_direction(s, sqrt(rest), False)
+                elif rest > NOISE * s.x_square:
+                    if not explicit_sparse(s, values, places, nonzeros):
+                        why[0] = ROOM
+                        return i
+        predictions[i] = s.predictions[0]
+        count_losses(s, targets[i], weights[i])
+        if still(s, weights[i]):
+            continue
+        if moving:
+            sketch(s, drawn(s, weights[i]))
+        step(s)
+        for k in range(s.points):
+            if s.slopes[k] != 0:
+                for j in range(nonzeros):
+                    s.base[k * s.d + places[j]] += s.slopes[k] * values[j]
+            if not s.dual and s.scale[k] < SMALLEST_SCALE:
+                for j in range(s.d):
+                    s.base[k * s.d + j] *= s.scale[k]
+                for j in range(s.width):
+                    s.b[k * s.width + j] *= s.scale[k]
+                for j in range(s.count[ROWS]):
+                    s.inner[k * s.cap + j] *= s.scale[k]
+                s.scale[k] = 1
+    return n
+
+
+# -- the door ------------------------------------------------------------------------------------------------------------
+cdef struct Sizes:
+    Py_ssize_t doubles, integers
+
+
+cdef Sizes lay_out(Model* s, double* doubles, int32_t* integers, Py_ssize_t points) noexcept nogil:
+    """Give every workspace its place in two arrays, and tell their sizes."""
+    cdef Sizes used
+    cdef Py_ssize_t at = 0
+    s.p = doubles + at
+    at += s.cap + 1
+    s.y = doubles + at
+    at += s.most + 1
+    s.f = doubles + at
+    at += s.most + s.cap + 1
+    s.secular = doubles + at
+    at += 6 * (s.most + 8)
+    s.slopes = doubles + at
+    at += points
+    s.predictions = doubles + at
+    at += points
+    s.base_x = doubles + at
+    at += points
+    s.small = doubles + at
+    # rank_one; rebase_sparse; step_l1
+    at += 64 + max(s.most * (s.most + 2 * s.cap), s.cap * s.cap + s.most * (s.most + s.cap),
+                   s.most * (2 * s.most + 2 * s.width + s.cap) + s.cap)
+    used.doubles = at
+    used.integers = 7 * s.most + 16
+    s.ints = integers
+    return used
+
+
+def space_sizes(most, cap, width, points):
+    """Elements of the arrays space (float64) and ints (int32) of a model."""
+    cdef Model s
+    s.most, s.cap, s.width = most, cap, width
+    cdef Sizes sizes = lay_out(&s, NULL, NULL, points)
+    return sizes.doubles, sizes.integers
+
+
+def extra_size(d, most, cap, phi):
+    """Elements of the workspace of dense rounds."""
+    return 3 * d + 6 * most + 256 * cap if phi == L1 else d
+
+
+cdef int fill(Model* s, dict a, tuple setting, const double[::1] eta, const double[::1] delta) except -1:
+    cdef double[:, ::1] turn = a["turn"], gram = a["gram"], base = a["base"], coef = a["coef"], inner = a["inner"]
+    cdef double[::1] lam = a["lam"], scale = a["scale"], losses = a["losses"], space = a["space"]
+    cdef int64_t[::1] count = a["count"], mistakes = a["mistakes"]
+    cdef int32_t[::1] ints = a["ints"]
+    cdef Sizes sizes
+    s.loss, s.rule, s.phi, s.dual, s.root, s.fade, s.tau, s.strength = setting
+    s.points, s.d = base.shape[0], base.shape[1]
+    s.most, s.cap = turn.shape[0], turn.shape[1]
+    s.width = a["z"].shape[1] if "z" in a else 0
+    if eta.shape[0] != s.points or delta.shape[0] != s.points:
+        raise ValueError("eta and delta must have one entry for each point")
+    sizes = lay_out(s, &space[0], &ints[0], s.points)
+    if space.shape[0] < sizes.doubles or ints.shape[0] < sizes.integers:
+        raise ValueError("space or ints is too small")
+    s.eta, s.delta = &eta[0], &delta[0]
+    s.turn, s.gram, s.base, s.coef, s.inner = &turn[0, 0], &gram[0, 0], &base[0, 0], &coef[0, 0], &inner[0, 0]
+    s.lam, s.scale, s.losses, s.count, s.mistakes = &lam[0], &scale[0], &losses[0], &count[0], &mistakes[0]
+    return 0
+
+
+def dense_rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[:, ::1] rows,
+                 const double[::1] targets, const double[::1] weights, double[::1] extra, double[::1] predictions):
+    """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite prediction.
+
+    a: the arrays above by name, with rows (cap, d), space and ints (see space_sizes); for phi = L1 in the dual form
+    total (points, d). setting: (loss, rule, phi, dual, root, fade, tau, strength). extra: see extra_size.
+    """
+    cdef Model s
+    cdef double[:, ::1] kept = a["rows"]
+    cdef double[:, ::1] total
+    cdef Py_ssize_t done
+    fill(&s, a, setting, eta, delta)
+    s.rows = &kept[0, 0]
+    if "total" in a:
+        total = a["total"]
+        s.total = &total[0, 0]
+    if extra.shape[0] < extra_size(s.d, s.most, s.cap, s.phi):
+        raise ValueError("extra is too small")
+    if rows.shape[0] == 0:
+        return 0
+    with nogil:
+        done = dense_loop(&s, rows.shape[0], &rows[0, 0], &targets[0], &weights[0], &extra[0], &predictions[0])
+    return done
+
+
+def sparse_rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[::1] data,
+                  const int32_t[::1] indices, const int64_t[::1] indptr, Py_ssize_t first, const double[::1] targets,
+                  const double[::1] weights, double[::1] predictions):
+    """Learn from the CSR rows from `first` on: (rows done in all, whether it stopped for lack of room in kept_data).
+
+    a: z (d, width), b (points, width), frame (width, width), kept_data, kept_indices, kept_indptr, work (d zeros).
+    """
+    cdef Model s
+    cdef double[:, ::1] z = a["z"], b = a["b"], frame = a["frame"]
+    cdef double[::1] kept_data = a["kept_data"], work = a["work"]
+    cdef int32_t[::1] kept_indices = a["kept_indices"]
+    cdef int64_t[::1] kept_indptr = a["kept_indptr"]
+    cdef Py_ssize_t n = indptr.shape[0] - 1, done
+    cdef int why = 0
+    fill(&s, a, setting, eta, delta)
+    s.z, s.b, s.frame, s.work = &z[0, 0], &b[0, 0], &frame[0, 0], &work[0]
+    s.room = kept_data.shape[0]
+    s.kept_data = &kept_data[0] if s.room else NULL
+    s.kept_indices = &kept_indices[0] if s.room else NULL
+    s.kept_indptr = &kept_indptr[0]
+    if n == 0:
+        return 0, False
+    with nogil:
+        done = sparse_loop(&s, first, n, &data[0] if data.shape[0] else NULL,
+                           &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &weights[0],
+                           &predictions[0], &why)
+    return done, why == ROOM

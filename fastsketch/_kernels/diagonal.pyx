@@ -1,0 +1,228 @@
+"""Rounds of adaptive subgradients with a diagonal H: ADA-DIAG, online gradient descent, ADAM.
+
+A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and what a regulariser
+does to it meanwhile has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
+that its rounds cost d). The arrays of a model:
+
+    base (points, d)     w of mirror descent, the sum of gradients of dual averaging
+    squares (d,)         sum of squared gradients; ADAM's second moment
+    first (points, d)    ADAM's first moment
+    last (points, d)     how much of clock (points,) a coordinate has been given
+    losses, mistakes (points,); count: ROUND
+"""
+
+from libc.math cimport exp, log1p, sqrt
+from libc.stdint cimport int32_t, int64_t
+
+from fastsketch._kernels.losses cimport ABSOLUTE, L1, L2, NONE, finite, flat, loss_and_slope
+
+
+cdef enum:
+    DIAGONAL = 0
+    GRADIENT = 1
+    ADAM = 2
+    ROUND = 0
+
+cdef double BETA1 = 0.9
+cdef double BETA2 = 0.999
+
+
+cdef struct Model:
+    int method, loss, phi
+    bint dual
+    Py_ssize_t d, points
+    double strength
+    const double* eta
+    const double* delta
+    double* base
+    double* squares
+    double* first
+    double* last
+    double* clock
+    double* losses
+    int64_t* mistakes
+    int64_t* count
+    double* slopes
+    double* z
+
+
+def loss_of(int loss, double z, double y):
+    """(loss, slope), for tests."""
+    cdef double slope
+    value = loss_and_slope(loss, z, y, &slope)
+    return value, slope
+
+
+cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
+    """w after the regulariser: soft threshold (L1), or a factor whose logarithm is -amount (L2)."""
+    if phi == L1:
+        return w - amount if w > amount else w + amount if w < -amount else 0.0
+    return w * exp(-amount)
+
+
+cdef inline double diagonal(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
+    return 1.0 if s.method == GRADIENT else s.delta[k] + sqrt(s.squares[j])
+
+
+cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units) noexcept nogil:
+    """What `units` of the clock take: rounds (DIAGONAL), or the sum of what GRADIENT's rounds take."""
+    cdef double rate = s.eta[k] * s.strength
+    if s.method == GRADIENT:
+        return units
+    return units * (rate / diagonal(s, k, j) if s.phi == L1 else log1p(rate / diagonal(s, k, j)))
+
+
+cdef inline double weight_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
+    """w_j as it is now; mirror descent stores it."""
+    cdef Py_ssize_t at = k * s.d + j
+    cdef double t, h, g
+    if s.dual:
+        t, h, g = <double> s.count[ROUND], diagonal(s, k, j), s.base[at]
+        if g == 0:
+            return 0
+        if s.phi == L1:
+            return -s.eta[k] / h * pulled(L1, g, t * s.strength)
+        return -s.eta[k] * g / (h + (s.eta[k] * s.strength * t if s.phi == L2 else 0))
+    if s.phi != NONE and s.last[at] != s.clock[k]:
+        if s.base[at] != 0:
+            s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, s.clock[k] - s.last[at]))
+        s.last[at] = s.clock[k]
+    return s.base[at]
+
+
+cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+                    double drawn) noexcept nogil:
+    cdef Py_ssize_t i, j, k, at
+    cdef double t = <double> s.count[ROUND], one = 1 - BETA1**t, two = 1 - BETA2**t, h, rate
+    for j in range(s.d):
+        s.squares[j] *= BETA2
+    for i in range(nonzeros):
+        j = places[i] if places != NULL else i
+        s.squares[j] += (1 - BETA2) * (drawn * values[i]) * (drawn * values[i])
+    for k in range(s.points):
+        for j in range(s.d):
+            s.first[k * s.d + j] *= BETA1
+        for i in range(nonzeros):
+            j = places[i] if places != NULL else i
+            s.first[k * s.d + j] += (1 - BETA1) * s.slopes[k] * values[i]
+        for j in range(s.d):
+            at = k * s.d + j
+            h = sqrt(s.squares[j] / two) + s.delta[k]
+            s.base[at] -= s.eta[k] * (s.first[at] / one) / h
+            if s.phi != NONE:
+                rate = s.eta[k] * s.strength / h
+                s.base[at] = pulled(s.phi, s.base[at], rate if s.phi == L1 else log1p(rate))
+
+
+cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+               double drawn) noexcept nogil:
+    cdef Py_ssize_t i, j, k, at
+    cdef double t = <double> s.count[ROUND], units, rate
+    if s.method == DIAGONAL:
+        for i in range(nonzeros):
+            j = places[i] if places != NULL else i
+            s.squares[j] += (drawn * values[i]) * (drawn * values[i])
+    for k in range(s.points):
+        if s.dual:
+            for i in range(nonzeros):
+                s.base[k * s.d + (places[i] if places != NULL else i)] += s.slopes[k] * values[i]
+            continue
+        rate, units = s.eta[k], 1.0
+        if s.method == GRADIENT:
+            rate /= sqrt(t)
+            units = rate * s.strength if s.phi == L1 else log1p(rate * s.strength)
+        s.clock[k] += units
+        for i in range(nonzeros):
+            j = places[i] if places != NULL else i
+            at = k * s.d + j
+            s.base[at] -= rate * s.slopes[k] * values[i] / diagonal(s, k, j)
+            if s.phi != NONE:
+                s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, units))
+                s.last[at] = s.clock[k]
+
+
+cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* indices, const int64_t* indptr,
+                     const double* targets, const double* weights, double* predictions) noexcept nogil:
+    cdef Py_ssize_t i, j, k, nonzeros
+    cdef const double* values
+    cdef const int32_t* places = NULL
+    cdef double x_square, slope, drawn
+    for i in range(n):
+        if indptr != NULL:
+            values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
+        else:
+            values, nonzeros = data + i * s.d, s.d
+        x_square = 0
+        for j in range(nonzeros):
+            x_square += values[j] * values[j]
+        for k in range(s.points):
+            s.z[k] = 0
+            for j in range(nonzeros):
+                s.z[k] += values[j] * weight_of(s, k, places[j] if places != NULL else j)
+            loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
+            s.slopes[k] *= weights[i]
+            if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
+                return i
+        predictions[i] = s.z[0]
+        s.count[ROUND] += 1
+        for k in range(s.points):
+            s.losses[k] += weights[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
+            s.mistakes[k] += s.z[k] * targets[i] <= 0
+        # of the absolute loss H does not depend on the weights, not even at a tie
+        drawn = weights[i] if s.loss == ABSOLUTE else s.slopes[0]
+        if s.method == ADAM:
+            move_adam(s, values, places, nonzeros, drawn)
+        elif not (s.phi == NONE and flat(drawn)):
+            move(s, values, places, nonzeros, drawn)
+    return n
+
+
+def rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[::1] data,
+           const int32_t[::1] indices, const int64_t[::1] indptr, const double[::1] targets,
+           const double[::1] weights, double[::1] predictions):
+    """Learn from CSR rows, or from dense ones (data their n d values, indices and indptr None).
+
+    Returns how many were learned from: fewer than all if the next has no finite prediction.
+    setting: (method, loss, phi, dual, strength); a: the arrays above by name, and slopes, z (points,).
+    """
+    cdef Model s
+    cdef double[:, ::1] base = a["base"], first, last = a["last"]
+    cdef double[::1] squares = a["squares"], clock = a["clock"], losses = a["losses"], slopes = a["slopes"], z = a["z_k"]
+    cdef int64_t[::1] mistakes = a["mistakes"], count = a["count"]
+    cdef Py_ssize_t n = targets.shape[0], done
+    s.method, s.loss, s.phi, s.dual, s.strength = setting
+    s.points, s.d = base.shape[0], base.shape[1]
+    s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
+    s.clock, s.losses, s.slopes, s.z = &clock[0], &losses[0], &slopes[0], &z[0]
+    s.mistakes, s.count = &mistakes[0], &count[0]
+    if s.method == ADAM:
+        first = a["first"]
+        s.first = &first[0, 0]
+    if n == 0:
+        return 0
+    cdef bint some = data.shape[0] > 0
+    cdef const int32_t* places = &indices[0] if indptr is not None and some else NULL
+    cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
+    with nogil:
+        done = loop(&s, n, &data[0] if some else NULL, places, starts, &targets[0], &weights[0], &predictions[0])
+    return done
+
+
+def weights_now(dict a, tuple setting, const double[::1] eta, const double[::1] delta):
+    """w (points, d); what a regulariser owes is made up for in base, which changes no prediction."""
+    import numpy as np
+
+    cdef Model s
+    cdef double[:, ::1] base = a["base"], last = a["last"]
+    cdef double[::1] squares = a["squares"], clock = a["clock"]
+    cdef int64_t[::1] count = a["count"]
+    cdef Py_ssize_t k, j
+    s.method, s.loss, s.phi, s.dual, s.strength = setting
+    s.points, s.d = base.shape[0], base.shape[1]
+    s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
+    s.clock, s.count = &clock[0], &count[0]
+    cdef double[:, ::1] out = np.empty((s.points, s.d))
+    for k in range(s.points):
+        for j in range(s.d):
+            out[k, j] = weight_of(&s, k, j)
+    return np.asarray(out)
