@@ -19,7 +19,6 @@ costs the nonzeros of x. The arrays of a model, by name:
     count: RANK, ROWS (of C), ROUND, OLD (columns of Z), TURNS since the last polish
 """
 
-from libc.float cimport DBL_EPSILON
 from libc.math cimport fabs, sqrt
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
@@ -47,11 +46,13 @@ cdef enum:
     ROOM = -2
 
 cdef double CLEAR = 1e-4         # a row of which a larger share (squared) is new becomes a row of C as it is
-cdef double NOISE = 1e-11        # below this share nothing is new: it is the rounding of y'y
+cdef double NOISE = 1e-13        # sparse rows: below this share nothing is new, it may be the rounding of y'y
 cdef double NEW = 1e-10          # of a residual formed explicitly: the papers' test g' != g, with a guard
 cdef double CONDITION = 1e4      # of F, beyond which Z is made anew
 cdef Py_ssize_t POLISH = 256     # turns between two corrections of T: each adds a rounding to V'V - I
 cdef double SMALLEST_SCALE = 1e-100
+cdef double DEFLATE = 1e-40
+cdef Py_ssize_t SOME = 64        # rows of Z made anew together
 
 
 cdef struct Model:
@@ -146,7 +147,8 @@ cdef void rank_one(Model* s, double weight) noexcept nogil:
         d[i] = s.lam[i] / largest
         z[i] = s.y[i] / length
         order[i] = <int32_t> (n - 1 - i)
-    k = fs_secular_deflate(n, n, rho, DBL_EPSILON, d, z, order, keep, kind, pair, givens, &n_turns)
+    # next to nothing deflates: small eigenvalues keep their relative precision, which a normwise test would take
+    k = fs_secular_deflate(n, n, rho, DEFLATE, d, z, order, keep, kind, pair, givens, &n_turns)
     for i in range(n_turns):
         cosine, sine = givens[2 * i], givens[2 * i + 1]
         for j in range(rows):
@@ -358,16 +360,18 @@ cdef void rebase_sparse(Model* s) noexcept nogil:
                 fresh_basis(s)
                 return
     for k in range(s.points):
-        for c in range(s.d):
-            s.base[k * s.d + c] += dot(old, s.z + c * width, s.b + k * width)
+        gemv(c'T', old, s.d, 1.0, s.z, width, s.b + k * width, 1.0, s.base + k * s.d)
         memset(s.b + k * width, 0, width * sizeof(double))
-    # Z <- Z moved' + X'mix', a row of Z at a time
-    for c in range(s.d):
-        row = s.z + c * width
-        for i in range(n):
-            copy[i] = dot(old, moved + i * old, row)
-        memcpy(row, copy, n * sizeof(double))
-        memset(row + n, 0, (width - n) * sizeof(double))
+    # Z <- Z moved' + X'mix', some rows of Z at a time
+    c = 0
+    while c < s.d:
+        m = min(SOME, s.d - c)
+        gemm(c'T', c'N', n, m, old, 1.0, moved, old, s.z + c * width, width, 0.0, copy, n)
+        for i in range(m):
+            row = s.z + (c + i) * width
+            memcpy(row, copy + i * n, n * sizeof(double))
+            memset(row + n, 0, (width - n) * sizeof(double))
+        c += m
     for j in range(fresh):
         for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
             row = s.z + s.kept_indices[q] * width
@@ -411,11 +415,15 @@ cdef inline double drawn(Model* s, double weight) noexcept nogil:
     return weight if s.loss == ABSOLUTE else s.slopes[0]
 
 
+cdef inline bint full(Model* s) noexcept nogil:
+    return s.rule == WHEN_FULL and s.count[RANK] == 2 * s.tau
+
+
 cdef bint due(Model* s) noexcept nogil:
     """Whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk sketch."""
     cdef Py_ssize_t i, rank = s.count[RANK]
     cdef double least
-    if s.rule == WHEN_FULL and rank == 2 * s.tau:
+    if full(s):
         least = s.lam[s.tau - 1]
         for i in range(s.tau - 1):
             s.lam[i] -= least
@@ -519,8 +527,8 @@ cdef void step(Model* s) noexcept nogil:
 
 
 cdef bint still(Model* s, double weight) noexcept nogil:
-    """Whether a round changes nothing: no gradient, and no regulariser that pulls."""
-    return s.phi == NONE and (flat(drawn(s, weight)) or s.x_square == 0)
+    """Whether a round changes nothing: no gradient, no regulariser that pulls, no shrink that w is to follow."""
+    return s.phi == NONE and (flat(drawn(s, weight)) or s.x_square == 0) and not (s.dual and full(s))
 
 
 # -- phi = strength |w|_1: w is base itself ------------------------------------------------------------------------------
@@ -685,12 +693,12 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
         count_losses(s, targets[i], weights[i])
         moving = not flat(drawn(s, weights[i])) and s.x_square > 0
         if not still(s, weights[i]):
+            if (moving or full(s)) and due(s):
+                rebase_dense(s)
+                gemv(c'T', s.d, s.count[ROWS], 1.0, s.rows, s.d, x, 0.0, s.p)
+                for k in range(s.points):
+                    s.base_x[k] = dot(s.d, s.base + k * s.d, x)
             if moving:
-                if due(s):
-                    rebase_dense(s)
-                    gemv(c'T', s.d, s.count[ROWS], 1.0, s.rows, s.d, x, 0.0, s.p)
-                    for k in range(s.points):
-                        s.base_x[k] = dot(s.d, s.base + k * s.d, x)
                 project(s)
                 rows = s.count[ROWS]
                 if s.count[RANK] < s.most:
@@ -702,7 +710,7 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
                         s.p[rows] = s.x_square
                         memcpy(s.rows + rows * s.d, x, s.d * sizeof(double))
                         new_direction(s, sqrt(rest), False)
-                    elif rest > NOISE * s.x_square:
+                    else:
                         explicit_dense(s, x, v)
                 sketch(s, drawn(s, weights[i]))
             if s.phi == L1:
@@ -821,7 +829,7 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
     cdef Py_ssize_t i, k, j, rows, nonzeros
     cdef int64_t used
     cdef double rest
-    cdef bint moving
+    cdef bint moving, quiet
     cdef const double* values
     cdef const int32_t* places
     for i in range(first, n):
@@ -831,10 +839,11 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
             why[0] = BAD
             return i
         moving = not flat(drawn(s, weights[i])) and s.x_square > 0
+        quiet = still(s, weights[i])
+        if not quiet and (moving or full(s)) and due(s):
+            rebase_sparse(s)
+            sparse_products(s, values, places, nonzeros)
         if moving:
-            if due(s):
-                rebase_sparse(s)
-                sparse_products(s, values, places, nonzeros)
             project(s)
             rows = s.count[ROWS]
             used = s.kept_indptr[rows - s.count[OLD]]
@@ -858,7 +867,7 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
                         return i
         predictions[i] = s.predictions[0]
         count_losses(s, targets[i], weights[i])
-        if still(s, weights[i]):
+        if quiet:
             continue
         if moving:
             sketch(s, drawn(s, weights[i]))
@@ -904,7 +913,7 @@ cdef Sizes lay_out(Model* s, double* doubles, int32_t* integers, Py_ssize_t poin
     s.small = doubles + at
     # rank_one; rebase_sparse; step_l1
     at += 64 + max(s.most * (s.most + 2 * s.cap), s.cap * s.cap + s.most * (s.most + s.cap),
-                   s.most * (2 * s.most + 2 * s.width + s.cap) + s.cap)
+                   s.most * (s.most + 2 * s.width + s.cap + max(s.most, SOME)))
     used.doubles = at
     used.integers = 7 * s.most + 16
     s.ints = integers

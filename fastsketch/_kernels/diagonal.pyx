@@ -21,7 +21,7 @@ cdef enum:
     DIAGONAL = 0
     GRADIENT = 1
     ADAM = 2
-    ROUND = 0
+    ROUND = 2
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999

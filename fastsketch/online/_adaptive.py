@@ -231,6 +231,8 @@ class AdaptiveSubgradient(_Adaptive):
     most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned from as dense
     ones. The penalty is not part of the loss that ``progress`` tells.
 
+    A gradient adds a direction to the sketch if more than 1e-10 of it is new, 3e-7 where rows are sparse.
+
     At a tie of the absolute loss w does not move, but the sketch takes x x', a subgradient's as well: so H never
     depends on eta and delta, and AdaptiveGrid is exact.
 

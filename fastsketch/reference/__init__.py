@@ -9,6 +9,7 @@ from fastsketch.reference._adaptive import (
     adaptive_low_rank,
     online_gradient_descent,
     radagrad,
+    sketched_newton_subgradient,
 )
 from fastsketch.reference._frequent_directions import (
     compensative_frequent_directions,
@@ -64,6 +65,7 @@ __all__ = [
     "random_projection_newton",
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
+    "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",
 ]

@@ -1,7 +1,8 @@
-"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and baselines; phi = 0.
+"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and baselines.
 
 Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size. `subgradient(t,
-beta)` returns (loss, g). Every function returns (beta, losses).
+beta)` returns (loss, g). Every function returns (beta, losses). penalty = (name, lambda): phi = lambda |beta|_1 ("l1")
+or lambda / 2 |beta|^2 ("l2"); None for phi = 0.
 """
 
 import numpy as np
@@ -23,6 +24,34 @@ def _play(d, rounds, subgradient, step):
 def _apply(g, v, s, delta):
     """(delta I + V diag(s) V')^-1 g by Woodbury."""
     return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
+
+
+def _prox(h, b, penalty, amount):
+    """Minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
+    if penalty is None:
+        return b / h
+    name, strength = penalty
+    if name == "l2":
+        return b / (h + amount * strength)
+    return np.sign(b) * np.maximum(np.abs(b) - amount * strength, 0.0) / h
+
+
+def _argmin(h, b, penalty, amount):
+    """Minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
+    if penalty is None:
+        return np.linalg.solve(h, b)
+    name, strength = penalty
+    if name == "l2":
+        return np.linalg.solve(h + amount * strength * np.eye(len(b)), b)
+    beta = np.zeros(len(b))
+    for _ in range(100_000):                                            # coordinate descent
+        before = beta.copy()
+        for j in range(len(b)):
+            r = b[j] - h[j] @ beta + h[j, j] * beta[j]
+            beta[j] = np.sign(r) * max(abs(r) - amount * strength, 0.0) / h[j, j]
+        if np.abs(beta - before).max() <= 1e-15 * np.abs(beta).max():
+            break
+    return beta
 
 
 class _FD:
@@ -67,28 +96,39 @@ class _FFD:
         return out
 
 
-def _adaptive(sketch, d, rounds, subgradient, eta, delta, form):
+def _adaptive(sketch, d, rounds, subgradient, eta, delta, form, penalty=None, power=0.5):
     total = np.zeros(d)
 
     def step(t, beta, g):
         nonlocal total
-        v, s = sketch.add(g)
-        if form == "pds":                                               # dual averaging
-            total = total + g
-            return -eta * _apply(total, v, s, delta)
-        return beta - eta * _apply(g, v, s, delta)                      # mirror descent
+        v, s = sketch.add(g if power == 0.5 else g / t**0.25)
+        s = s if power == 0.5 else s**2
+        total = total + g
+        if penalty is None:
+            if form == "pds":                                           # dual averaging
+                return -eta * _apply(total, v, s, delta)
+            return beta - eta * _apply(g, v, s, delta)                  # mirror descent
+        h = delta * np.eye(d) + (v * s) @ v.T
+        if form == "pds":
+            return _argmin(h, -eta * total, penalty, eta * t)
+        return _argmin(h, h @ beta - eta * g, penalty, eta)
 
     return _play(d, rounds, subgradient, step)
 
 
-def adaptive_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd"):
+def adaptive_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
     """ADA-FD: Algorithm 1 (form "pds") and Algorithm 2 ("cmd")."""
-    return _adaptive(_FD(d, tau), d, rounds, subgradient, eta, delta, form)
+    return _adaptive(_FD(d, tau), d, rounds, subgradient, eta, delta, form, penalty)
 
 
-def adaptive_fast_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd"):
+def adaptive_fast_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
     """ADA-FFD: Algorithm 3 (form "pds") and Algorithm 4 ("cmd")."""
-    return _adaptive(_FFD(d, tau), d, rounds, subgradient, eta, delta, form)
+    return _adaptive(_FFD(d, tau), d, rounds, subgradient, eta, delta, form, penalty)
+
+
+def sketched_newton_subgradient(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
+    """FD-SON (Luo et al. 2016) as the ADA-FD paper, section 3.3, writes it: H = delta I + sum g g' / sqrt(t)."""
+    return _adaptive(_FFD(d, tau), d, rounds, subgradient, eta, delta, form, penalty, power=1)
 
 
 class _Whole:
@@ -103,12 +143,12 @@ class _Whole:
         return vectors, np.sqrt(np.maximum(values, 0.0))
 
 
-def adaptive_full(d, rounds, subgradient, eta, delta, form="cmd"):
+def adaptive_full(d, rounds, subgradient, eta, delta, form="cmd", penalty=None):
     """ADA-FULL (Duchi, Hazan, Singer 2011)."""
-    return _adaptive(_Whole(d), d, rounds, subgradient, eta, delta, form)
+    return _adaptive(_Whole(d), d, rounds, subgradient, eta, delta, form, penalty)
 
 
-def adaptive_diagonal(d, rounds, subgradient, eta, delta, form="cmd"):
+def adaptive_diagonal(d, rounds, subgradient, eta, delta, form="cmd", penalty=None):
     """ADA-DIAG: H = delta I + diag(sum g^2)^(1/2)."""
     squares, total = np.zeros(d), np.zeros(d)
 
@@ -116,7 +156,9 @@ def adaptive_diagonal(d, rounds, subgradient, eta, delta, form="cmd"):
         nonlocal squares, total
         squares, total = squares + g * g, total + g
         h = delta + np.sqrt(squares)
-        return -eta * total / h if form == "pds" else beta - eta * g / h
+        if form == "pds":
+            return _prox(h, -eta * total, penalty, eta * t)
+        return _prox(h, h * beta - eta * g, penalty, eta)
 
     return _play(d, rounds, subgradient, step)
 
@@ -151,18 +193,23 @@ def radagrad(d, rounds, subgradient, tau, eta, delta, rng):
     return _play(d, rounds, subgradient, step)
 
 
-def online_gradient_descent(d, rounds, subgradient, eta):
+def online_gradient_descent(d, rounds, subgradient, eta, penalty=None):
     """OGD with step eta / sqrt(t)."""
-    return _play(d, rounds, subgradient, lambda t, beta, g: beta - eta / np.sqrt(t) * g)
+    def step(t, beta, g):
+        rate = eta / np.sqrt(t)
+        return _prox(np.ones(d), beta - rate * g, penalty, rate)
+
+    return _play(d, rounds, subgradient, step)
 
 
-def adam(d, rounds, subgradient, eta, beta1=0.9, beta2=0.999, epsilon=1e-8):
+def adam(d, rounds, subgradient, eta, beta1=0.9, beta2=0.999, epsilon=1e-8, penalty=None):
     """ADAM (Kingma, Ba 2015)."""
     first, second = np.zeros(d), np.zeros(d)
 
     def step(t, beta, g):
         nonlocal first, second
         first, second = beta1 * first + (1 - beta1) * g, beta2 * second + (1 - beta2) * g * g
-        return beta - eta * (first / (1 - beta1**t)) / (np.sqrt(second / (1 - beta2**t)) + epsilon)
+        h = np.sqrt(second / (1 - beta2**t)) + epsilon
+        return _prox(h, h * beta - eta * first / (1 - beta1**t), penalty, eta)
 
     return _play(d, rounds, subgradient, step)
