@@ -5,8 +5,10 @@ VENV := .venv/bin
 	$(PYTHON) -m venv .venv && $(VENV)/pip install -q --upgrade pip && touch $@
 demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(VENV)/pip install -q ".[sklearn,plot]" && cd .venv && bin/fastsketch demo --output ../demo-output
+# One release, named exactly: "torch" alone may bring gigabytes for a GPU.
+TORCH ?= torch==2.13.0
 test: .venv/ready  ## install with everything that a test needs, then run all tests
-	$(VENV)/pip install -q ".[test]" && $(VENV)/python tests/run.py
+	$(VENV)/pip install -q ".[test]" $(TORCH) && $(VENV)/python tests/run.py
 build: .venv/ready  ## sdist and wheel into dist/
 	$(VENV)/pip install -q build && $(VENV)/python -m build -o dist
 lint: .venv/ready  ## style of Python, Cython and C

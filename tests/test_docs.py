@@ -28,6 +28,8 @@ def test_examples_run():
 
 def public_objects():
     from fastsketch.sklearn import (
+        AdaptiveSubgradientClassifier,
+        AdaptiveSubgradientRegressor,
         SketchedCovariance,
         SketchedNewtonClassifier,
         SketchedNewtonRegressor,
@@ -37,7 +39,8 @@ def public_objects():
 
     names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
     return [item for item in names if callable(item)] + [
-        SketchedPCA, SketchedCovariance, SketchHasher, SketchedNewtonClassifier, SketchedNewtonRegressor]
+        SketchedPCA, SketchedCovariance, SketchHasher, SketchedNewtonClassifier, SketchedNewtonRegressor,
+        AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor]
 
 
 @pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
@@ -52,7 +55,8 @@ def test_public_objects_are_documented(item):
 
 def test_parameters_are_documented():
     for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads, fastsketch.SketchHash,
-                 fastsketch.SketchedNewton, fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
+                 fastsketch.SketchedNewton, fastsketch.AdaptiveSubgradient, fastsketch.AdaptiveGrid,
+                 fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
                  fastsketch.hamming_topk, fastsketch.tree_merge, fastsketch.map_merge):
         doc = inspect.getdoc(item)
         for name, parameter in inspect.signature(item).parameters.items():

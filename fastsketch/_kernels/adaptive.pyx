@@ -1006,3 +1006,28 @@ def sparse_rounds(dict a, tuple setting, const double[::1] eta, const double[::1
                            &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &weights[0],
                            &predictions[0], &why)
     return done, why == ROOM
+
+
+def rank_one_update(double[:, ::1] turn, double[::1] lam, Py_ssize_t rank, Py_ssize_t rows, double[::1] y,
+                    double weight):
+    """V diag(lam) V' += weight (V y)(V y)' in place, V = C'T with T' = turn[:rank, :rows]; lam descending.
+
+    turn (most, cap), lam and y (most,).
+    """
+    import numpy as np
+
+    cdef Model s
+    cdef int64_t count[5]
+    memset(&s, 0, sizeof(Model))
+    memset(count, 0, sizeof(count))
+    s.most, s.cap = turn.shape[0], turn.shape[1]
+    if not (0 < rank <= s.most and 0 < rows <= s.cap and lam.shape[0] == s.most and y.shape[0] >= rank):
+        raise ValueError("turn, lam and y do not belong together")
+    cdef Sizes sizes = lay_out(&s, NULL, NULL, 1)
+    cdef double[::1] space = np.empty(sizes.doubles)
+    cdef int32_t[::1] ints = np.empty(sizes.integers, np.int32)
+    lay_out(&s, &space[0], &ints[0], 1)
+    s.turn, s.lam, s.y, s.count = &turn[0, 0], &lam[0], &y[0], count
+    count[RANK], count[ROWS] = rank, rows
+    with nogil:
+        rank_one(&s, weight)

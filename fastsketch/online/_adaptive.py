@@ -1,4 +1,4 @@
-"""Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round stays cheap."""
+"""Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round is cheap."""
 
 from dataclasses import dataclass, fields
 
@@ -196,8 +196,8 @@ class AdaptiveSubgradient(_Adaptive):
         tau >= 2, for the methods that sketch or project.
     method : str, default "ada-ffd"
         "ada-ffd", "ada-fd": G by fast Frequent Directions, by Frequent Directions; "ada-full": G itself (d x d);
-        "ada-diag": its diagonal; "ada-lr", "radagrad": by random projections; "fd-son": H = delta I + sum g g' / sqrt(t)
-        by Frequent Directions; "ogd": step eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
+        "ada-diag": its diagonal; "ada-lr", "radagrad": by random projections; "fd-son": delta I + sum g g' / sqrt(t) by
+        Frequent Directions; "ogd": step eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
     form : {"cmd", "pds"}, default "cmd"
         Composite mirror descent, or the primal-dual form (dual averaging).
     loss : {"square", "logistic", "squared_hinge", "huber", "absolute"}, default "absolute"

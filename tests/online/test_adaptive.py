@@ -294,7 +294,8 @@ def test_a_hundred_cut_points_in_new_processes(tmp_path):
                 assert model.progress == whole.progress, (name, cut)
             print(name, "same bits")
     """
-    out = subprocess.run([sys.executable, "-c", code, *models], cwd=tmp_path, check=True, capture_output=True, text=True)
+    out = subprocess.run([sys.executable, "-c", code, *models], cwd=tmp_path, check=True, capture_output=True,
+                         text=True)
     assert out.stdout.count("same bits") == len(models)
 
 

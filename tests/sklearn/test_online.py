@@ -1,4 +1,4 @@
-"""The Newton learner's estimators: scikit-learn's checks, and the model behind them."""
+"""The online learners' estimators: scikit-learn's checks, and the model behind them."""
 
 import pickle
 
@@ -11,12 +11,27 @@ from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: E
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
-from fastsketch.sklearn import SketchedNewtonClassifier, SketchedNewtonRegressor  # noqa: E402
+from fastsketch.sklearn import (  # noqa: E402
+    AdaptiveSubgradientClassifier,
+    AdaptiveSubgradientRegressor,
+    SketchedNewtonClassifier,
+    SketchedNewtonRegressor,
+)
+
+# of scikit-learn's own online learners as well
+NOT_FOR_ONLINE = {name: "a weight scales the loss of one round; it does not repeat the round"
+                  for name in ("check_sample_weight_equivalence_on_dense_data",
+                               "check_sample_weight_equivalence_on_sparse_data")}
 
 
 @parametrize_with_checks([SketchedNewtonClassifier(),
                           SketchedNewtonClassifier(loss="logistic", projection="none", alpha0=1.0),
-                          SketchedNewtonRegressor(), SketchedNewtonRegressor(sketch="full", alpha0=1.0)])
+                          SketchedNewtonRegressor(), SketchedNewtonRegressor(sketch="full", alpha0=1.0),
+                          AdaptiveSubgradientClassifier(), AdaptiveSubgradientClassifier(method="ada-fd", form="pds"),
+                          AdaptiveSubgradientClassifier(loss="logistic", method="ada-diag", penalty="l1",
+                                                        strength=1e-3),
+                          AdaptiveSubgradientRegressor(), AdaptiveSubgradientRegressor(method="ada-diag")],
+                         expected_failed_checks=lambda estimator: NOT_FOR_ONLINE)
 def test_estimator_check(estimator, check):
     check(estimator)
 
@@ -106,3 +121,34 @@ def test_bad_input():
         named = "alpha0" if "sketch" in parameters else next(iter(parameters))
         with pytest.raises((TypeError, ValueError), match=named):
             SketchedNewtonClassifier(**parameters).fit(X, y)
+
+
+def test_the_adaptive_faces_are_the_adaptive_model():
+    X, y = data(classes=3)
+    rows, weights = np.hstack([X, np.ones((len(X), 1))]), np.random.default_rng(1).random(len(X))
+    ours = AdaptiveSubgradientClassifier(7, method="ada-fd", loss="logistic", eta=0.5).fit(X, y, sample_weight=weights)
+    for i, label in enumerate("abc"):
+        model = fs.AdaptiveSubgradient(7, "ada-fd", loss="logistic", eta=0.5)
+        model.update(rows, np.where(y == label, 1.0, -1.0), weights)
+        assert np.array_equal(np.append(ours.coef_[i], ours.intercept_[i]), model.weights)
+    assert np.allclose(ours.predict_proba(X).sum(axis=1), 1)
+    assert ours.score(X, y) > 0.85
+    parts = AdaptiveSubgradientClassifier(7, method="ada-fd", loss="logistic", eta=0.5)
+    for start in range(0, len(X), 100):
+        part = slice(start, start + 100)
+        parts.partial_fit(X[part], y[part], classes=["a", "b", "c"], sample_weight=weights[part])
+    assert np.array_equal(parts.coef_, ours.coef_)
+
+
+def test_adaptive_regression():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 15))
+    y = 1000 + 50 * (X @ rng.standard_normal(15)) + rng.standard_normal(3000)
+    ours = AdaptiveSubgradientRegressor(15, epochs=4).fit(X[:2000], y[:2000])
+    assert ours.score(X[2000:], y[2000:]) > 0.97
+    sparse_too = AdaptiveSubgradientRegressor(15, epochs=4).fit(sparse.csr_array(X[:2000]), y[:2000])
+    assert np.allclose(sparse_too.coef_, ours.coef_)
+    weighted = AdaptiveSubgradientRegressor(15).fit(X, y, sample_weight=np.ones(3000))
+    assert np.array_equal(weighted.coef_, AdaptiveSubgradientRegressor(15).fit(X, y).coef_)
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        AdaptiveSubgradientRegressor().fit(X, y, sample_weight=-np.ones(3000))
