@@ -45,6 +45,7 @@ def extensions():
         "hamming": ["csrc/fs_hamming.c"],
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],
+        "dots": ["csrc/fs_dots.c"],
         "svmlight": ["csrc/fs_svmlight.c"],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []

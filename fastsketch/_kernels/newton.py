@@ -619,51 +619,67 @@ def mixed_sparse_rounds(data, indices, indptr, targets, weights, loss, projectio
 
 
 @njit(cache=True, nogil=True)
-def mixed_dense_rounds(rows, targets, weights, loss, projection, oja, rho, base, z, kept, frame, small, lam, b, e, zx,
-                       gx, scalar, count, predictions):
-    """All C-ordered rows by mixed_round; z (m, d) holds Z'."""
-    m = len(lam)
+def block_products(products, j, r, m, held, places, n, zx, gx):
+    """zx, gx of row j of a block from products = [base; Z; X held before; the block] x; returns (x'x, base'x).
+
+    Z has room for m rows in products, X for those `held` when the block began; places: columns of the rows of X.
+    """
+    for i in range(r):
+        zx[i] = products[j, 1 + i]
+    for i in range(n):
+        gx[i] = products[j, places[i]]
+    return products[j, 1 + m + held + j], products[j, 0]
+
+
+@njit(cache=True, nogil=True)
+def mixed_dense_block(products, rows, targets, weights, loss, projection, oja, rho, base, z, kept, places, frame,
+                      small, lam, b, e, zx, gx, scalar, count, predictions):
+    """Rows of one block by mixed_round, up to the next rebase; returns how many. z (m, d) holds Z'."""
+    m, held = len(lam), count[ROWS]
+    for i in range(held):
+        places[i] = 1 + m + i
     for i in range(len(rows)):
         n, x = count[ROWS], rows[i]
-        zx[:m] = np.dot(z, x)
-        if n:
-            gx[:n] = np.dot(kept[:n], x)
-        prediction, extra = mixed_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], weights[i], loss,
-                                        projection, oja, rho[i], frame, small, lam, b, e, scalar, count)
+        x_square, base_x = block_products(products, i, m, m, held, places, n, zx, gx)
+        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, oja,
+                                        rho[i], frame, small, lam, b, e, scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
-            return
+            return i
         if extra != 0.0:
             base += extra * x
         if count[ROWS] > n:
             kept[n] = x
+            places[n] = 1 + m + held + i
         if count[FULL]:
             base += np.dot(b, z) + np.dot(e, kept)
             z[:, :] = np.dot(np.ascontiguousarray(frame[:, :m]), z) + np.dot(np.ascontiguousarray(frame[:, m:]), kept)
             mixed_settle(oja, np.dot(z, z.T), frame, small, b, e, count)
+            return i + 1
+    return len(rows)
 
 
 @njit(cache=True, nogil=True)
-def dense_rounds(rows, targets, weights, loss, projection, m, spared, alpha_grows, base, z, kept, frame, coef, small,
-                 inverse, b, e, turn, zx, gx, scalar, count, predictions):
-    """All C-ordered rows; kept (2 m, d) holds X, z (m, d) holds Z'."""
+def dense_block(products, rows, targets, weights, loss, projection, m, spared, alpha_grows, base, z, kept, places,
+                frame, coef, small, inverse, b, e, turn, zx, gx, scalar, count, predictions):
+    """Rows of one block, up to the next shrink; returns how many. kept (2 m, d) holds X, z (m, d) holds Z'."""
+    held = count[ROWS]
+    for i in range(held):
+        places[i] = 1 + m + i
     for i in range(len(rows)):
         r, n = count[RANK], count[ROWS]
         x = rows[i]
-        if r:
-            zx[:r] = np.dot(z[:r], x)
-        if n:
-            gx[:n] = np.dot(kept[:n], x)
-        prediction, extra = one_round(np.dot(x, x), np.dot(base, x), zx, gx, targets[i], weights[i], loss,
-                                      projection, m, spared, alpha_grows, frame, coef, small, inverse, b, e, turn,
-                                      scalar, count)
+        x_square, base_x = block_products(products, i, r, m, held, places, n, zx, gx)
+        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, m, spared,
+                                      alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
         predictions[i] = prediction
         if count[FULL] < 0:
-            return
+            return i
         if extra != 0.0:
             base += extra * x
         if count[ROWS] > n:
             kept[n] = x
+            places[n] = 1 + m + held + i
         if count[FULL]:
             r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
             moved, mix = new_frame(turn, frame, coef, r, n, rank)
@@ -678,6 +694,8 @@ def dense_rounds(rows, targets, weights, loss, projection, m, spared, alpha_grow
             for j in range(rank):
                 frame[j, j] = 1.0
             settle(rank, coef, e, count)
+            return i + 1
+    return len(rows)
 
 
 @njit(cache=True, nogil=True)

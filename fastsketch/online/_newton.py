@@ -125,7 +125,7 @@ class SketchedNewton(OnlineLinear):
         return _fresh(self._config, d, sparse)
 
     def _changes_all_or_nothing(self, a):
-        # all rows of the mixed forms and of "full" change in several calls; so does everything in a shrink
+        # all rows of the mixed forms and of "full" change in several steps; so does everything in a shrink
         return not (self.sketch in (*MIXED, "full") or
                     a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * self.sketch_size)
 
@@ -227,17 +227,35 @@ def _learn_sparse(config, a, batch, targets, weights, predictions):
 
 
 def _learn_dense(config, a, rows, targets, weights, predictions):
+    """Blocks of rows that end with a shrink: all inner products of a block at once, in an order of their own each."""
     from fastsketch._kernels import newton as kernel
+    from fastsketch._kernels.dots import row_products
 
-    if config.sketch in MIXED:
-        loss, projection, *_ = _common(config)
-        kernel.mixed_dense_rounds(
-            rows, targets, weights, loss, projection, config.sketch == "oja",
-            _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept"],
-            *(a[name] for name in _MIXED), predictions)
-        return
-    kernel.dense_rounds(rows, targets, weights, *_common(config), a["base"], a["z"], a["kept"],
-                        *(a[name] for name in _SMALL), predictions)
+    m, n, done = config.sketch_size, len(rows), 0
+    # a projection ahead moves base, of which the next row needs the product
+    most = 1 if config.projection in ("next", "both") else 2 * m
+    places, products = np.zeros(2 * m, np.int64), np.zeros((min(most, n), 1 + 5 * m))
+    while done < n:
+        held = int(a["count"][ROWS])
+        block = slice(done, done + min(most, 2 * m - held - (0 if config.sketch in MIXED else a["count"][RANK])))
+        x = rows[block]
+        row_products(x, a["base"][None], products, 0)
+        row_products(x, a["z"], products, 1)
+        row_products(x, a["kept"][:held], products, 1 + m)
+        row_products(x, x, products, 1 + m + held, lower=True)
+        if config.sketch in MIXED:
+            loss, projection, *_ = _common(config)
+            learned = kernel.mixed_dense_block(
+                products, x, targets[block], weights[block], loss, projection, config.sketch == "oja",
+                _draws(config, int(a["count"][ROUND]), len(x)), a["base"], a["z"], a["kept"], places,
+                *(a[name] for name in _MIXED), predictions[block])
+        else:
+            learned = kernel.dense_block(
+                products, x, targets[block], weights[block], *_common(config), a["base"], a["z"], a["kept"], places,
+                *(a[name] for name in _SMALL), predictions[block])
+        if a["count"][FULL] < 0:
+            return
+        done += learned
 
 
 def _learn_full(config, a, rows, targets, weights, predictions):

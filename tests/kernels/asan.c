@@ -1,4 +1,5 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
+#include "fs_dots.h"
 #include "fs_hadamard.h"
 #include "fs_hamming.h"
 #include "fs_panel.h"
@@ -125,7 +126,8 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
                 data[indptr[i + 1]++] = uniform();
             }
     }
-    double *out = space((size_t)(n * k), 8), *gram = space((size_t)(n * n), 8), *vectors = space((size_t)(n + k), 8), top;
+    double *out = space((size_t)(n * k), 8), *gram = space((size_t)(n * n), 8), *vectors = space((size_t)(n + k), 8),
+           top;
     float *sout = space((size_t)(n * k), 4);
     int32_t *head = space((size_t)d, 4), *next = space((size_t)indptr[n], 4), *owner = space((size_t)indptr[n], 4);
     memset(head, 0xff, (size_t)d * 4);
@@ -273,7 +275,8 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
         for (ptrdiff_t j = 0; j < d; j++) {
             double sum = 0;
             for (ptrdiff_t i = 0; i < p; i++)
-                sum += flip[k] * (__builtin_parityll((unsigned long long)(lo[k] & i)) ? -1 : 1) * factor[i] * x[i * d + j];
+                sum +=
+                    flip[k] * (__builtin_parityll((unsigned long long)(lo[k] & i)) ? -1 : 1) * factor[i] * x[i * d + j];
             check(fabs(sum - out[k * d + j]) < 1e-11 * (double)p, "srht");
         }
     fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out);
@@ -284,7 +287,8 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
     fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout);
     fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout);
     free(x), free(factor), free(flip), free(out), free(work), free(sums), free(shift), free(root), free(fx);
-    free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value), free(fvalue);
+    free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value),
+        free(fvalue);
 }
 
 static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
@@ -329,6 +333,30 @@ static int parse(const char *text, size_t size)
     return status;
 }
 
+/* Every inner product, and the same bits when asked for alone. */
+static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
+{
+    double *x = space((size_t)(n * d), sizeof *x), *b = space((size_t)(m * d), sizeof *b);
+    double *out = space((size_t)(n * m), sizeof *out), one;
+    for (ptrdiff_t i = 0; i < n * d; i++)
+        x[i] = uniform();
+    for (ptrdiff_t i = 0; i < m * d; i++)
+        b[i] = uniform();
+    fs_dots_d(n, m, d, x, d, b, d, out, m, 0);
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (ptrdiff_t j = 0; j < m; j++) {
+            double sum = 0;
+            for (ptrdiff_t k = 0; k < d; k++)
+                sum += x[i * d + k] * b[j * d + k];
+            fs_dots_d(1, 1, d, x + i * d, d, b + j * d, d, &one, 1, 0);
+            check(fabs(sum - out[i * m + j]) <= 1e-12 * (double)(d + 1) && one == out[i * m + j], "dots");
+        }
+    fs_dots_d(n, m, d, x, d, b, d, out, m, 1);
+    free(x);
+    free(b);
+    free(out);
+}
+
 int main(void)
 {
     const ptrdiff_t sizes[] = {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100};
@@ -340,6 +368,7 @@ int main(void)
                 panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
             if (sizes[a] >= 2)
                 panels(sizes[a], sizes[a], sizes[b]);
+            dots(sizes[a] % 9 + 1, sizes[b] % 7 + 1, sizes[b]);
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
@@ -354,7 +383,8 @@ int main(void)
             srht((ptrdiff_t)1 << bits, sizes[a], sizes[a] < 1 << bits ? sizes[a] : 3);
     }
     const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
-    const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e", "-", "qid:3 1:1\n", ""};
+    const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
+                           "-",       "qid:3 1:1\n",           ""};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         parse(fixed[i], strlen(fixed[i]));
     check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");

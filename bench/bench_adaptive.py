@@ -1,0 +1,287 @@
+"""Adaptive subgradients: the ADA-FD paper's sections 5.2 (regression), 5.3 (classification) and 5.4 (a small CNN)."""
+
+import time
+
+import numpy as np
+
+import fastsketch as fs
+from bench_tools import DATA, read_idx, seconds, table
+from fastsketch import reference
+
+ETAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+DELTAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+# The paper's choice of delta: fixed for ADA-FD and ADA-FFD at tau = 20 and the diagonal methods, searched for the rest.
+FIXED = {"ada-ffd": {"cmd": 1.0, "pds": 10.0}, "ada-fd": {"cmd": 1.0, "pds": 10.0}, "ada-diag": 1e-8, "adam": 1e-8,
+         "ogd": 1.0}
+NAMES = {"ada-full": "ADA-FULL", "ada-ffd": "ADA-FFD", "ada-fd": "ADA-FD", "ada-diag": "ADA-DIAG", "ada-lr": "ADA-LR",
+         "radagrad": "RADAGRAD", "fd-son": "FD-SON", "ogd": "OGD", "adam": "ADAM"}
+TARGETS = {("ada-full", "cmd"): 216, ("ada-full", "pds"): 342, ("ada-ffd", "cmd"): 291, ("ada-ffd", "pds"): 418,
+           ("ada-fd", "cmd"): 319, ("ada-fd", "pds"): 424, ("ada-diag", "cmd"): 983, ("ada-diag", "pds"): 1060,
+           ("ogd", "cmd"): 1041, ("adam", "cmd"): 909}
+CASES = [(method, form) for form in ("cmd", "pds") for method in NAMES
+         if form == "cmd" or method in ("ada-full", "ada-ffd", "ada-fd", "ada-diag")]
+
+
+def deltas(method, form):
+    found = FIXED.get(method, DELTAS)
+    return (found[form],) if isinstance(found, dict) else (found,) if isinstance(found, float) else found
+
+
+def stream(seed, rounds=10_000, d=500):
+    """Section 5.2: mean 1, eigenvalues 100 / j^2 along random directions, targets by a unit vector."""
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    rows = 1 + (rng.standard_normal((rounds, d)) * np.sqrt(100.0 * np.arange(1, d + 1.0) ** -2)) @ basis.T
+    truth = rng.standard_normal(d)
+    return rows, rows @ (truth / np.linalg.norm(truth))
+
+
+def regression(args):
+    """Total regret (the best weights have none) with the best step sizes of the papers' grids; time of a round."""
+    seeds = range(1 if args.quick else 5)
+    out, by_eta, curves = [], {}, {}
+    for method, form in CASES:
+        losses, best, times = [], [], []
+        slow = method in ("ada-full", "ada-lr")
+        for seed in seeds if not slow else list(seeds)[:2]:
+            rows, y = stream(seed)
+            grid = fs.AdaptiveGrid(ETAS, deltas(method, form), 20, method, form)
+            curve = []
+            for start in range(0, len(rows), 500):
+                grid.update(rows[start : start + 500], y[start : start + 500])
+                curve.append(grid.cumulative_loss)
+            losses.append(grid.cumulative_loss.min())
+            by_eta.setdefault((method, form), []).append(grid.cumulative_loss.min(axis=1))
+            best.append((grid.best().eta, grid.best().delta))
+            if seed == 0:
+                i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
+                curves[method, form] = [0, *(part[i, j] for part in curve)]
+                times = _round(rows, y, 100 if slow else 3000, method=method, form=form, eta=best[0][0],
+                               delta=best[0][1])
+        out.append([NAMES[method], form, f"{np.mean(losses):.0f} +- {np.std(losses):.0f}",
+                    TARGETS.get((method, form), ""), f"{best[0][0]:g}", f"{best[0][1]:g}",
+                    f"{1e6 * times:.1f}"])
+        print(*out[-1], flush=True)
+    text = table(out, ["method", "form", "regret", "target", "best eta", "delta", "us a round"])
+    text += "\n\n" + table([[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
+                           ["method", "form", *(f"eta = {eta:g}" for eta in ETAS)])
+    text += "\n\n" + _speed() + "\n\n" + _sizes(args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "regression.md").write_text(text + "\n")
+    _picture(curves, args.out / "regression.png")
+
+
+def _round(rows, y, n, tau=20, **options):
+    """Seconds a round, of n after the first 600, by which a full H is full."""
+    model = fs.AdaptiveSubgradient(tau, **options).update(rows[:600], y[:600])
+    return min(seconds(lambda: model.copy().update(rows[:n], y[:n])) for _ in range(3)) / n
+
+
+def _speed():
+    """One round of this library against the papers' algorithms in NumPy, d = 500, tau = 20."""
+    rows, y = stream(0, 3000)
+
+    def subgradient(t, beta):
+        r = rows[t - 1] @ beta - y[t - 1]
+        return abs(r), np.sign(r) * rows[t - 1]
+
+    start = 500, 1000, subgradient, 20, 0.01, 1.0
+    out = []
+    for method, n, call in (
+            ("ada-ffd", 1000, lambda: reference.adaptive_fast_frequent_directions(*start)),
+            ("ada-fd", 300, lambda: reference.adaptive_frequent_directions(500, 300, *start[2:])),
+            ("ada-full", 20, lambda: reference.adaptive_full(500, 20, subgradient, 0.01, 1.0))):
+        ours = _round(rows, y, 100 if method == "ada-full" else 3000, method=method, eta=0.01, delta=1.0)
+        theirs = min(seconds(call) for _ in range(2)) / n
+        out.append([NAMES[method], f"{1e6 * ours:.1f}", f"{1e6 * theirs:.0f}", f"{theirs / ours:.1f}"])
+    return table(out, ["method", "us a round", "NumPy, us", "ratio"])
+
+
+def _sizes(args):
+    """Regret and time against tau (Figures 3 and 4)."""
+    rows, y = stream(0)
+    out = []
+    for tau in (20, 40, 60, 80) if args.quick else (20, 40, 60, 80, 120, 200, 250, 251):
+        for method in ("ada-ffd", "ada-fd", "radagrad", "fd-son"):
+            if tau > 80 and method in ("radagrad", "fd-son"):
+                continue
+            start = time.perf_counter()
+            grid = fs.AdaptiveGrid(ETAS, deltas(method, "cmd") if tau == 20 else DELTAS, tau, method).update(rows, y)
+            taken = time.perf_counter() - start
+            best = grid.best()
+            one = _round(rows, y, 1000, tau, method=method, eta=best.eta, delta=best.delta)
+            out.append([tau, NAMES[method], f"{grid.cumulative_loss.min():.0f}", f"{best.eta:g}", f"{best.delta:g}",
+                        f"{1e6 * one:.0f}", f"{taken:.1f}"])
+            print(*out[-1], flush=True)
+    return table(out, ["tau", "method", "regret", "best eta", "delta", "us a round", "s for the whole grid"])
+
+
+def _picture(curves, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    for axis, form in zip(axes, ("pds", "cmd"), strict=True):
+        for (method, of), curve in curves.items():
+            if of == form:
+                axis.plot(np.arange(len(curve)) * 500, curve, label=NAMES[method])
+        axis.set(xlabel="rounds", title="primal-dual" if form == "pds" else "mirror descent")
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("regret")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    print(path)
+
+
+# -- section 5.3 -----------------------------------------------------------------------------------------------------
+def _classes(name):
+    """(train, labels, test, labels) with rows scaled into [0, 1] or to mean 0, or None."""
+    if name == "MNIST":
+        files = [DATA / "mnist" / f"{part}-idx{k}-ubyte.gz" for part in ("train", "t10k")
+                 for part, k in ((f"{part}-images", 3), (f"{part}-labels", 1))]
+        if not all(path.exists() for path in files):
+            print(f"MNIST: absent ({files[0]}); set FASTSKETCH_DATA")
+            return None
+        x, y, test, truth = (read_idx(path) for path in files)
+        flat = [part.reshape(len(part), -1) / 255.0 for part in (x, test)]
+        return flat[0][:12_000], y[:12_000], flat[1], truth
+    from scipy.io import loadmat
+
+    path = DATA / "asu-fs" / "Isolet.mat"
+    if not path.exists():
+        print(f"Isolet: absent ({path}); set FASTSKETCH_DATA")
+        return None
+    found = loadmat(path)
+    rows, labels = found["X"].astype(float), found["Y"].ravel()
+    order = np.random.default_rng(0).permutation(len(labels))
+    cut = int(0.7 * len(order))
+    return rows[order[:cut]], labels[order[:cut]], rows[order[cut:]], labels[order[cut:]]
+
+
+def classification(args):
+    """One pass, one model against the rest for each class, squared hinge: online mistakes, test accuracy, seconds."""
+    cases = [("ada-ffd", "cmd"), ("ada-ffd", "pds"), ("ada-fd", "cmd"), ("ada-diag", "cmd"), ("ada-diag", "pds"),
+             ("radagrad", "cmd"), ("fd-son", "cmd"), ("ogd", "cmd"), ("adam", "cmd")]
+    out = []
+    for name in ("Isolet",) if args.quick else ("Isolet", "MNIST"):
+        found = _classes(name)
+        if found is None:
+            continue
+        x, y, test, truth = found
+        classes = np.unique(y)
+        for method, form in cases:
+            some = classes[:: max(1, len(classes) // 3)]  # step sizes are chosen on three of the classes
+            few = min(len(x), 2000)
+            best = min(((eta, delta) for eta in ETAS for delta in deltas(method, form)),
+                       key=lambda point: _mistakes(x[:few], y[:few], some, method, form, *point)[0])
+            results = []
+            for seed in range(1 if args.quick else 3):
+                order = np.random.default_rng(seed).permutation(len(x))
+                start = time.perf_counter()
+                mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
+                taken = time.perf_counter() - start
+                scores = np.stack([model.predict(test) for model in models], axis=1)
+                right = classes[scores.argmax(axis=1)] == truth
+                results.append((mistakes / len(classes), 100 * np.mean(right), taken))
+            mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
+            out.append([name, NAMES[method], form, f"{best[0]:g}", f"{best[1]:g}", f"{mean[0]:.0f} +- {spread[0]:.0f}",
+                        f"{mean[1]:.2f} +- {spread[1]:.2f}", f"{mean[2]:.1f}",
+                        f"{1e6 * mean[2] / len(x) / len(classes):.1f}"])
+            print(*out[-1], flush=True)
+    text = table(out, ["set", "method", "form", "eta", "delta", "mistakes a class", "test accuracy, %", "s",
+                       "us a round"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "classification.md").write_text(text + "\n")
+
+
+def _mistakes(x, y, classes, method, form, eta, delta):
+    models, total = [], 0
+    for label in classes:
+        model = fs.AdaptiveSubgradient(20, method, form, "squared_hinge", eta, delta)
+        try:
+            model.update(x, np.where(y == label, 1.0, -1.0))
+            total += round(model.progress["error_rate"] * len(x))
+        except FloatingPointError:
+            total += len(x)
+        models.append(model)
+    return total, models
+
+
+# -- section 5.4 -----------------------------------------------------------------------------------------------------
+def cnn(args):
+    """The 4-layer CNN of section 5.4 on MNIST: training loss and test accuracy, sketches on the convolutions."""
+    import torch
+    from torch import nn
+
+    from fastsketch.torch import AdaFD, AdaFFD
+
+    torch.set_num_threads(1)
+    found = _classes("MNIST")
+    if found is None:
+        return
+    n, epochs, seeds = (2000, 1, 1) if args.quick else (6000, 3, 2)
+    x, y, test, truth = found
+    x = torch.tensor(x[:n], dtype=torch.float32).reshape(-1, 1, 28, 28)
+    test = torch.tensor(test[:5000], dtype=torch.float32).reshape(-1, 1, 28, 28)
+    y, truth = torch.tensor(y[:n].astype(np.int64)), torch.tensor(truth[:5000].astype(np.int64))
+
+    def network():
+        return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+                             nn.Dropout(0.25), nn.Flatten(), nn.Linear(64 * 144, 128), nn.ReLU(), nn.Dropout(0.5),
+                             nn.Linear(128, 10))
+
+    def groups(model, lr):
+        return [{"params": [p for layer in (model[0], model[2]) for p in layer.parameters()], "lr": lr},
+                {"params": [p for layer in (model[7], model[10]) for p in layer.parameters()], "sketch": False,
+                 "lr": 0.01}]
+
+    makers = {
+        "AdaFFD": lambda model, lr: AdaFFD(groups(model, lr)),
+        "AdaFD": lambda model, lr: AdaFD(groups(model, lr)),
+        "AdaGrad": lambda model, lr: torch.optim.Adagrad(model.parameters(), lr=lr),
+        "Adam": lambda model, lr: torch.optim.Adam(model.parameters(), lr=lr),
+        "SGD": lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr),
+    }
+
+    def run(make, lr, epochs, seed):
+        torch.manual_seed(seed)
+        model = network()
+        optimizer, losses, start = make(model, lr), [], time.perf_counter()
+        inside = 0.0
+        for _ in range(epochs):
+            model.train()
+            order, total = torch.randperm(n), 0.0
+            for part in order.split(128):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(x[part]), y[part])
+                if not torch.isfinite(loss):
+                    return np.inf, 0.0, 0.0, 0.0
+                loss.backward()
+                before = time.perf_counter()
+                optimizer.step()
+                inside += time.perf_counter() - before
+                total += loss.item() * len(part)
+            losses.append(total / n)
+        taken = time.perf_counter() - start
+        model.eval()
+        with torch.no_grad():
+            right = sum(int((model(t).argmax(1) == g).sum()) for t, g in zip(test.split(500), truth.split(500),
+                                                                           strict=True))
+        return losses[-1], 100 * right / len(test), taken / epochs, 1e3 * inside / epochs / -(-n // 128)
+
+    out = []
+    for name, make in makers.items():
+        lrs = (1e-3, 1e-2, 0.1, 1.0) if name in ("SGD", "AdaFFD", "AdaFD") else (1e-4, 1e-3, 1e-2, 0.1)
+        best = min(lrs, key=lambda lr, make=make: run(make, lr, 1, 0)[0])
+        results = np.array([run(make, best, epochs, seed + 1) for seed in range(seeds)])
+        mean, spread = results.mean(axis=0), results.std(axis=0)
+        out.append([name, f"{best:g}", f"{mean[0]:.4f} +- {spread[0]:.4f}", f"{mean[1]:.2f} +- {spread[1]:.2f}",
+                    f"{mean[2]:.1f}", f"{mean[3]:.2f}"])
+        print(*out[-1], flush=True)
+    text = table(out, ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch",
+                       "ms a step of the optimizer"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "cnn.md").write_text(text + "\n")

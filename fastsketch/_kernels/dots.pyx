@@ -1,0 +1,22 @@
+"""Inner products of rows with rows whose bits do not depend on how many are asked for at once (csrc/fs_dots)."""
+
+from libc.stddef cimport ptrdiff_t
+
+
+cdef extern from "fs_dots.h" nogil:
+    void fs_dots_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d, const double *x, ptrdiff_t ld_x, const double *b,
+                   ptrdiff_t ld_b, double *out, ptrdiff_t ld_out, int lower)
+
+
+def row_products(const double[:, ::1] x, const double[:, ::1] b, double[:, ::1] out, Py_ssize_t first, bint lower=False):
+    """out[:n, first : first + m] = x b' for x (n, d), b (m, d); of lower, only what is on or below the diagonal."""
+    cdef Py_ssize_t n = x.shape[0], m = b.shape[0], d = x.shape[1]
+    if b.shape[1] != d or out.shape[0] < n or out.shape[1] < first + m or first < 0:
+        raise ValueError("x, b and out do not belong together")
+    if n == 0 or m == 0:
+        return
+    if d == 0:
+        out[:n, first : first + m] = 0
+        return
+    with nogil:
+        fs_dots_d(n, m, d, &x[0, 0], d, &b[0, 0], d, &out[0, first], out.shape[1], lower)
