@@ -1,4 +1,4 @@
-"""The main job on real input: the patches of two photographs as a stream."""
+"""The main jobs on real input: the patches of two photographs as a stream, and handwritten digits."""
 
 import json
 import time
@@ -9,6 +9,7 @@ import numpy as np
 import fastsketch as fs
 from fastsketch.cli._commands import describe
 from fastsketch.cli._demo_hashing import BITS, hash_patches
+from fastsketch.cli._demo_learning import STEPS, learn_digits
 from fastsketch.cli._job import finite, limited
 from fastsketch.cli._progress import Progress
 
@@ -37,7 +38,7 @@ def patch_stream(images, side=SIDE):
 
 
 def demo(args):
-    """Sketch, certificate against the true error, speed against IncrementalPCA; codes and a search; two pictures."""
+    """Sketch, certificate, speed against IncrementalPCA; codes and a search; digits learned online; three pictures."""
     from sklearn.decomposition import IncrementalPCA
 
     folder = Path(args.output)
@@ -69,11 +70,15 @@ def demo(args):
         peer = _peer_rate(IncrementalPCA(n_components=args.sketch_size), images)
 
         hashing, model, codes, shown = hash_patches(patch_stream, images, SIDE)
+        learning, curves, errors = learn_digits()
 
     sketch.save(folder / "patches.fsk")
     model.save(folder / "hash.fsk")
     np.save(folder / "codes.npy", codes)
-    from fastsketch.cli._plot import plot_neighbours, plot_spectrum
+    from fastsketch.cli._plot import plot_learning, plot_neighbours, plot_spectrum
+
+    plot_learning(curves, STEPS, errors, folder / "online.png",
+                  f"{learning['online_examples']:,} handwritten digits, each against the rest, one pass")
 
     plot_neighbours(images, shown, SIDE, folder / "neighbours.png",
                     f"{BITS}-bit codes of {n:,} patches: a query and its nearest that do not overlap, Hamming distance")
@@ -83,9 +88,9 @@ def demo(args):
     results = {
         **facts, "true_error": error, "rows_per_second": rate, "incremental_pca_rows_per_second": peer,
         "speed_ratio": rate / peer, "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        **hashing,
+        **hashing, **learning,
         "files": [str(folder / name) for name in ("patches.fsk", "spectrum.png", "hash.fsk", "codes.npy",
-                                                  "neighbours.png")],
+                                                  "neighbours.png", "online.png")],
     }
     if args.json:
         print(json.dumps(finite(results)))
@@ -104,6 +109,9 @@ def demo(args):
         f"({hashing['code_bytes'] / 1e6:,.1f} MB of codes for {4 * n * d / 1e9:.1f} GB of rows)")
     say(f"search                 {hashing['search_ms_per_query']:12,.2f} ms a query; of 1,000 found "
         f"{hashing['true_neighbours_found']:.0%} are among the closest 2% in truth")
+    say(f"online Newton (RFD0)   {learning['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
+        f"{learning['newton_online_error']:.2%}, nothing tuned; best first-order learner "
+        f"{learning['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes")
     say(f"written to {folder}: {', '.join(Path(name).name for name in results['files'])}")
 
 

@@ -12,7 +12,6 @@ from fastsketch._validation import as_real
 from fastsketch.cli._progress import Progress
 from fastsketch.hashing import SketchHash
 from fastsketch.io import StateError, open_source
-from fastsketch.online import SketchedNewton
 from fastsketch.sketching import FrequentDirections
 
 
@@ -29,7 +28,7 @@ def plain_chunks(source, start_row, model):
 
 def seen(model):
     """Rows that a model has learned from, whatever it calls them."""
-    return model.n_rounds if isinstance(model, SketchedNewton) else model.n_rows
+    return model.n_rounds if hasattr(model, "n_rounds") else model.n_rows
 
 
 def learn(args, model, describe, chunks=plain_chunks):

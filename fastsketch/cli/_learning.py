@@ -9,13 +9,17 @@ from fastsketch._validation import as_integer
 from fastsketch.cli._job import learn, limited, report
 from fastsketch.io import open_source
 from fastsketch.io._sources import SourceError
-from fastsketch.online import SketchedNewton
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
 
 def learn_online(args):
     """Learn from svmlight files; progressive loss, accuracy on a test set, a model file."""
     as_integer(args.every, "--every", 0)
-    model = SketchedNewton(args.sketch_size, args.sketch, args.loss, args.alpha0, args.projection, seed=args.seed)
+    if args.method == "newton":
+        model = SketchedNewton(args.sketch_size, args.sketch, args.loss, args.alpha0, args.projection, seed=args.seed)
+    else:
+        model = AdaptiveSubgradient(args.sketch_size, args.method, args.form, args.loss, args.eta, args.delta,
+                                    penalty=args.penalty, strength=args.strength, seed=args.seed)
     for path in [*args.inputs, *([args.test] if args.test else [])]:
         if Path(path).suffix in (".npy", ".npz"):
             raise SourceError(f"{path}: labels are read from svmlight text only")
@@ -67,8 +71,12 @@ class Chunks:
 def describe(model, args):
     """The facts of a learner, with what it does on the test rows."""
     progress = model.progress
-    facts = {"sketch": model.sketch, "sketch_size": model.sketch_size, "loss": model.loss, "examples": model.n_rounds,
-             "features": model.n_features, "alpha": model.alpha, "mean_loss": progress["mean_loss"]}
+    facts = {"method": args.method, "sketch_size": model.sketch_size, "loss": model.loss, "examples": model.n_rounds,
+             "features": model.n_features, "mean_loss": progress["mean_loss"]}
+    if args.method == "newton":
+        facts.update(sketch=model.sketch, alpha=model.alpha)
+    else:
+        facts.update(eta=model.eta, delta=model.delta)
     if not args.regression:
         facts["online_error_rate"] = progress["error_rate"]
     if args.test:

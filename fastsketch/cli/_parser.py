@@ -7,12 +7,14 @@ from fastsketch import __version__
 
 RULES = ("fd", "pfd", "cfd", "isvd", "rfd")
 SKETCHES = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
+METHODS = ("ada-fd", "ada-ffd", "ada-full", "ada-diag", "ada-lr", "radagrad", "fd-son", "ogd", "adam")
 
 
 def make_parser():
     parser = argparse.ArgumentParser(
         prog="fastsketch",
-        description="Matrix sketches with a guarantee, and binary codes, for rows that do not fit in memory.",
+        description="Matrix sketches with a guarantee, binary codes and online learners, for rows that do not fit in "
+        "memory.",
     )
     parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -113,12 +115,20 @@ def _encode(commands):
 def _learn(commands):
     parser = commands.add_parser(
         "learn", help="learn a linear model from labelled rows, online", description="Learn a linear model from "
-        "svmlight text (.gz, .bz2, .xz too) by sketched online Newton steps: each example is predicted, then learned."
+        "svmlight text (.gz, .bz2, .xz too) by sketched online Newton steps, or by adaptive subgradients: each example "
+        "is predicted, then learned."
     )
     parser.add_argument("inputs", nargs="+", metavar="TRAIN.svm")
     parser.add_argument("-o", "--output", metavar="MODEL.fsk", help="file for the model")
     parser.add_argument("--test", metavar="TEST.svm", help="accuracy (or error, with --regression) on these rows")
+    parser.add_argument("--method", choices=("newton", *METHODS), default="newton",
+                        help="default newton, which has no step size; the others take --eta and --delta")
     parser.add_argument("-l", "--sketch-size", type=int, default=10, metavar="L", help="default 10")
+    parser.add_argument("--eta", type=float, default=0.1, help="step size (default 0.1)")
+    parser.add_argument("--delta", type=float, help="regulariser of H (default 1; 1e-8 for ada-diag and adam)")
+    parser.add_argument("--form", choices=("cmd", "pds"), default="cmd", help="mirror descent or dual averaging")
+    parser.add_argument("--penalty", choices=("l1", "l2"), help="with --strength")
+    parser.add_argument("--strength", type=float, default=0.0)
     parser.add_argument("--sketch", choices=("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd",
                         help="default rfd, which needs no alpha0")
     parser.add_argument("--loss", choices=("square", "logistic", "squared_hinge", "huber", "absolute"),

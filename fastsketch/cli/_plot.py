@@ -54,3 +54,23 @@ def plot_neighbours(images, shown, side, path, title):
         row[0].spines[:].set(visible=True, color="tab:red", linewidth=2)
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=130, format="png")
+
+
+def plot_learning(curves, steps, errors, path, title):
+    """Online error against examples, for each learner at its best step size; and the final one against that size."""
+    figure, (left, right) = _figure(1, 2, figsize=(10, 4.2))
+    for i, (label, curve) in enumerate(curves.items()):
+        rounds = range(20, len(curve) + 1)
+        left.semilogy(rounds, curve[19:], color=f"C{i}", lw=2 if i == 0 else 1.2, label=label)
+    for i, (label, values) in enumerate(errors.items(), 1):
+        right.loglog(steps, values, "o-", color=f"C{i}", ms=4, label=label)
+    name, curve = next(iter(curves.items()))
+    right.axhline(curve[-1], color="C0", lw=2, label=f"{name}: no step size")
+    left.set(xlabel="examples", ylabel="online error rate", title="each at its best step size")
+    right.set(xlabel="step size", title="after one pass")
+    for axes in (left, right):
+        axes.grid(True, which="both", alpha=0.25)
+    left.legend(fontsize=8)
+    right.legend(fontsize=8, loc="center left")
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=130, format="png")

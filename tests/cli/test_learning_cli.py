@@ -58,6 +58,25 @@ def test_learn_and_test(folder):
     assert not list(folder.glob("*.fsk.partial"))
 
 
+@pytest.mark.parametrize("options", [{"method": "ada-fd", "eta": 0.5}, {"method": "ada-diag", "form": "pds"},
+                                     {"method": "ogd", "penalty": "l2", "strength": 1e-3}])
+def test_adaptive_methods(folder, options):
+    from scipy import sparse
+
+    flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+    done = run("learn", "train.svm", "--test", "test.svm", "-l", 5, "--loss", "logistic", *flags, "-o", "m.fsk",
+               "--json", cwd=folder)
+    with np.load(folder / "truth.npz") as truth:
+        rows, labels = truth["rows"], truth["labels"]
+    model = fs.AdaptiveSubgradient(5, loss="logistic", **options).update(sparse.csr_array(rows[:600]), labels[:600])
+    saved, out = fs.load(folder / "m.fsk"), json.loads(done.stdout)
+    model.notes = saved.notes
+    assert same_state(saved, model)
+    assert out["test_accuracy"] == pytest.approx(np.mean((model.predict(rows[600:]) > 0) == (labels[600:] > 0)))
+    assert out["eta"] == options.get("eta", 0.1)
+    assert "eta" in run("learn", "train.svm", "--method", "adam", "--eta", 0, cwd=folder, status=2).stderr
+
+
 def test_regression(folder):
     with np.load(folder / "truth.npz") as truth:
         rows = truth["rows"]

@@ -165,10 +165,13 @@ def test_rfd_is_stable_for_any_alpha0(alpha0):
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_ojas_directions_stay_orthonormal(form):
-    """50,000 rounds: |V V' - I| at the level of rounding, also within an epoch."""
+    """A million rounds: |V V' - I| at the level of rounding, also within an epoch."""
     rows, y = stream(50_000, 12, density=0.25)
-    rows /= 5
-    model = fs.SketchedNewton(4, "oja", alpha0=100.0).update(sparse.csr_array(rows) if form == "sparse" else rows, y)
+    rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
+    model = fs.SketchedNewton(4, "oja", alpha0=100.0)
+    for _ in range(20):
+        model.update(rows, y)
+    assert model.n_rounds == 1_000_000
     a = model._a
     z = a["z"].T if form == "sparse" else a["z"]
     n = int(a["count"][1])
@@ -179,6 +182,30 @@ def test_ojas_directions_stay_orthonormal(form):
         kept = a["kept"][:n]
     v = a["frame"][:, : 4 + n] @ np.vstack([z, kept])
     assert np.abs(v @ v.T - np.eye(4)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("sketch", ["rfd", "fd"])
+def test_nothing_drifts_in_a_million_rounds(sketch, form):
+    """What is kept in the small space (K = B B', its inverse) is what the rows themselves give; weights are finite."""
+    rows, y = stream(50_000, 12, density=0.25)
+    rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
+    model = fs.SketchedNewton(4, sketch, alpha0=1.0)
+    for _ in range(20):
+        model.update(rows, y)
+    a = model._a
+    r, n = int(a["count"][0]), int(a["count"][1])
+    z = a["z"][:, :r].T if form == "sparse" else a["z"][:r]
+    kept = a["kept"][:n] if form == "dense" else sparse.csr_array(
+        (a["kept_data"][: a["kept_indptr"][n]], a["kept_indices"][: a["kept_indptr"][n]], a["kept_indptr"][: n + 1]),
+        shape=(n, 12)).toarray()
+    b = np.vstack([a["frame"][:r, :r] @ z, a["coef"][:n, None] * kept])
+    gram, k = b @ b.T, r + n
+    assert np.abs(a["small"][:k, :k] - gram).max() <= 1e-9 * np.abs(gram).max()
+    product = a["inverse"][:k, :k] @ (gram + model.alpha * np.eye(k))
+    assert np.abs(product - np.eye(k)).max() <= 1e-8
+    assert np.isfinite(model.weights).all()
+    assert model.n_rounds == 1_000_000
 
 
 def test_divergence_names_its_cause_and_changes_nothing():
