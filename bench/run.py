@@ -39,6 +39,8 @@ COMMANDS = {
     "widehash": "peak memory of FROSH at d = 25,600",
     "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
+    "errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
+    "cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
     "classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
     "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
@@ -62,7 +64,7 @@ def main():
     home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
             "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
             "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
-            "hashthreads": "frosh", "widehash": "frosh", "newton": "online",
+            "hashthreads": "frosh", "widehash": "frosh", "newton": "online", "errors": "online", "cost": "online",
             "regression": "adaptive", "classification": "adaptive",
             "cnn": "adaptive"}.get(args.command, args.command)
     from bench_tools import header
