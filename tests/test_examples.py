@@ -40,12 +40,16 @@ def test_the_joblib_recipe():
 
 def test_readme_example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    first, second, third = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     scope = {}
     exec(compile(second, "README.md", "exec"), scope)
     assert scope["codes"].shape == (20_000, 8)
     assert scope["indices"][:, 0].tolist() == list(range(5))
     assert scope["fs"].load("hash.fsk").n_rows == 20_000
+    scope = {}
+    exec(compile(third, "README.md", "exec"), scope)
+    assert scope["model"].progress["error_rate"] < 0.05
+    assert scope["best"].n_rounds == 20_000
     scope = {}
     exec(compile(first, "README.md", "exec"), scope)
     assert scope["B"].shape == (63, 2000)

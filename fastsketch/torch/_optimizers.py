@@ -175,7 +175,7 @@ class AdaFFD(_Sketched):
     >>> from fastsketch.torch import AdaFFD
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(20, 3)
-    >>> optimizer = AdaFFD(model.parameters(), lr=0.1)
+    >>> optimizer = AdaFFD(model.parameters(), lr=1.0)
     >>> x, y = torch.randn(64, 20), torch.randint(3, (64,))
     >>> for _ in range(20):
     ...     optimizer.zero_grad()
