@@ -19,6 +19,7 @@ _HOME = {
     "SketchedNewton": "fastsketch.online",
     "AdaptiveSubgradient": "fastsketch.online",
     "AdaptiveGrid": "fastsketch.online",
+    "LowRankModel": "fastsketch.lowrank",
     "hamming_distances": "fastsketch.hashing",
     "hamming_topk": "fastsketch.hashing",
     "map_merge": "fastsketch.merging",
@@ -29,7 +30,7 @@ _HOME = {
     "show_config": "fastsketch._show_config",
     "threads": "fastsketch._threads",
 }
-_ROOMS = ("hashing", "io", "merging", "online", "reference", "sketching")
+_ROOMS = ("hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 

@@ -30,6 +30,11 @@ from fastsketch.reference._hashing import (
     subsampled_hadamard,
     top_directions,
 )
+from fastsketch.reference._low_rank import (
+    greedy_low_rank_nonsmooth,
+    greedy_low_rank_smooth,
+    rank_one_matrix_pursuit,
+)
 from fastsketch.reference._newton import (
     fast_online_newton,
     full_online_newton,
@@ -55,6 +60,8 @@ __all__ = [
     "frosh_sketch",
     "full_online_newton",
     "greedy_low_rank",
+    "greedy_low_rank_nonsmooth",
+    "greedy_low_rank_smooth",
     "hadamard",
     "oja_newton",
     "online_gradient_descent",
@@ -63,6 +70,7 @@ __all__ = [
     "parameterized_frequent_directions",
     "radagrad",
     "random_projection_newton",
+    "rank_one_matrix_pursuit",
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
     "sketched_newton_subgradient",
