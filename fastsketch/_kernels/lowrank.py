@@ -287,11 +287,12 @@ def solve_definite(h, g, t):
 def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors, a, h, g, z, turns, tol):
     """Minimise sum of losses at own + cb_j + factors_j a plus sum_q ridge_q a_q^2 / 2 over a (t,), from the a given.
 
-    Newton steps with halving; losses without curvature get that of |r| smoothed within `smooth` (majorise and
-    minimise). Returns the steps taken. h (t, t), g (t,), z (entries of the row) are scratch.
+    Newton steps with halving; losses without curvature get that of a touching parabola, no narrower than a width that
+    falls to `smooth` as steps gain less. Returns the steps taken. h (t, t), g (t,), z (entries of the row) are scratch.
     """
     t = len(a)
     count = last - first
+    width = 64.0 * smooth
     value = 0.0
     for q in range(t):
         value += 0.5 * ridge[q] * a[q] * a[q]
@@ -316,7 +317,7 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
             j = indices[k]
             _, slope, curve = value_slope_curve(loss, p, z[e], o[k])
             if loss >= ABSOLUTE or (loss == HUBER and curve == 0.0):
-                curve = bound_of_curve(loss, p, z[e], o[k], smooth)
+                curve = bound_of_curve(loss, p, z[e], o[k], width)
             if len(c):
                 slope *= c[k]
                 curve *= c[k]
@@ -355,13 +356,17 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
             if better <= value + 1e-4 * step * slope0:
                 break
             step *= 0.5
-        if not better <= value:
-            return turn
-        for q in range(t):
-            a[q] += step * move[q]
-        gain, value = value - better, better
-        if gain <= tol * max(abs(value), TINY):
-            return turn + 1
+        gain = value - better
+        if gain > 0.0:
+            for q in range(t):
+                a[q] += step * move[q]
+            value = better
+        if not gain > tol * max(abs(value), TINY):
+            if width <= smooth or loss < ABSOLUTE:
+                return turn + 1
+            width = max(0.25 * width, smooth)
+        elif gain <= 1e-3 * abs(value):
+            width = max(0.5 * width, smooth)
         for e in range(count):
             k = first + e
             j = indices[k]

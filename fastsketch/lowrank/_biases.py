@@ -56,15 +56,22 @@ def fit_biases(data, loss, parameter, ridge, wanted=True):
 
 
 def _start(data, loss, parameter):
-    """The best constant score."""
-    o = data.o
+    """The best constant score, or near it."""
+    o = data.o.astype(np.float64)
+    c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))
+    total = c.sum()
+    if not total > 0:
+        return 0.0
+    mean = float(c @ o / total)
     if loss == "logistic":
-        share = np.clip(float(np.mean(o > 0, dtype=np.float64)), 1e-6, 1 - 1e-6)
+        share = np.clip((mean + 1) / 2, 1e-6, 1 - 1e-6)
         return float(np.log(share / (1 - share)))
     if loss == "poisson":
-        return float(np.log(max(float(o.mean(dtype=np.float64)), 1e-12)))
-    if loss == "quantile":
-        return float(np.quantile(o, parameter))
+        return float(np.log(max(mean, 1e-12)))
     if loss == "hinge":
-        return 1.0 if float(np.mean(o > 0)) >= 0.5 else -1.0
-    return float(np.median(o)) if loss in ("l1", "epsilon_insensitive", "huber") else float(o.mean(dtype=np.float64))
+        return 1.0 if mean >= 0 else -1.0
+    if loss == "square":
+        return mean
+    order = np.argsort(o)
+    level = parameter if loss == "quantile" else 0.5
+    return float(o[order][min(np.searchsorted(np.cumsum(c[order]), level * total), len(o) - 1)])

@@ -224,7 +224,7 @@ class LowRankModel:
                 state = _swept(data, state, rank, config)
                 rank = len(state["path"])
         self._a, self.history_, self.rank_ = state, history, rank
-        self._data = (data, held, left, right)
+        self._data = (data, held, left, right, pursuit.z, pursuit.rest)
         return self
 
     def add_ranks(self, n, *, patience=None, callback=None):
@@ -237,7 +237,7 @@ class LowRankModel:
             raise ValueError("add_ranks goes on from a fit of this object: call fit first (a loaded model has no data)")
         if self._a["swept"]:
             raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
-        data, held, left, right = self._data
+        data, held, left, right, z, rest = self._data
         total = len(self._a["path"]) + n
         if total > min(data.m, data.n):
             raise ValueError(f"rank must be at most min(m, n) = {min(data.m, data.n)}, got {total}")
@@ -249,11 +249,12 @@ class LowRankModel:
             pursuit.U = list(self._a["left"].T)
             pursuit.V = list(self._a["right"].T)
             pursuit.path = [row[: k + 1].copy() for k, row in enumerate(self._a["path"])]
-            pursuit.restart()
+            pursuit.go_on(z, rest)
             history = list(self.history_)
             self._climb(pursuit, total, held, patience, callback, history, start)
             state = _state_of(pursuit, self._a["level"])
         self._a, self.history_, self.rank_ = state, history, _best_rank(history, held is not None)
+        self._data = (data, held, left, right, pursuit.z, pursuit.rest)
         self._config = LowRankConfig(**{**asdict(config), "rank": total})
         return self
 
@@ -279,7 +280,7 @@ class LowRankModel:
 
     def _climb(self, pursuit, rank, held, patience, callback, history, start):
         """Ranks up to `rank`, each with its line in history."""
-        config, previous = self._config, None
+        config = self._config
         z = None if held is None else self._held_scores(pursuit, held)
         if not history:
             self._tell(pursuit, held, z, history, callback, start)
@@ -291,9 +292,7 @@ class LowRankModel:
                     break
             else:
                 most = min(config.inner_rank, rank - before)
-                previous = pursuit.add_nonsmooth(t, config.step, config.step_size, config.nu, config.inner, most,
-                                                 previous)
-                if previous is None:
+                if not pursuit.add_nonsmooth(t, config.step, config.step_size, config.nu, config.inner, most):
                     break
             t += 1
             if held is not None:
@@ -347,7 +346,7 @@ class LowRankModel:
         one, two = _factors.balanced(a["left"][:, :rank], a["right"][:, :rank], coefficients)
         return one.astype(dtype), two.astype(dtype)
 
-    def biases(self):
+    def bias_terms(self):
         """(level, row biases (m,), column biases (n,))."""
         a = self._fitted()
         return a["level"], a["row"].copy(), a["column"].copy()

@@ -31,7 +31,13 @@ class Pursuit:
         self.U, self.V, self.path = [], [], []
         self.a = np.empty_like(data.o)
         self.z = np.empty_like(data.o)
+        self.rest = None  # ||g - h||^2 of the last step without a gradient
         self.restart()
+
+    def go_on(self, z, rest):
+        """Where a pursuit with these ranks ended: its scores to the bit."""
+        self.z[:], self.rest = z, rest
+        self.objective = self._gradient()
 
     def restart(self):
         """z and the gradient from the ranks held."""
@@ -206,16 +212,16 @@ class Pursuit:
         return (found.x if found.fun <= self.objective else before) * size
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
-    def add_nonsmooth(self, t, step, size, nu, inner, most, previous):
-        """Step t: subtract eta_t times a low-rank part h of the subgradient. Returns ||g - h||^2, None if g is zero.
+    def add_nonsmooth(self, t, step, size, nu, inner, most):
+        """Step t: subtract eta_t times a low-rank part h of the subgradient; returns False if that is zero.
 
         inner: when h is good enough: "energy", ||g - h||^2 <= nu ||g||^2; "paper", <= nu times that of step t - 1.
         """
         total = float(self.a @ self.a)
         if not total > 0:
-            return None
+            return False
         part, rest = [], total
-        bound = nu * (previous if inner == "paper" and previous is not None else total)
+        bound = nu * (self.rest if inner == "paper" and self.rest is not None else total)
         start = self.V[-1] / self.right if self.V else self.random_start()
         while len(part) < most:
             found = self.leading(start.astype(self.data.o.dtype), part)
@@ -238,7 +244,8 @@ class Pursuit:
             self._accept(u[:, q], v[:, q], np.append(old, -eta * s[q]))
         self.z += dtype.type(eta) * d
         self.objective = self._gradient()
-        return max(rest, 0.0)
+        self.rest = max(rest, 0.0)
+        return True
 
     def _search(self, d):
         """The eta that minimises f(z + eta d): a weighted median for l1, else bisection on the slope."""

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import expit
 
 import fastsketch as fs
 from fastsketch import reference
@@ -42,7 +43,7 @@ def numpy_loss(loss):
         if loss == "square":
             return 0.5 * (z - o) ** 2, z - o
         if loss == "logistic":
-            return np.logaddexp(0, -o * z), -o / (1 + np.exp(o * z))
+            return np.logaddexp(0, -o * z), -o * expit(-o * z)
         if loss == "huber":
             r = np.abs(z - o)
             return np.where(r <= p, 0.5 * r * r, p * (r - 0.5 * p)), np.clip(z - o, -p, p)
@@ -92,7 +93,8 @@ def test_algorithm_2(loss, refine, scaling):
     rows, columns = np.nonzero(np.ones_like(seen))
     z = model.decision_function(rows, columns).reshape(o.shape)
     found = [line["objective"] for line in model.history_]
-    assert np.allclose(found, objectives, rtol=2e-5)
+    # L-BFGS, there and here, stops where it gains less than its tolerance
+    assert np.allclose(found, objectives, rtol=1e-4 if loss == "poisson" else 2e-5)
     assert np.abs(z - x).max() <= 5e-3 * np.abs(x).max()
 
 
@@ -170,7 +172,7 @@ def test_every_rank_from_one_fit(loss, refine):
         part = made(k, loss, refine, **options).fit(x)
         assert np.array_equal(part.predict(rows, columns), whole.predict(rows, columns, rank=k))
     grown = made(3, loss, refine, **options).fit(x).add_ranks(2).add_ranks(2)
-    assert np.allclose(grown.predict(rows, columns), whole.predict(rows, columns), rtol=1e-6, atol=1e-8)
+    assert np.array_equal(grown.predict(rows, columns), whole.predict(rows, columns))
     assert grown.rank == 7
     with pytest.raises(ValueError, match="rank must be one of the fit"):
         part.predict(rows, columns, rank=8)
@@ -183,16 +185,17 @@ def test_fold_in_gives_training_rows_their_factors(loss):
     model = made(3, loss, biases=True, scaling=True, sweeps=4, ridge=1.0, bias_ridge=1.0).fit(x)
     a, b = model.factors()
     rows = model.fold_in(x)
-    _, own, _ = model.biases()
+    _, own, _ = model.bias_terms()
     smooth = LOSSES[loss].smooth
-    # losses with kinks have flat places: there it is the value that agrees
+    # losses with kinks have flat places: there it is the value, with the ridge, that agrees
     if smooth:
         assert np.abs(rows.factors - a).max() <= 1e-4 * np.abs(a).max()
         assert np.abs(rows.biases - own).max() <= 1e-4 * max(1.0, np.abs(own).max())
     f = numpy_loss(loss)
-    mine = f(model.decision_function(*np.nonzero(seen)), o[seen])[0].sum()
-    folded = f(rows._block(slice(None))[seen], o[seen])[0].sum()
-    assert abs(folded - mine) <= (1e-6 if smooth else 2e-2) * mine
+    mine = f(model.decision_function(*np.nonzero(seen)), o[seen])[0].sum() + 0.5 * ((a**2).sum() + (own**2).sum())
+    folded = f(rows._block(slice(None))[seen], o[seen])[0].sum() + 0.5 * (
+        (rows.factors**2).sum() + (rows.biases**2).sum())
+    assert abs(folded - mine) <= (1e-6 if smooth else 1e-2) * abs(mine)
     columns = model.fold_in(x, axis=1)
     assert len(columns) == 40
     assert columns.factors.shape == b.shape
@@ -206,7 +209,7 @@ def test_fold_in_solves_its_convex_problem(loss):
     o, seen = problem(loss, m=40, n=30)
     model = made(2, loss, biases=True, sweeps=1, ridge=0.7, bias_ridge=0.3).fit(stored(o[:30], seen[:30]))
     new = model.fold_in(stored(o[30:], seen[30:]))
-    level, _, column = model.biases()
+    level, _, column = model.bias_terms()
     b = model.factors()[1]
     f = numpy_loss(loss)
     for k in range(10):
@@ -233,7 +236,7 @@ def test_new_rows_are_predicted_and_recommended():
         assert set(columns[k]) <= set(allowed)
         assert np.allclose(scores[k], np.sort(block[allowed])[::-1][:4])
     assert np.allclose(new.predict([0, 1], [3, 4]), new.predict_block()[[0, 1], [3, 4]])
-    assert np.allclose(new.predict([0], [-1]), model.biases()[0] + new.biases[0])
+    assert np.allclose(new.predict([0], [-1]), model.bias_terms()[0] + new.biases[0])
 
 
 def test_recommend_and_similar():
@@ -264,7 +267,7 @@ def test_what_has_not_been_seen_is_answered_by_biases():
     o, seen = problem()
     seen[5], seen[:, 7] = False, False
     model = fs.LowRankModel(3).fit(stored(o, seen))
-    level, row, column = model.biases()
+    level, row, column = model.bias_terms()
     assert row[5] == column[7] == 0
     assert np.allclose(model.predict([5, -1, 3, 3, -1], [2, 2, 7, -1, -1]),
                        level + np.array([column[2], column[2], row[3], row[3], 0]))
@@ -450,7 +453,7 @@ def test_bad_input_is_named(x, loss, error, match):
     ({"loss": "quantile", "loss_parameter": 1.0}, ValueError, "loss_parameter"),
     ({"loss": "huber", "loss_parameter": 0.0}, ValueError, "loss_parameter"), ({"shrink": 0.0}, ValueError, "shrink"),
     ({"sweeps": -1}, ValueError, "sweeps"), ({"ridge": -1.0}, ValueError, "ridge"), ({"step": "x"}, ValueError, "step"),
-    ({"clip": 3}, TypeError, "clip"), ({"clip": (2, 1)}, ValueError, "clip"), ({"dtype": "int8"}, TypeError, "dtype"),
+    ({"clip": 3}, TypeError, "clip"), ({"clip": (2, 1)}, ValueError, "clip"), ({"dtype": "int8"}, ValueError, "dtype"),
     ({"nu": 0.0}, ValueError, "nu"), ({"inner_rank": 0}, ValueError, "inner_rank"), ({"seed": -1}, ValueError, "seed"),
 ])
 def test_bad_parameters_are_named(options, error, match):
