@@ -30,6 +30,7 @@ def public_objects():
     from fastsketch.sklearn import (
         AdaptiveSubgradientClassifier,
         AdaptiveSubgradientRegressor,
+        LowRankCompleter,
         SketchedCovariance,
         SketchedNewtonClassifier,
         SketchedNewtonRegressor,
@@ -40,7 +41,7 @@ def public_objects():
     names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
     return [item for item in names if callable(item)] + [
         SketchedPCA, SketchedCovariance, SketchHasher, SketchedNewtonClassifier, SketchedNewtonRegressor,
-        AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor]
+        AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor, LowRankCompleter]
 
 
 @pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
@@ -56,7 +57,7 @@ def test_public_objects_are_documented(item):
 def test_parameters_are_documented():
     for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads, fastsketch.SketchHash,
                  fastsketch.SketchedNewton, fastsketch.AdaptiveSubgradient, fastsketch.AdaptiveGrid,
-                 fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
+                 fastsketch.LowRankModel, fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
                  fastsketch.hamming_topk, fastsketch.tree_merge, fastsketch.map_merge):
         doc = inspect.getdoc(item)
         for name, parameter in inspect.signature(item).parameters.items():

@@ -1,4 +1,4 @@
-"""The command line: ``fastsketch sketch | hash | encode | search | learn | merge | info | demo``.
+"""The command line: ``fastsketch sketch | hash | encode | search | learn | complete | predict | recommend | ...``.
 
 Exit status 0: done; 1: interrupted; 2: wrong usage or an input that cannot serve (one line says which and why).
 """

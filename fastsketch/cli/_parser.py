@@ -13,8 +13,8 @@ METHODS = ("ada-fd", "ada-ffd", "ada-full", "ada-diag", "ada-lr", "radagrad", "f
 def make_parser():
     parser = argparse.ArgumentParser(
         prog="fastsketch",
-        description="Matrix sketches with a guarantee, binary codes and online learners, for rows that do not fit in "
-        "memory.",
+        description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
+        "rows that do not fit in memory.",
     )
     parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -25,6 +25,9 @@ def make_parser():
     _encode(commands)
     _search(commands)
     _learn(commands)
+    _complete(commands)
+    _predict(commands)
+    _recommend(commands)
     _demo(commands)
     return parser
 
@@ -143,6 +146,56 @@ def _learn(commands):
     _long(parser)
     _common(parser)
     parser.set_defaults(run=_lazy("_learning", "learn_online"))
+
+
+def _complete(commands):
+    parser = commands.add_parser(
+        "complete", help="fit a low-rank model to ratings", description="Fit a low-rank model to lines of row id, "
+        "column id, value: comma- or tab-separated text (.gz, .bz2, .xz too), with or without a header; ids may be any "
+        "text."
+    )
+    parser.add_argument("ratings", metavar="RATINGS.csv")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model and the ids")
+    parser.add_argument("--loss", choices=("square", "logistic", "huber", "poisson", "l1", "hinge", "quantile",
+                                           "epsilon_insensitive"), default="square", help="default square")
+    parser.add_argument("--loss-parameter", type=float, metavar="X", help="of huber, quantile, epsilon_insensitive")
+    parser.add_argument("-r", "--rank", type=int, default=10, metavar="R", help="at most (default 10)")
+    parser.add_argument("--refine", choices=("economic", "full", "none"), default="economic",
+                        help="coefficients after each rank (default economic)")
+    parser.add_argument("--shrink", type=float, default=0.7, help="part of each step (default 0.7)")
+    parser.add_argument("--sweeps", type=int, default=3, metavar="N", help="fits of both sides at the end (default 3)")
+    parser.add_argument("--ridge", type=float, default=10.0, help="of those fits (default 10)")
+    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose the rank")
+    parser.add_argument("--patience", type=int, metavar="N",
+                        help="stop after N ranks without a better validation score")
+    parser.add_argument("--clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="default float32")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    _common(parser)
+    parser.set_defaults(run=_lazy("_lowrank", "complete"))
+
+
+def _predict(commands):
+    parser = commands.add_parser("predict", help="predictions of pairs by a model of 'complete'", description="Predict "
+                                 "the value of lines of row id, column id; unknown ids are answered by the biases.")
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("pairs", metavar="PAIRS.csv")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="row id, column id, prediction")
+    parser.add_argument("-r", "--rank", type=int, metavar="R", help="default: that of the model")
+    _common(parser)
+    parser.set_defaults(run=_lazy("_lowrank", "predict"))
+
+
+def _recommend(commands):
+    parser = commands.add_parser("recommend", help="best columns of rows by a model of 'complete'",
+                                 description="Print the columns of the highest predictions for each row id.")
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("-n", type=int, default=10, metavar="N", help="columns of each (default 10)")
+    parser.add_argument("--exclude", metavar="RATINGS.csv", help="leave out the pairs of this file")
+    parser.add_argument("-r", "--rank", type=int, metavar="R", help="default: that of the model")
+    _common(parser)
+    parser.set_defaults(run=_lazy("_lowrank", "recommend"))
 
 
 def _search(commands):

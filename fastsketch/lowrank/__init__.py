@@ -1,5 +1,6 @@
 """Low-rank models of partly observed matrices, under the loss that fits them."""
 
+from fastsketch.lowrank._baselines import ADMML1, AISImpute, AltMin, WibergL1
 from fastsketch.lowrank._model import FoldedIn, LowRankModel
 
-__all__ = ["FoldedIn", "LowRankModel"]
+__all__ = ["ADMML1", "AISImpute", "AltMin", "FoldedIn", "LowRankModel", "WibergL1"]

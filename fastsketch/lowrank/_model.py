@@ -158,7 +158,7 @@ class LowRankModel:
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50))
     >>> seen = sparse.csr_array(np.where(rng.random((60, 50)) < 0.5, truth, 0))
-    >>> model = fs.LowRankModel(10, refine="full", biases=False, scaling=False, sweeps=5, ridge=1e-3).fit(seen)
+    >>> model = fs.LowRankModel(3, refine="full", biases=False, scaling=False, sweeps=10, ridge=0.01).fit(seen)
     >>> rows, columns = np.nonzero(truth)
     >>> bool(np.abs(model.predict(rows, columns) - truth[rows, columns]).max() < 0.1)
     True

@@ -1,0 +1,94 @@
+"""complete, predict and recommend from the shell."""
+
+import csv
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+
+
+def run(*args, cwd, status=0):
+    command = [sys.executable, "-m", "fastsketch", *map(str, args)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = 3 + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 25))
+    lines = [(f"user {i}", f"item-{j}", truth[i, j]) for i in range(40) for j in range(25) if rng.random() < 0.5]
+    with (tmp_path / "r.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["user", "item", "rating", "when"])
+        writer.writerows([*line, 0] for line in lines)
+    with gzip.open(tmp_path / "r.tsv.gz", "wt") as file:
+        file.writelines(f"{a}\t{b}\t{c}\n" for a, b, c in lines)
+    (tmp_path / "pairs.csv").write_text("user 3,item-4\nuser 5,item-6\nnobody,item-6\n")
+    np.savez(tmp_path / "truth.npz", truth=truth)
+    return tmp_path
+
+
+def test_complete_predict_recommend(folder):
+    done = run("complete", "r.csv", "-r", 2, "--sweeps", 8, "--ridge", 0.1, "-o", "m.fsk", "--json", cwd=folder)
+    out = json.loads(done.stdout)
+    assert (out["rows"], out["columns"], out["rank"]) == (40, 25, 2)
+    run("predict", "m.fsk", "pairs.csv", "-o", "p.csv", cwd=folder)
+    found = list(csv.reader((folder / "p.csv").read_text().splitlines()))
+    with np.load(folder / "truth.npz") as file:
+        truth = file["truth"]
+    assert [line[:2] for line in found] == [["user 3", "item-4"], ["user 5", "item-6"], ["nobody", "item-6"]]
+    assert float(found[0][2]) == pytest.approx(truth[3, 4], abs=0.3)
+    assert float(found[1][2]) == pytest.approx(truth[5, 6], abs=0.3)
+    model = fs.load(folder / "m.fsk")
+    j = model.notes["columns"].index("item-6")
+    assert float(found[2][2]) == pytest.approx(model.predict([-1], [j])[0], rel=1e-6)
+    out = json.loads(run("recommend", "m.fsk", "user 7", "nobody", "-n", 3, "--exclude", "r.csv", "--json",
+                         cwd=folder).stdout)["recommendations"]
+    assert [entry["known"] for entry in out] == [True, False]
+    seen = {line[1] for line in csv.reader((folder / "r.csv").read_text().splitlines()) if line[0] == "user 7"}
+    assert len(out[0]["columns"]) == 3
+    assert not seen & set(out[0]["columns"])
+    text = run("recommend", "m.fsk", "user 7", "nobody", cwd=folder).stdout
+    assert "unknown: by biases" in text
+
+
+def test_it_is_the_model(folder):
+    run("complete", "r.tsv.gz", "--loss", "huber", "-r", 3, "--validation", 0.1, "--dtype", "float64", "-o", "m.fsk",
+        cwd=folder)
+    saved = fs.load(folder / "m.fsk")
+    with gzip.open(folder / "r.tsv.gz", "rt") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file]
+    rows, columns = ([saved.notes[name].index(line[k]) for line in lines] for k, name in enumerate(("rows", "columns")))
+    x = sparse.coo_array(([float(line[2]) for line in lines], (rows, columns)), shape=(40, 25))
+    model = fs.LowRankModel(3, "huber", shrink=0.7, sweeps=3).fit(x, validation=0.1)
+    assert np.array_equal(saved.predict_block(np.arange(40)), model.predict_block(np.arange(40)))
+    shown = run("complete", "r.csv", "-o", "n.fsk", "--validation", 0.2, "--patience", 2, cwd=folder).stdout
+    assert "validation" in shown
+    assert "rank    0" in shown
+
+
+@pytest.mark.parametrize(("text", "match"), [
+    ("a,b\n", "line 1: 3 columns"), ("a,b,1\na,c\n", "line 2: 3 columns"), ("a,b,1\nc,d,x\n", "'x' is no number"),
+    ("", "holds no lines"), ("a,b,1\na,b,2\n", "(a, b) more than once"), ("a,b,nan\n", "(a, b) is nan"),
+])
+def test_bad_files_are_named(folder, text, match):
+    (folder / "bad.csv").write_text(text)
+    assert match in run("complete", "bad.csv", "-o", "x.fsk", cwd=folder, status=2).stderr
+    assert not (folder / "x.fsk").exists()
+
+
+def test_bad_use_is_named(folder):
+    assert "cannot be read" in run("complete", "none.csv", "-o", "x.fsk", cwd=folder, status=2).stderr
+    fs.LowRankModel(1).fit(sparse.csr_array(np.eye(3))).save(folder / "bare.fsk")
+    assert "holds no ids" in run("recommend", "bare.fsk", "a", cwd=folder, status=2).stderr
+    fs.FrequentDirections(4).update(np.eye(3)).save(folder / "fd.fsk")
+    assert "not a LowRankModel" in run("predict", "fd.fsk", "pairs.csv", "-o", "y.csv", cwd=folder, status=2).stderr
+    assert "labels" in run("complete", "r.csv", "--loss", "logistic", "-o", "x.fsk", cwd=folder, status=2).stderr
