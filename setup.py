@@ -46,6 +46,7 @@ def extensions():
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],
         "dots": ["csrc/fs_dots.c"],
+        "block": ["csrc/fs_block.c"],
         "svmlight": ["csrc/fs_svmlight.c"],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []

@@ -10,6 +10,7 @@ import fastsketch as fs
 from fastsketch.cli._commands import describe
 from fastsketch.cli._demo_hashing import BITS, hash_patches
 from fastsketch.cli._demo_learning import STEPS, learn_digits
+from fastsketch.cli._demo_restore import DAMAGE, RANK, restore
 from fastsketch.cli._job import finite, limited
 from fastsketch.cli._progress import Progress
 
@@ -38,7 +39,7 @@ def patch_stream(images, side=SIDE):
 
 
 def demo(args):
-    """Sketch, certificate, speed against IncrementalPCA; codes and a search; digits learned online; three pictures."""
+    """Sketch, certificate, speed against IncrementalPCA; codes and a search; digits learned; a photograph restored."""
     from sklearn.decomposition import IncrementalPCA
 
     folder = Path(args.output)
@@ -71,15 +72,18 @@ def demo(args):
 
         hashing, model, codes, shown = hash_patches(patch_stream, images, SIDE)
         learning, curves, errors = learn_digits()
+        restored, pictures = restore(images[0])
 
     sketch.save(folder / "patches.fsk")
     model.save(folder / "hash.fsk")
     np.save(folder / "codes.npy", codes)
-    from fastsketch.cli._plot import plot_learning, plot_neighbours, plot_spectrum
+    from fastsketch.cli._plot import plot_learning, plot_neighbours, plot_restored, plot_spectrum
 
     plot_learning(curves, STEPS, errors, folder / "online.png",
                   f"{learning['online_examples']:,} handwritten digits, each against the rest, one pass")
 
+    plot_restored(pictures, restored, folder / "restored.png",
+                  f"{DAMAGE:.0%} of the pixels lost to black and white, models of rank {RANK}")
     plot_neighbours(images, shown, SIDE, folder / "neighbours.png",
                     f"{BITS}-bit codes of {n:,} patches: a query and its nearest that do not overlap, Hamming distance")
 
@@ -88,9 +92,9 @@ def demo(args):
     results = {
         **facts, "true_error": error, "rows_per_second": rate, "incremental_pca_rows_per_second": peer,
         "speed_ratio": rate / peer, "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        **hashing, **learning,
+        **hashing, **learning, **restored,
         "files": [str(folder / name) for name in ("patches.fsk", "spectrum.png", "hash.fsk", "codes.npy",
-                                                  "neighbours.png", "online.png")],
+                                                  "neighbours.png", "online.png", "restored.png")],
     }
     if args.json:
         print(json.dumps(finite(results)))
@@ -112,6 +116,8 @@ def demo(args):
     say(f"online Newton (RFD0)   {learning['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
         f"{learning['newton_online_error']:.2%}, nothing tuned; best first-order learner "
         f"{learning['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes")
+    say(f"restored photograph    {restored['l1_psnr']:12.1f} dB by the l1 loss in {restored['l1_seconds']:.1f} s; "
+        f"damaged {restored['damaged_psnr']:.1f} dB, square loss {restored['square_psnr']:.1f} dB")
     say(f"written to {folder}: {', '.join(Path(name).name for name in results['files'])}")
 
 

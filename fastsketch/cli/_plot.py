@@ -74,3 +74,15 @@ def plot_learning(curves, steps, errors, path, title):
     right.legend(fontsize=8, loc="center left")
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=130, format="png")
+
+
+def plot_restored(pictures, psnr, path, title):
+    """Grey pictures side by side, each with its peak signal-to-noise ratio."""
+    figure, axes = _figure(2, 2, figsize=(9, 6.6))
+    for (name, picture), cell in zip(pictures.items(), axes.flat, strict=True):
+        cell.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        value = psnr.get(f"{name.split()[0]}_psnr")
+        cell.set_title(name if value is None else f"{name}: {value:.1f} dB", fontsize=10)
+        cell.set_axis_off()
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=130, format="png")

@@ -224,7 +224,7 @@ class LowRankModel:
                 state = _swept(data, state, rank, config)
                 rank = len(state["path"])
         self._a, self.history_, self.rank_ = state, history, rank
-        self._data = (data, held, left, right, pursuit.z, pursuit.rest)
+        self._data = (data, held, left, right, pursuit.end())
         return self
 
     def add_ranks(self, n, *, patience=None, callback=None):
@@ -237,7 +237,7 @@ class LowRankModel:
             raise ValueError("add_ranks goes on from a fit of this object: call fit first (a loaded model has no data)")
         if self._a["swept"]:
             raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
-        data, held, left, right, z, rest = self._data
+        data, held, left, right, end = self._data
         total = len(self._a["path"]) + n
         if total > min(data.m, data.n):
             raise ValueError(f"rank must be at most min(m, n) = {min(data.m, data.n)}, got {total}")
@@ -249,12 +249,12 @@ class LowRankModel:
             pursuit.U = list(self._a["left"].T)
             pursuit.V = list(self._a["right"].T)
             pursuit.path = [row[: k + 1].copy() for k, row in enumerate(self._a["path"])]
-            pursuit.go_on(z, rest)
+            pursuit.go_on(end)
             history = list(self.history_)
             self._climb(pursuit, total, held, patience, callback, history, start)
             state = _state_of(pursuit, self._a["level"])
         self._a, self.history_, self.rank_ = state, history, _best_rank(history, held is not None)
-        self._data = (data, held, left, right, pursuit.z, pursuit.rest)
+        self._data = (data, held, left, right, pursuit.end())
         self._config = LowRankConfig(**{**asdict(config), "rank": total})
         return self
 

@@ -32,11 +32,17 @@ class Pursuit:
         self.a = np.empty_like(data.o)
         self.z = np.empty_like(data.o)
         self.rest = None  # ||g - h||^2 of the last step without a gradient
+        self.block = None  # directions from the search for the last rank
         self.restart()
 
-    def go_on(self, z, rest):
-        """Where a pursuit with these ranks ended: its scores to the bit."""
-        self.z[:], self.rest = z, rest
+    def end(self):
+        """What go_on needs beside the ranks."""
+        return self.z, self.rest, self.block
+
+    def go_on(self, end):
+        """Where a pursuit with these ranks ended, to the bit."""
+        z, self.rest, self.block = end
+        self.z[:] = z
         self.objective = self._gradient()
 
     def restart(self):
@@ -55,6 +61,41 @@ class Pursuit:
                                     self.left, self.right, self.a)
 
     # -- the leading triplet ---------------------------------------------------------------------------------------
+    def leading_of_eight(self):
+        """(u, s, v) of the scaled gradient by subspace iteration on eight vectors, which cost little more than one.
+
+        Seven begin where the last rank left them, near the singular vectors that come next; one is random, for what
+        they cannot see.
+        """
+        from fastsketch._kernels.block import BLOCK, gram_block
+
+        data, dtype = self.data, self.data.o.dtype
+        u, w = np.empty((data.m, BLOCK), dtype), np.empty((data.n, BLOCK), dtype)
+        if self.block is None:
+            v = np.stack([random_normal(self.seed, (CODE << 32) + 2**30 + q, data.n) for q in range(BLOCK)], axis=1)
+        else:
+            v = np.column_stack([self.block[:, 1:], self.random_start()])
+        v = _orthonormal(v.astype(dtype))
+        for _ in range(self.iterations):
+            gram_block(*data.where, self.a, v, u, w)
+            values, vectors = np.linalg.eigh((u.T @ u).astype(np.float64))
+            y = vectors[:, ::-1].astype(dtype)
+            top = float(values[-1])
+            if not top > 0:
+                return None
+            rest = w @ y[:, 0] - dtype.type(top) * (v @ y[:, 0])
+            ritz = v @ y[:, 0]
+            if float(rest @ rest) <= (TURNED * top) ** 2:
+                break
+            v = _orthonormal(w @ y)
+        self.block = _orthonormal(w @ y)
+        u = u @ y[:, 0]
+        s = float(np.linalg.norm(u))
+        u /= s
+        if u[np.argmax(np.abs(u))] < 0:  # one sign for all machines
+            u, ritz = -u, -ritz
+        return u, s, ritz
+
     def leading(self, start, minus=()):
         """(u, s, v) of the scaled gradient less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
         data, kernel, dtype = self.data, self.kernel, self.data.o.dtype
@@ -96,7 +137,7 @@ class Pursuit:
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def add_smooth(self, refine, shrink):
         """One more rank; returns False if the gradient is zero."""
-        found = self.leading(self.random_start())
+        found = self.leading_of_eight() if min(self.data.m, self.data.n) > 8 else self.leading(self.random_start())
         if found is None:
             return False
         u, s, v = found
@@ -271,3 +312,15 @@ class Pursuit:
             else:
                 high = middle
         return low
+
+
+def _orthonormal(w):
+    """Orthonormal columns with the span of w (n, 8): by Cholesky twice, or by Householder if that fails."""
+    for _ in range(2):
+        gram = (w.T @ w).astype(np.float64)
+        try:
+            lower = np.linalg.cholesky(gram)
+        except np.linalg.LinAlgError:
+            return np.ascontiguousarray(np.linalg.qr(w.astype(np.float64))[0].astype(w.dtype))
+        w = np.ascontiguousarray(w @ np.linalg.inv(lower).T.astype(w.dtype))
+    return w

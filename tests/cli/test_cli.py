@@ -201,8 +201,9 @@ def test_demo(capsys, tmp_path, monkeypatch):
     out = json.loads(run(capsys, "demo", "--output", tmp_path / "d", "--json", "-l", 20).out)
     assert out["rows"] == 2 * 25 * 105
     assert 0 < out["true_error"] <= out["error_bound"]
-    for picture in ("spectrum.png", "neighbours.png", "online.png"):
+    for picture in ("spectrum.png", "neighbours.png", "online.png", "restored.png"):
         assert (tmp_path / "d" / picture).read_bytes().startswith(b"\x89PNG")
+    assert out["l1_psnr"] > out["square_psnr"] > out["damaged_psnr"]
     assert out["newton_online_error"] < 0.03 < 0.1 < max(out["online_errors_by_step"]["gradient descent"].values())
     assert fs.load(tmp_path / "d" / "patches.fsk").n_rows == out["rows"]
     text = run(capsys, "demo", "--output", tmp_path / "d", "-l", 20).out
