@@ -44,6 +44,11 @@ COMMANDS = {
     "regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
     "classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
     "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
+    "signs": "signed links, logistic loss (GLRL Table 2)",
+    "stars": "MovieLens, l1 loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
+    "ratings": "MovieLens in practice: against cmfrec and scikit-surprise",
+    "products": "sparse products and other loops of a rank, per nonzero, against scipy",
+    "ten_million": "a fit to 10 million observations: seconds and memory",
     "classes": "the asv-style classes of benchmarks.py",
     "profile": "cProfile of one stream",
 }
@@ -66,7 +71,8 @@ def main():
             "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
             "hashthreads": "frosh", "widehash": "frosh", "newton": "online", "errors": "online", "cost": "online",
             "regression": "adaptive", "classification": "adaptive",
-            "cnn": "adaptive"}.get(args.command, args.command)
+            "cnn": "adaptive", "signs": "lowrank", "stars": "lowrank", "ratings": "lowrank", "products": "lowrank",
+            "ten_million": "lowrank"}.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

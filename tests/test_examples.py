@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +41,7 @@ def test_the_joblib_recipe():
 
 def test_readme_example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second, third = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    first, second, third, fourth = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     scope = {}
     exec(compile(second, "README.md", "exec"), scope)
     assert scope["codes"].shape == (20_000, 8)
@@ -50,6 +51,11 @@ def test_readme_example(tmp_path, monkeypatch):
     exec(compile(third, "README.md", "exec"), scope)
     assert scope["model"].progress["error_rate"] < 0.05
     assert scope["best"].n_rounds == 20_000
+    scope = {}
+    exec(compile(fourth, "README.md", "exec"), scope)
+    error = scope["model"].predict(*np.nonzero(scope["stars"])) - scope["stars"][np.nonzero(scope["stars"])]
+    assert np.abs(error).mean() < 0.5 * np.abs(scope["stars"] - 3).mean()
+    assert len(scope["new"]) == 3
     scope = {}
     exec(compile(first, "README.md", "exec"), scope)
     assert scope["B"].shape == (63, 2000)

@@ -106,7 +106,7 @@ class LowRankModel:
     sweeps : int, default 0
         Times that columns and rows are fitted anew in turn after the last rank, with `ridge`. More accurate; the models
         of smaller rank are then gone.
-    ridge, bias_ridge : float, default 10.0, 5.0
+    ridge, bias_ridge : float, default 10.0, 3.0
         Of factors in sweeps and fold-in, in units of the loss; of biases.
     step : {"search", "paper"}, default "search"
         Of losses without a gradient: to the lowest point along h, or step_size / sqrt(t).
@@ -165,7 +165,7 @@ class LowRankModel:
     """
 
     def __init__(self, rank, loss="square", refine="economic", biases=True, scaling=True, *, loss_parameter=None,
-                 shrink=1.0, sweeps=0, ridge=10.0, bias_ridge=5.0, step="search", step_size=1.0, inner="energy",
+                 shrink=1.0, sweeps=0, ridge=10.0, bias_ridge=3.0, step="search", step_size=1.0, inner="energy",
                  nu=0.99, inner_rank=2, power_iterations=30, clip=None, dtype=None, seed=0):
         self._config = LowRankConfig.checked(rank, loss, refine, biases, scaling, loss_parameter, shrink, sweeps, ridge,
                                              bias_ridge, step, step_size, inner, nu, inner_rank, power_iterations, clip,

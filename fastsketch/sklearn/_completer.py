@@ -44,7 +44,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """
 
     def __init__(self, rank=10, *, loss="square", refine="economic", biases=True, scaling=True, loss_parameter=None,
-                 shrink=1.0, sweeps=2, ridge=10.0, bias_ridge=5.0, clip=None, random_state=0):
+                 shrink=1.0, sweeps=2, ridge=10.0, bias_ridge=3.0, clip=None, random_state=0):
         self.rank = rank
         self.loss = loss
         self.refine = refine
