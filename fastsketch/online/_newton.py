@@ -88,9 +88,13 @@ class SketchedNewton(OnlineLinear):
 
     Notes
     -----
+    With alpha0 = 0 the first steps are divided by their slopes, which labels bound and real targets do not: for those
+    take alpha0 = 1.
+
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
-    O(m^2 d), less where F stays well-conditioned and rows are sparse. Memory O(m d). The first update in an
-    installation compiles for about ten seconds; the result is kept on the disk.
+    O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
+    shrinks are taken together. Memory O(m d). The first update in an installation compiles for about ten seconds; the
+    result is kept on the disk.
 
     References
     ----------

@@ -1,4 +1,5 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
+#include "fs_block.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
 #include "fs_hamming.h"
@@ -333,6 +334,41 @@ static int parse(const char *text, size_t size)
     return status;
 }
 
+/* Eight products of a sparse matrix at once, in blocks of exact size. */
+static void block(ptrdiff_t m, ptrdiff_t n)
+{
+    uint32_t *indptr = space((size_t)(m + 1), sizeof *indptr), *indices = space((size_t)(m * n), sizeof *indices);
+    float *a = space((size_t)(m * n), sizeof *a), *v = space((size_t)(n * FS_BLOCK), sizeof *v);
+    float *u = space((size_t)(m * FS_BLOCK), sizeof *u), *w = space((size_t)(n * FS_BLOCK), sizeof *w);
+    uint32_t count = 0;
+    indptr[0] = 0;
+    for (ptrdiff_t i = 0; i < m; i++) {
+        for (ptrdiff_t j = 0; j < n; j++)
+            if (uniform() > 0) {
+                indices[count] = (uint32_t)j;
+                a[count++] = (float)uniform();
+            }
+        indptr[i + 1] = count;
+    }
+    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++) {
+        v[i] = (float)uniform();
+        w[i] = 0;
+    }
+    fs_gram_block_s(m, indptr, indices, a, v, u, w);
+    for (ptrdiff_t i = 0; i < m; i++) {
+        float sum = 0;
+        for (uint32_t k = indptr[i]; k < indptr[i + 1]; k++)
+            sum += a[k] * v[FS_BLOCK * indices[k] + 3];
+        check(fabsf(sum - u[FS_BLOCK * i + 3]) <= 1e-5f * (float)(n + 1), "block");
+    }
+    free(indptr);
+    free(indices);
+    free(a);
+    free(v);
+    free(u);
+    free(w);
+}
+
 /* Every inner product, and the same bits when asked for alone. */
 static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
 {
@@ -368,6 +404,7 @@ int main(void)
                 panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
             if (sizes[a] >= 2)
                 panels(sizes[a], sizes[a], sizes[b]);
+            block(sizes[a] % 40 + 1, sizes[b] % 40 + 1);
             dots(sizes[a] % 9 + 1, sizes[b] % 7 + 1, sizes[b]);
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
