@@ -474,19 +474,6 @@ def bias_sums(loss, p, smooth, indptr, indices, o, c, rb, cb, gr, hr, gc, hc):
 
 
 @njit(cache=True, nogil=True)
-def products(indptr, indices, left, right, out):
-    """out = left_i . right_j at the observed entries."""
-    t = left.shape[1]
-    for i in range(len(indptr) - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            total = 0.0
-            for q in range(t):
-                total += left[i, q] * right[j, q]
-            out[k] = total
-
-
-@njit(cache=True, nogil=True)
 def slope_along(loss, p, z, o, c, d, eta):
     """(f, df / deta) at z + eta d."""
     total, slope_total = 0.0, 0.0

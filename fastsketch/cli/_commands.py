@@ -1,6 +1,7 @@
 """sketch, merge and info."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import fastsketch as fs
@@ -38,11 +39,11 @@ def merge(args):
 
 # -- info --------------------------------------------------------------------------------------------------------------
 def info(args):
-    """Show a sketch."""
+    """Show a sketch, or any other model."""
     if args.top < 0:
         raise ValueError(f"--top must not be negative, got {args.top}")
     with limited(args.threads):
-        model = load_model(args.input)
+        model = load_model(args.input, (object,))
         facts = describe(model)
         sketched = isinstance(model, FrequentDirections)
         values = [float(value) for value in model.singular_values] if sketched and model.n_features else []
@@ -54,7 +55,8 @@ def info(args):
         plot_spectrum(values, facts, args.plot)
     if args.json:
         spectrum = {"singular_values": values} if sketched else {}
-        print(json.dumps(finite({**facts, "notes": model.notes, **spectrum})))
+        notes = {name: note for name, note in model.notes.items() if name not in ("rows", "columns")}  # lists of ids
+        print(json.dumps(finite({**facts, "notes": notes, **spectrum})))
         return
     report(args, facts)
     if values:
@@ -65,6 +67,13 @@ def info(args):
 
 def describe(model):
     """The facts of a model as a dict."""
+    if hasattr(model, "n_rounds"):
+        config = {name: value for name, value in asdict(model._config).items() if value is not None}
+        return {"kind": type(model).__name__, **config, "features": model.n_features, **model.progress}
+    if hasattr(model, "history_"):
+        config = {name: value for name, value in asdict(model._config).items() if value is not None}
+        m, n = model.shape_ if model.rank_ is not None else (None, None)
+        return {"kind": type(model).__name__, "rows": m, "columns": n, **config, "rank_taken": model.rank_}
     if not isinstance(model, FrequentDirections):
         return {
             "kind": type(model).__name__,

@@ -82,8 +82,10 @@ def observed(X, weights=None, dtype=None, n_columns=None, name="X"):
     c = np.empty(0, dtype)
     if weights is not None:
         c = _weights(weights, indptr, indices, (m, n), dtype)
-    return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), np.ascontiguousarray(indices).astype(np.uint32),
-                    np.ascontiguousarray(values, dtype), c)
+    indices = np.ascontiguousarray(indices)
+    # the same bytes where they can be had: nothing here is ever written to
+    indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
+    return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, np.ascontiguousarray(values, dtype), c)
 
 
 def _no_duplicates(rows, columns, shape, name):

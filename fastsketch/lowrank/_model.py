@@ -220,11 +220,12 @@ class LowRankModel:
             self._climb(pursuit, config.rank, held, patience, callback, history, start)
             state = _state_of(pursuit, level)
             rank = _best_rank(history, held is not None)
+            kept = data, held, left, right, pursuit.end()
             if config.sweeps and pursuit.U:
-                state = _swept(data, state, rank, config)
+                del pursuit, kept  # scores and gradient: their room is that of the transposed copy
+                state, kept = _swept(data, state, rank, config), None
                 rank = len(state["path"])
-        self._a, self.history_, self.rank_ = state, history, rank
-        self._data = (data, held, left, right, pursuit.end())
+        self._a, self.history_, self.rank_, self._data = state, history, rank, kept
         return self
 
     def add_ranks(self, n, *, patience=None, callback=None):
@@ -233,10 +234,10 @@ class LowRankModel:
         Needs the data of the fit in memory: not for a model from a file, nor after sweeps.
         """
         n = as_integer(n, "n", 1)
+        if self._a is not None and self._a["swept"]:
+            raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
         if self._a is None or self._data is None:
             raise ValueError("add_ranks goes on from a fit of this object: call fit first (a loaded model has no data)")
-        if self._a["swept"]:
-            raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
         data, held, left, right, end = self._data
         total = len(self._a["path"]) + n
         if total > min(data.m, data.n):

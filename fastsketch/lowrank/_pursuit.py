@@ -278,7 +278,9 @@ class Pursuit:
         v = np.stack([p[2] * self.right for p in part], axis=1)
         s = np.array([p[1] for p in part])
         d = np.empty_like(data.o)
-        self.kernel.products(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), d)
+        none = np.zeros(max(data.m, data.n), dtype)
+        self.kernel.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none,
+                           d)
         eta = size / np.sqrt(t) if step == "paper" else self._search(d)
         for q in range(len(part)):
             old = self.path[-1] if self.path else np.empty(0)

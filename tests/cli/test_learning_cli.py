@@ -74,6 +74,8 @@ def test_adaptive_methods(folder, options):
     assert same_state(saved, model)
     assert out["test_accuracy"] == pytest.approx(np.mean((model.predict(rows[600:]) > 0) == (labels[600:] > 0)))
     assert out["eta"] == options.get("eta", 0.1)
+    about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
+    assert (about["kind"], about["method"], about["rounds"]) == ("AdaptiveSubgradient", options["method"], 600)
     assert "eta" in run("learn", "train.svm", "--method", "adam", "--eta", 0, cwd=folder, status=2).stderr
 
 

@@ -56,6 +56,9 @@ def test_complete_predict_recommend(folder):
     seen = {line[1] for line in csv.reader((folder / "r.csv").read_text().splitlines()) if line[0] == "user 7"}
     assert len(out[0]["columns"]) == 3
     assert not seen & set(out[0]["columns"])
+    about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
+    assert (about["kind"], about["rows"], about["columns"], about["rank_taken"]) == ("LowRankModel", 40, 25, 2)
+    assert about["notes"] == {}
     text = run("recommend", "m.fsk", "user 7", "nobody", cwd=folder).stdout
     assert "unknown: by biases" in text
 
