@@ -198,6 +198,75 @@ def _wiberg(found):
     return out
 
 
+def paths(args):
+    """Accuracy against seconds, rank by rank (GLRL Figures 1 and 2): one fold of Epinions, one split of MovieLens-1M."""
+    panels = {}
+    links = links_of("bitcoin-OTC" if args.quick else "Epinions")
+    if links is not None:
+        rows, columns, labels, _ = links
+        inside = np.random.default_rng(0).permutation(len(labels)) % 10 != 0
+        x, plain = matrix(links, inside), {"biases": False, "scaling": False, "dtype": "float32"}
+
+        def right(z):
+            return 100 * np.mean(np.where(z > 0, 1, -1) == labels[~inside])
+
+        lines = {}
+        for label, refine, options in (("GLRL, no update", "none", plain), ("EGLRL", "economic", plain),
+                                       ("GLRL", "full", plain), ("biases + EGLRL", "economic", {"shrink": 0.5})):
+            model = fs.LowRankModel(40, "logistic", refine, **options).fit(x)
+            lines[label] = [(line["seconds"], right(model.decision_function(rows[~inside], columns[~inside],
+                                                                            line["rank"]))) for line in model.history_]
+        for label, model in (("AltMin", AltMin(40, "logistic", ridge=1.0, max_iterations=60)),
+                             ("AIS-Impute", AISImpute(AIS["Epinions"], 60, "logistic", max_iterations=40))):
+            points = []
+
+            def told(line, points=points):
+                a, b = line["factors"]
+                points.append((line["seconds"], right(np.einsum("kq,kq->k", a[rows[~inside]], b[columns[~inside]]))))
+
+            model.fit(x, callback=told)
+            lines[label] = points
+        panels["signed links: accuracy, %"] = lines
+    found = ratings_of("ML-100K" if args.quick else "ML-1M")
+    if found is not None:
+        rows, columns, values, _ = found
+        order = np.random.default_rng(0).permutation(len(values))
+        train, test = order[: len(order) // 2], order[len(order) // 2 :]
+        mean, spread = values[train].mean(), values[train].std()
+        y = matrix(found, train, ((values - mean) / spread).astype(np.float32))
+        lines = {}
+        bare = {"biases": False, "scaling": False}
+        for label, options in (("printed step", {**bare, "step": "paper", "step_size": 4.0}), ("line search", bare),
+                               ("biases + line search", {})):
+            model = fs.LowRankModel(10, "l1", inner_rank=1, **options).fit(y)
+            lines[label] = [(line["seconds"], np.abs(np.clip(mean + spread * model.decision_function(
+                rows[test], columns[test], line["rank"]), 1, 5) - values[test]).mean() / spread)
+                for line in model.history_]
+        panels["stars, l1: MABS in spreads"] = lines
+    out = [[panel, label, f"{points[-1][0]:.2f}", f"{points[-1][1]:.4g}",
+            f"{(max if 'accuracy' in panel else min)(p[1] for p in points):.4g}"]
+           for panel, lines in panels.items() for label, points in lines.items()]
+    text = table(out, ["what", "method", "s", "at the end", "best"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "paths.md").write_text(text + "\n")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for axis, (panel, lines) in zip(axes, panels.items(), strict=False):
+        for label, points in lines.items():
+            axis.semilogx(*zip(*((max(t, 1e-3), v) for t, v in points), strict=True), marker=".", label=label)
+        axis.set(xlabel="seconds", title=panel)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    if "signed links: accuracy, %" in panels:
+        axes[0].set_ylim(bottom=80)
+    figure.savefig(args.out / "paths.png", dpi=110)
+    print(args.out / "paths.png")
+
+
 # -- in practice -------------------------------------------------------------------------------------------------------
 def ratings(args):
     """Raw stars, half for training, one thread: MAE, RMSE and seconds against cmfrec and scikit-surprise."""

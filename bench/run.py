@@ -46,6 +46,7 @@ COMMANDS = {
     "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "signs": "signed links, logistic loss (GLRL Table 2)",
     "stars": "MovieLens, l1 loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
+    "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
     "ratings": "MovieLens in practice: against cmfrec and scikit-surprise",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "ten_million": "a fit to 10 million observations: seconds and memory",
@@ -71,7 +72,8 @@ def main():
             "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
             "hashthreads": "frosh", "widehash": "frosh", "newton": "online", "errors": "online", "cost": "online",
             "regression": "adaptive", "classification": "adaptive",
-            "cnn": "adaptive", "signs": "lowrank", "stars": "lowrank", "ratings": "lowrank", "products": "lowrank",
+            "cnn": "adaptive", "signs": "lowrank", "stars": "lowrank", "paths": "lowrank",
+            "ratings": "lowrank", "products": "lowrank",
             "ten_million": "lowrank"}.get(args.command, args.command)
     from bench_tools import header
 
