@@ -366,6 +366,7 @@ def _products(found, dtype):
     out = []
     a = matrix(found, slice(None)).astype(dtype)
     a.sort_indices()
+    a = sparse.csr_array((a.data, a.indices.astype(np.int32), a.indptr.astype(np.int32)), shape=a.shape)
     where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
     (m, n), rng = a.shape, np.random.default_rng(0)
     v, u, w = rng.standard_normal(n).astype(dtype), np.empty(m, dtype), np.empty(n, dtype)

@@ -1,84 +1,23 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
 from fastsketch import _threads
-from fastsketch._validation import as_choice, as_dtype, as_integer, as_real
+from fastsketch._validation import as_integer, as_real
 from fastsketch.io import _state
 from fastsketch.lowrank import _factors
 from fastsketch.lowrank._biases import fit_biases
-from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._losses import LOSSES, as_observations, checked_loss, on_scale
+from fastsketch.lowrank._config import LowRankConfig
+from fastsketch.lowrank._data import observed
+from fastsketch.lowrank._losses import LOSSES, as_observations, on_scale
 from fastsketch.lowrank._pursuit import Pursuit
+from fastsketch.lowrank._queries import PART, FoldedIn, as_indices, recommended
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
-# Part of a validation set that is predicted at once, in entries.
-PART = 2_000_000
-
-
-@dataclass(frozen=True)
-class LowRankConfig:
-    """Parameters in the order of LowRankModel."""
-
-    rank: int
-    loss: str
-    refine: str
-    biases: bool
-    scaling: bool
-    loss_parameter: float
-    shrink: float
-    sweeps: int
-    ridge: float
-    bias_ridge: float
-    step: str
-    step_size: float
-    inner: str
-    nu: float
-    inner_rank: int
-    power_iterations: int
-    clip: tuple | None
-    dtype: str | None
-    seed: int
-
-    @classmethod
-    def checked(cls, rank, loss, refine, biases, scaling, loss_parameter, shrink, sweeps, ridge, bias_ridge, step,
-                step_size, inner, nu, inner_rank, power_iterations, clip, dtype, seed):
-        """Return a config, or raise TypeError / ValueError naming the argument."""
-        rank = as_integer(rank, "rank", 0)
-        loss, loss_parameter = checked_loss(loss, loss_parameter)
-        refine = as_choice(refine, "refine", ("economic", "full", "none"))
-        for name, value in (("biases", biases), ("scaling", scaling)):
-            if not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"{name} must be True or False, got {value!r}")
-        shrink = as_real(shrink, "shrink", 0.0, 1.0, low_open=True)
-        sweeps = as_integer(sweeps, "sweeps", 0)
-        ridge = as_real(ridge, "ridge", 0.0, 1e300)
-        bias_ridge = as_real(bias_ridge, "bias_ridge", 0.0, 1e300)
-        step = as_choice(step, "step", ("search", "paper"))
-        step_size = as_real(step_size, "step_size", 0.0, 1e300, low_open=True)
-        inner = as_choice(inner, "inner", ("energy", "paper"))
-        nu = as_real(nu, "nu", 0.0, 1.0, low_open=True)
-        inner_rank = as_integer(inner_rank, "inner_rank", 1)
-        power_iterations = as_integer(power_iterations, "power_iterations", 1)
-        if clip is not None:
-            if not isinstance(clip, (tuple, list)) or len(clip) != 2:
-                raise TypeError(f"clip must be None or a pair of numbers, got {clip!r}")
-            clip = tuple(as_real(value, "clip", -1e300, 1e300) for value in clip)
-            if clip[0] >= clip[1]:
-                raise ValueError(f"clip must be a pair low < high, got {clip}")
-        if dtype is not None:
-            dtype = as_dtype(dtype).name
-        seed = as_integer(seed, "seed", 0)
-        if seed >= 2**64:
-            raise ValueError(f"seed must be below 2**64, got {seed}")
-        return cls(rank, loss, refine, bool(biases), bool(scaling), loss_parameter, shrink, sweeps, ridge, bias_ridge,
-                   step, step_size, inner, nu, inner_rank, power_iterations, clip, dtype, seed)
-
-
 class LowRankModel:
     """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
 
@@ -368,7 +307,7 @@ class LowRankModel:
         """Scores z of pairs (rows[k], columns[k]), float64; index -1 is one never seen."""
         a = self._fitted()
         rank = self._rank(rank)
-        rows, columns = _indices(rows, len(a["row"]), "rows"), _indices(columns, len(a["column"]), "columns")
+        rows, columns = as_indices(rows, len(a["row"]), "rows"), as_indices(columns, len(a["column"]), "columns")
         if rows.shape != columns.shape:
             raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
         z = a["level"] + np.where(rows >= 0, a["row"][rows], 0.0) + np.where(columns >= 0, a["column"][columns], 0.0)
@@ -396,8 +335,8 @@ class LowRankModel:
     def _block(self, rows, columns, rank):
         a = self._fitted()
         rank = self._rank(rank)
-        rows = _indices(rows, len(a["row"]), "rows")
-        columns = _indices(np.arange(len(a["column"])) if columns is None else columns, len(a["column"]), "columns")
+        rows = as_indices(rows, len(a["row"]), "rows")
+        columns = as_indices(np.arange(len(a["column"])) if columns is None else columns, len(a["column"]), "columns")
         z = a["level"] + np.where(rows >= 0, a["row"][rows], 0.0)[:, None] + np.where(
             columns >= 0, a["column"][columns], 0.0)
         if rank:
@@ -482,8 +421,8 @@ class LowRankModel:
         (columns, predictions) : (len(rows), n) int64 and float64
             -1 and NaN where fewer than n are left.
         """
-        rows = _indices(rows, self.shape_[0], "rows")
-        return _recommended(lambda part: self._block(rows[part], None, rank), self._finish, rows, n, exclude,
+        rows = as_indices(rows, self.shape_[0], "rows")
+        return recommended(lambda part: self._block(rows[part], None, rank), self._finish, rows, n, exclude,
                             self.shape_)
 
     def similar(self, index, n=10, *, axis=0, rank=None):
@@ -494,7 +433,7 @@ class LowRankModel:
         axis = as_integer(axis, "axis", 0)
         n = as_integer(n, "n", 1)
         side = self.factors(rank)[axis].astype(np.float64)
-        index = int(_indices([index], len(side), "index")[0])
+        index = int(as_indices([index], len(side), "index")[0])
         if index < 0:
             raise ValueError("index must be one of the fit, got -1")
         size = np.linalg.norm(side, axis=1)
@@ -553,48 +492,6 @@ for _name in LowRankConfig.__dataclass_fields__:
                                           doc=f"The parameter {_name}."))
 
 
-class FoldedIn:
-    """New rows or columns fitted to a model: ``factors`` (k, rank) and ``biases`` (k,)."""
-
-    def __init__(self, model, axis, rank, factors, biases):
-        self.axis, self.factors, self.biases = axis, factors, biases
-        self._model, self._rank = model, rank
-
-    def __len__(self):
-        return len(self.biases)
-
-    def _block(self, part):
-        a = self._model._a
-        other = a["column"] if self.axis == 0 else a["row"]
-        z = a["level"] + self.biases[part, None] + other.astype(np.float64)
-        if self._rank:
-            z += self.factors[part] @ self._model.factors(self._rank)[1 - self.axis].T
-        return z
-
-    def predict_block(self):
-        """Predictions of every new one with all known columns (or rows), (k, n)."""
-        return self._model._finish(self._block(slice(None)))
-
-    def predict(self, new, known):
-        """Predictions of pairs (new one, known column or row), on the scale of X."""
-        a = self._model._a
-        other = a["column"] if self.axis == 0 else a["row"]
-        new, known = _indices(new, len(self), "new"), _indices(known, len(other), "known")
-        if new.shape != known.shape or (new < 0).any():
-            raise ValueError("new and known must have the same shape, and new no -1")
-        z = a["level"] + self.biases[new] + np.where(known >= 0, other[known], 0.0)
-        if self._rank:
-            inner = np.einsum("kq,kq->k", self.factors[new], self._model.factors(self._rank)[1 - self.axis][known])
-            z = z + np.where(known >= 0, inner, 0.0)
-        return self._model._finish(np.asarray(z, np.float64))
-
-    def recommend(self, n=10, *, exclude=None):
-        """As LowRankModel.recommend, for the new ones; exclude: their X."""
-        rows = np.arange(len(self))
-        shape = len(self), len(self._model._a["column"] if self.axis == 0 else self._model._a["row"])
-        return _recommended(lambda part: self._block(rows[part]), self._model._finish, rows, n, exclude, shape)
-
-
 def _scales(data, scaling):
     dtype = data.o.dtype
     if not scaling:
@@ -641,52 +538,6 @@ def _swept(data, state, rank, config):
             "swept": True}
 
 
-def _indices(values, size, name):
-    out = np.asarray(values)
-    if out.size == 0:
-        return out.astype(np.int64).reshape(-1)
-    if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
-    out = np.atleast_1d(out).astype(np.int64)
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
-    if out.min() < -1 or out.max() >= size:
-        raise IndexError(f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
-                         f"{int(out.min() if out.min() < -1 else out.max())}")
-    return out
-
-
-def _recommended(block, finish, rows, n, exclude, shape):
-    n = as_integer(n, "n", 1)
-    columns = shape[1]
-    if exclude is not None:
-        exclude = exclude.tocsr()
-        if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), shape[0]):
-            raise ValueError(f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, "
-                             f"got shape {exclude.shape}")
-    own = exclude is not None and exclude.shape[0] == len(rows) and not (
-        exclude.shape[0] == shape[0] and len(rows) == shape[0] and not np.array_equal(rows, np.arange(shape[0])))
-    found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
-    step = max(1, PART // max(columns, 1))
-    for first in range(0, len(rows), step):
-        part = slice(first, first + step)
-        z = np.asarray(block(part), np.float64)
-        for k in range(len(z)):
-            if exclude is not None:
-                i = first + k if own else rows[first + k]
-                if i >= 0:
-                    z[k, exclude.indices[exclude.indptr[i] : exclude.indptr[i + 1]]] = -np.inf
-        most = min(n, columns)
-        best = np.argpartition(-z, most - 1, axis=1)[:, :most]
-        order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
-        best = np.take_along_axis(best, order, axis=1)
-        scores = np.take_along_axis(z, best, axis=1)
-        left = np.isfinite(scores)
-        found[part, :most] = np.where(left, best, -1)
-        predicted[part, :most] = np.where(left, finish(np.where(left, scores, 0.0)), np.nan)
-    return found, predicted
-
-
 def _build(params, arrays):
     model = object.__new__(LowRankModel)
     model.__setstate__((params, arrays))
@@ -694,5 +545,3 @@ def _build(params, arrays):
 
 
 _state.register("LowRankModel", _build)
-
-__all__ = ["FoldedIn", "LowRankConfig", "LowRankModel", "Observed"]
