@@ -78,7 +78,8 @@ def exact_singular_vectors(monkeypatch):
 # of poisson without refinement there is no Lipschitz constant: its step is searched for
 @pytest.mark.parametrize("scaling", [False, True])
 @pytest.mark.parametrize(("loss", "refine"), [
-    (loss, refine) for loss in SMOOTH for refine in ("economic", "full", "none") if (loss, refine) != ("poisson", "none")])
+    (loss, refine) for loss in SMOOTH for refine in ("economic", "full", "none")
+    if (loss, refine) != ("poisson", "none")])
 def test_algorithm_2(loss, refine, scaling):
     o, seen = problem(loss)
     rank = 4
