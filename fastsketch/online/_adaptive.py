@@ -141,20 +141,17 @@ class _Adaptive(OnlineLinear):
             if not a["sparse"]:
                 kernel.dense_rounds(a, setting, a["eta"], a["delta"], batch, targets, weights, a["extra"], predictions)
                 return
-            done, short = 0, True
+            done, short, more = 0, True, 0
             longest = int(np.diff(batch[2]).max(initial=0))
             while short:
-                # room for the rows until the next rebase; a direction formed explicitly asks for d at a time
+                # room for the rows until the next rebase, and if that was not enough, for a direction formed explicitly
                 used = int(a["kept_indptr"][a["count"][ROWS] - a["count"][OLD]])
-                rows = a["turn"].shape[1] - (a["count"][ROWS] - a["count"][OLD])
-                room = used + max(longest * min(rows, len(targets) - done), self.n_features_of(a) if done else 0)
+                rows = int(a["turn"].shape[1] - (a["count"][ROWS] - a["count"][OLD]))
+                room = used + longest * min(rows, len(targets) - done) + more
                 grown(a, ("kept_data", "kept_indices"), used, room)
                 done, short = kernel.sparse_rounds(a, setting, a["eta"], a["delta"], *batch, done, targets, weights,
                                                    predictions)
-
-    @staticmethod
-    def n_features_of(a):
-        return a["base"].shape[1]
+                more = a["base"].shape[1]
 
     def _all_weights(self, a):
         """w of every point, (points, d)."""

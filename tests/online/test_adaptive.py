@@ -216,6 +216,11 @@ def test_rows_of_low_rank_and_directions_hardly_there(size):
         v = basis(model)
         assert np.abs(v @ v.T - np.eye(len(v))).max() <= 1e-10
         agrees(model, np.concatenate([w, np.zeros(200)]), losses, 1e-7)
+        # row by row, each of which may ask for room for a direction of its own
+        single = made("ada-ffd", "absolute", 6, 0.05, 1.0)
+        for i in range(300):
+            single.update(wide[i : i + 1], y[i : i + 1])
+        assert np.array_equal(single.weights, model.weights)
 
 
 @pytest.mark.parametrize("penalty", [None, "l1", "l2"])
