@@ -209,7 +209,7 @@ def paths(args):
         x, plain = matrix(links, inside), {"biases": False, "scaling": False, "dtype": "float32"}
 
         def right(z):
-            return 100 * np.mean(np.where(z > 0, 1, -1) == labels[~inside])
+            return 100 * np.mean(np.where(z >= 0, 1, -1) == labels[~inside])  # a tie goes to the more frequent sign
 
         lines = {}
         for label, refine, options in (("GLRL, no update", "none", plain), ("EGLRL", "economic", plain),
@@ -403,8 +403,8 @@ def ten_million(args):
     m, n, count = 69_878, 10_677, 1_000_000 if args.quick else 10_000_000
     rng = np.random.default_rng(0)
     users, films = (np.cumsum(1 / np.arange(1, size + 1.0) ** power) for size, power in ((m, 0.5), (n, 0.8)))
-    rows = np.searchsorted(users / users[-1], rng.random(int(1.15 * count))).astype(np.int64)
-    columns = np.searchsorted(films / films[-1], rng.random(int(1.15 * count)))
+    rows = np.searchsorted(users / users[-1], rng.random(int(1.3 * count))).astype(np.int64)
+    columns = np.searchsorted(films / films[-1], rng.random(int(1.3 * count)))
     keys = np.unique(rows * n + columns)
     keys = np.sort(rng.permutation(keys)[:count])
     rows, columns = (keys // n).astype(np.int32), (keys % n).astype(np.int32)
