@@ -97,6 +97,7 @@ def _signs(name, rank, found, few):
         "AltMin": lambda x: AltMin(rank, "logistic", ridge=1.0, max_iterations=100).fit(x),
         "GLRL, no update": pursuit("none", **plain), "GLRL": pursuit("full", **plain),
         "EGLRL": pursuit("economic", **plain),
+        "EGLRL, degree scaling": pursuit("economic", biases=False),
         "biases alone": lambda x: fs.LowRankModel(0, "logistic", dtype="float32").fit(x),
         "biases + EGLRL, shrink 0.3": pursuit("economic", shrink=0.3),
     }

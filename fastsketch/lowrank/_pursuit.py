@@ -9,8 +9,10 @@ from fastsketch.sketching import random_normal
 TURNED = 1e-3
 # Key of the random numbers that iterations start with.
 CODE = 81
-NEWTON = 5  # steps of the economic refinement
-LBFGS = 8  # iterations of the full one: about as many evaluations more
+# Steps of the economic refinement and iterations of the full one. More fit the entries better and predict worse: on
+# signed links of Epinions, rank 40, 93.9% with 2 and 93.4% with 5 Newton steps, 93.9% and 93.2% with 2 and 4 of L-BFGS.
+NEWTON = 2
+LBFGS = 2
 BISECTIONS = 40
 
 
