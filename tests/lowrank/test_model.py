@@ -107,6 +107,14 @@ def test_square_loss_is_rank_one_matrix_pursuit():
         assert np.abs(model.predict_block(np.arange(30)) - x).max() <= 1e-2 * np.abs(x).max()
 
 
+def test_the_square_loss_is_refined_to_the_end_by_default(monkeypatch):
+    monkeypatch.setattr("fastsketch.lowrank._pursuit.LBFGS", 2)
+    o, seen = problem()
+    _, residuals = reference.rank_one_matrix_pursuit(o, seen, 6)
+    model = made(6, "square", "full").fit(stored(o, seen))
+    assert np.allclose([2 * line["objective"] for line in model.history_[1:]], residuals, rtol=1e-4)
+
+
 def test_linear_rate_of_theorem_4():
     """Square loss, X reachable: f(X_T) <= (1 - d1^2)^T f(X_0) with d1 >= 1 / sqrt(m)."""
     o, seen = problem(m=20, n=20, noise=0.5, share=0.7)
