@@ -71,7 +71,7 @@ def plot_learning(curves, steps, errors, path, title):
     for axes in (left, right):
         axes.grid(True, which="both", alpha=0.25)
     left.legend(fontsize=8)
-    right.legend(fontsize=8, loc="center left")
+    right.legend(fontsize=7.5, loc="lower left", bbox_to_anchor=(0.0, 0.06))
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=130, format="png")
 
