@@ -12,9 +12,9 @@ from fastsketch.lowrank import _factors
 from fastsketch.lowrank._biases import fit_biases
 from fastsketch.lowrank._config import LowRankConfig
 from fastsketch.lowrank._data import observed
-from fastsketch.lowrank._losses import LOSSES, as_observations, on_scale
+from fastsketch.lowrank._losses import LOSSES, as_observations
 from fastsketch.lowrank._pursuit import Pursuit
-from fastsketch.lowrank._queries import PART, FoldedIn, as_indices, recommended
+from fastsketch.lowrank._queries import PART, FoldedIn, as_indices, finished, recommended
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
@@ -312,11 +312,11 @@ class LowRankModel:
             raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
         z = a["level"] + np.where(rows >= 0, a["row"][rows], 0.0) + np.where(columns >= 0, a["column"][columns], 0.0)
         if rank:
-            left, right = self._sides(rank)
+            left, right, coefficients = self._sides(rank)
             known = (rows >= 0) & (columns >= 0)
             for first in range(0, len(z), PART):
                 part = slice(first, first + PART)
-                inner = np.einsum("kq,kq->k", left[rows[part]], right[columns[part]], dtype=np.float64)
+                inner = np.einsum("kq,kq->k", left[rows[part]] * coefficients, right[columns[part]], dtype=np.float64)
                 z[part] += np.where(known[part], inner, 0.0)
         return z
 
@@ -340,23 +340,20 @@ class LowRankModel:
         z = a["level"] + np.where(rows >= 0, a["row"][rows], 0.0)[:, None] + np.where(
             columns >= 0, a["column"][columns], 0.0)
         if rank:
-            left, right = self._sides(rank)
-            z += np.where(rows >= 0, 1.0, 0.0)[:, None] * (left[rows] @ right[columns].T) * (columns >= 0)
+            left, right, coefficients = self._sides(rank)
+            inner = (left[rows] * coefficients) @ right[columns].T
+            z += np.where(rows >= 0, 1.0, 0.0)[:, None] * inner * (columns >= 0)
         return z
 
     def _sides(self, rank):
-        a = self._a
+        """(left, right, coefficients) of the scores: the coefficients go to the rows of left that are asked for."""
+        a, dtype = self._a, self._a["left"].dtype
         if a["swept"]:
-            return a["left"], a["right"]
-        return a["left"][:, :rank] * a["path"][rank - 1, :rank].astype(a["left"].dtype), a["right"][:, :rank]
+            return a["left"], a["right"], np.ones(rank, dtype)
+        return a["left"][:, :rank], a["right"][:, :rank], a["path"][rank - 1, :rank].astype(dtype)
 
     def _finish(self, z):
-        config = self._config
-        if config.loss == "hinge":
-            # a tie, as of a row and column never seen, goes to the more frequent label
-            return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self._a["level"] >= 0 else -1.0))
-        out = on_scale(config.loss, z)
-        return out if config.clip is None else np.clip(out, *config.clip)
+        return finished(self._config, self._a["level"], z)
 
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(self, X, weights=None, *, axis=0, rank=None, ridge=None):
@@ -401,7 +398,7 @@ class LowRankModel:
             factors, biases = _factors.fit_side(
                 data, config.loss, config.loss_parameter, a["level"], np.zeros(data.m, a["left"].dtype), a[known],
                 np.ascontiguousarray(sides[1 - axis]), ridge, config.bias_ridge, config.biases)
-        return FoldedIn(self, axis, rank, factors, biases)
+        return FoldedIn(config, axis, factors, biases, a["level"], a[known].copy(), sides[1 - axis])
 
     # -- uses --------------------------------------------------------------------------------------------------------
     def recommend(self, rows, n=10, *, exclude=None, rank=None):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastsketch._validation import as_integer
+from fastsketch.lowrank._losses import on_scale
 
 # Entries that are predicted at once.
 PART = 2_000_000
@@ -54,43 +55,49 @@ def recommended(block, finish, rows, n, exclude, shape):
     return found, predicted
 
 
-class FoldedIn:
-    """New rows or columns fitted to a model: ``factors`` (k, rank) and ``biases`` (k,)."""
+def finished(config, level, z):
+    """Scores on the scale of the observations, within the range to keep to."""
+    if config.loss == "hinge":
+        # a tie, as of a row and column never seen, goes to the more frequent label
+        return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if level >= 0 else -1.0))
+    out = on_scale(config.loss, z)
+    return out if config.clip is None else np.clip(out, *config.clip)
 
-    def __init__(self, model, axis, rank, factors, biases):
+
+class FoldedIn:
+    """New rows or columns fitted to a model: ``factors`` (k, rank) and ``biases`` (k,).
+
+    Holds what it was fitted to: another fit of the model changes nothing here.
+    """
+
+    def __init__(self, config, axis, factors, biases, level, other, others):
         self.axis, self.factors, self.biases = axis, factors, biases
-        self._model, self._rank = model, rank
+        self._config, self._level, self._other, self._others = config, level, other, others
 
     def __len__(self):
         return len(self.biases)
 
+    def _finish(self, z):
+        return finished(self._config, self._level, z)
+
     def _block(self, part):
-        a = self._model._a
-        other = a["column"] if self.axis == 0 else a["row"]
-        z = a["level"] + self.biases[part, None] + other.astype(np.float64)
-        if self._rank:
-            z += self.factors[part] @ self._model.factors(self._rank)[1 - self.axis].T
-        return z
+        z = self._level + self.biases[part, None] + self._other.astype(np.float64)
+        return z + self.factors[part] @ self._others.T
 
     def predict_block(self):
         """Predictions of every new one with all known columns (or rows), (k, n)."""
-        return self._model._finish(self._block(slice(None)))
+        return self._finish(self._block(slice(None)))
 
     def predict(self, new, known):
         """Predictions of pairs (new one, known column or row), on the scale of X."""
-        a = self._model._a
-        other = a["column"] if self.axis == 0 else a["row"]
-        new, known = as_indices(new, len(self), "new"), as_indices(known, len(other), "known")
+        new, known = as_indices(new, len(self), "new"), as_indices(known, len(self._other), "known")
         if new.shape != known.shape or (new < 0).any():
             raise ValueError("new and known must have the same shape, and new no -1")
-        z = a["level"] + self.biases[new] + np.where(known >= 0, other[known], 0.0)
-        if self._rank:
-            inner = np.einsum("kq,kq->k", self.factors[new], self._model.factors(self._rank)[1 - self.axis][known])
-            z = z + np.where(known >= 0, inner, 0.0)
-        return self._model._finish(np.asarray(z, np.float64))
+        inner = self._other[known] + np.einsum("kq,kq->k", self.factors[new], self._others[known])
+        return self._finish(np.asarray(self._level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64))
 
     def recommend(self, n=10, *, exclude=None):
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
         rows = np.arange(len(self))
-        shape = len(self), len(self._model._a["column"] if self.axis == 0 else self._model._a["row"])
-        return recommended(lambda part: self._block(rows[part]), self._model._finish, rows, n, exclude, shape)
+        return recommended(lambda part: self._block(rows[part]), self._finish, rows, n, exclude,
+                           (len(self), len(self._other)))

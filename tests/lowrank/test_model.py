@@ -243,6 +243,11 @@ def test_new_rows_are_predicted_and_recommended():
         assert np.allclose(scores[k], np.sort(block[allowed])[::-1][:4])
     assert np.allclose(new.predict([0, 1], [3, 4]), new.predict_block()[[0, 1], [3, 4]])
     assert np.allclose(new.predict([0], [-1]), model.bias_terms()[0] + new.biases[0])
+    # another fit of the model leaves what was folded in as it was
+    before = new.predict_block()
+    model.fit(stored(5 - o[:60], seen[:60]))
+    assert np.array_equal(new.predict_block(), before)
+    assert np.array_equal(new.recommend(4, exclude=stored(o[60:], seen[60:]))[0], columns)
 
 
 def test_recommend_and_similar():
