@@ -11,15 +11,42 @@ from fastsketch import reference
 ETAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 DELTAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
 # The paper's choice of delta: fixed for ADA-FD and ADA-FFD at tau = 20 and the diagonal methods, searched for the rest.
-FIXED = {"ada-ffd": {"cmd": 1.0, "pds": 10.0}, "ada-fd": {"cmd": 1.0, "pds": 10.0}, "ada-diag": 1e-8, "adam": 1e-8,
-         "ogd": 1.0}
-NAMES = {"ada-full": "ADA-FULL", "ada-ffd": "ADA-FFD", "ada-fd": "ADA-FD", "ada-diag": "ADA-DIAG", "ada-lr": "ADA-LR",
-         "radagrad": "RADAGRAD", "fd-son": "FD-SON", "ogd": "OGD", "adam": "ADAM"}
-TARGETS = {("ada-full", "cmd"): 216, ("ada-full", "pds"): 342, ("ada-ffd", "cmd"): 291, ("ada-ffd", "pds"): 418,
-           ("ada-fd", "cmd"): 319, ("ada-fd", "pds"): 424, ("ada-diag", "cmd"): 983, ("ada-diag", "pds"): 1060,
-           ("ogd", "cmd"): 1041, ("adam", "cmd"): 909}
-CASES = [(method, form) for form in ("cmd", "pds") for method in NAMES
-         if form == "cmd" or method in ("ada-full", "ada-ffd", "ada-fd", "ada-diag")]
+FIXED = {
+    "ada-ffd": {"cmd": 1.0, "pds": 10.0},
+    "ada-fd": {"cmd": 1.0, "pds": 10.0},
+    "ada-diag": 1e-8,
+    "adam": 1e-8,
+    "ogd": 1.0,
+}
+NAMES = {
+    "ada-full": "ADA-FULL",
+    "ada-ffd": "ADA-FFD",
+    "ada-fd": "ADA-FD",
+    "ada-diag": "ADA-DIAG",
+    "ada-lr": "ADA-LR",
+    "radagrad": "RADAGRAD",
+    "fd-son": "FD-SON",
+    "ogd": "OGD",
+    "adam": "ADAM",
+}
+TARGETS = {
+    ("ada-full", "cmd"): 216,
+    ("ada-full", "pds"): 342,
+    ("ada-ffd", "cmd"): 291,
+    ("ada-ffd", "pds"): 418,
+    ("ada-fd", "cmd"): 319,
+    ("ada-fd", "pds"): 424,
+    ("ada-diag", "cmd"): 983,
+    ("ada-diag", "pds"): 1060,
+    ("ogd", "cmd"): 1041,
+    ("adam", "cmd"): 909,
+}
+CASES = [
+    (method, form)
+    for form in ("cmd", "pds")
+    for method in NAMES
+    if form == "cmd" or method in ("ada-full", "ada-ffd", "ada-fd", "ada-diag")
+]
 
 
 def deltas(method, form):
@@ -56,15 +83,26 @@ def regression(args):
             if seed == 0:
                 i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
                 curves[method, form] = [0, *(part[i, j] for part in curve)]
-                times = _round(rows, y, 100 if slow else 3000, method=method, form=form, eta=best[0][0],
-                               delta=best[0][1])
-        out.append([NAMES[method], form, f"{np.mean(losses):.0f} +- {np.std(losses):.0f}",
-                    TARGETS.get((method, form), ""), f"{best[0][0]:g}", f"{best[0][1]:g}",
-                    f"{1e6 * times:.1f}"])
+                times = _round(
+                    rows, y, 100 if slow else 3000, method=method, form=form, eta=best[0][0], delta=best[0][1]
+                )
+        out.append(
+            [
+                NAMES[method],
+                form,
+                f"{np.mean(losses):.0f} +- {np.std(losses):.0f}",
+                TARGETS.get((method, form), ""),
+                f"{best[0][0]:g}",
+                f"{best[0][1]:g}",
+                f"{1e6 * times:.1f}",
+            ]
+        )
         print(*out[-1], flush=True)
     text = table(out, ["method", "form", "regret", "target", "best eta", "delta", "us a round"])
-    text += "\n\n" + table([[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
-                           ["method", "form", *(f"eta = {eta:g}" for eta in ETAS)])
+    text += "\n\n" + table(
+        [[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
+        ["method", "form", *(f"eta = {eta:g}" for eta in ETAS)],
+    )
     text += "\n\n" + _speed() + "\n\n" + _sizes(args)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "regression.md").write_text(text + "\n")
@@ -88,9 +126,10 @@ def _speed():
     start = 500, 1000, subgradient, 20, 0.01, 1.0
     out = []
     for method, n, call in (
-            ("ada-ffd", 1000, lambda: reference.adaptive_fast_frequent_directions(*start)),
-            ("ada-fd", 300, lambda: reference.adaptive_frequent_directions(500, 300, *start[2:])),
-            ("ada-full", 20, lambda: reference.adaptive_full(500, 20, subgradient, 0.01, 1.0))):
+        ("ada-ffd", 1000, lambda: reference.adaptive_fast_frequent_directions(*start)),
+        ("ada-fd", 300, lambda: reference.adaptive_frequent_directions(500, 300, *start[2:])),
+        ("ada-full", 20, lambda: reference.adaptive_full(500, 20, subgradient, 0.01, 1.0)),
+    ):
         ours = _round(rows, y, 100 if method == "ada-full" else 3000, method=method, eta=0.01, delta=1.0)
         theirs = min(seconds(call) for _ in range(2)) / n
         out.append([NAMES[method], f"{1e6 * ours:.1f}", f"{1e6 * theirs:.0f}", f"{theirs / ours:.1f}"])
@@ -110,8 +149,17 @@ def _sizes(args):
             taken = time.perf_counter() - start
             best = grid.best()
             one = _round(rows, y, 1000, tau, method=method, eta=best.eta, delta=best.delta)
-            out.append([tau, NAMES[method], f"{grid.cumulative_loss.min():.0f}", f"{best.eta:g}", f"{best.delta:g}",
-                        f"{1e6 * one:.0f}", f"{taken:.1f}"])
+            out.append(
+                [
+                    tau,
+                    NAMES[method],
+                    f"{grid.cumulative_loss.min():.0f}",
+                    f"{best.eta:g}",
+                    f"{best.delta:g}",
+                    f"{1e6 * one:.0f}",
+                    f"{taken:.1f}",
+                ]
+            )
             print(*out[-1], flush=True)
     return table(out, ["tau", "method", "regret", "best eta", "delta", "us a round", "s for the whole grid"])
 
@@ -140,8 +188,11 @@ def _picture(curves, path):
 def _classes(name):
     """(train, labels, test, labels) with rows scaled into [0, 1] or to mean 0, or None."""
     if name == "MNIST":
-        files = [DATA / "mnist" / f"{part}-idx{k}-ubyte.gz" for part in ("train", "t10k")
-                 for part, k in ((f"{part}-images", 3), (f"{part}-labels", 1))]
+        files = [
+            DATA / "mnist" / f"{part}-idx{k}-ubyte.gz"
+            for part in ("train", "t10k")
+            for part, k in ((f"{part}-images", 3), (f"{part}-labels", 1))
+        ]
         if not all(path.exists() for path in files):
             print(f"MNIST: absent ({files[0]}); set FASTSKETCH_DATA")
             return None
@@ -163,8 +214,17 @@ def _classes(name):
 
 def classification(args):
     """One pass, one model against the rest for each class, squared hinge: online mistakes, test accuracy, seconds."""
-    cases = [("ada-ffd", "cmd"), ("ada-ffd", "pds"), ("ada-fd", "cmd"), ("ada-diag", "cmd"), ("ada-diag", "pds"),
-             ("radagrad", "cmd"), ("fd-son", "cmd"), ("ogd", "cmd"), ("adam", "cmd")]
+    cases = [
+        ("ada-ffd", "cmd"),
+        ("ada-ffd", "pds"),
+        ("ada-fd", "cmd"),
+        ("ada-diag", "cmd"),
+        ("ada-diag", "pds"),
+        ("radagrad", "cmd"),
+        ("fd-son", "cmd"),
+        ("ogd", "cmd"),
+        ("adam", "cmd"),
+    ]
     out = []
     for name in ("Isolet",) if args.quick else ("Isolet", "MNIST"):
         found = _classes(name)
@@ -175,8 +235,10 @@ def classification(args):
         for method, form in cases:
             some = classes[:: max(1, len(classes) // 3)]  # step sizes are chosen on three of the classes
             few = min(len(x), 2000)
-            best = min(((eta, delta) for eta in ETAS for delta in deltas(method, form)),
-                       key=lambda point: _mistakes(x[:few], y[:few], some, method, form, *point)[0])
+            best = min(
+                ((eta, delta) for eta in ETAS for delta in deltas(method, form)),
+                key=lambda point: _mistakes(x[:few], y[:few], some, method, form, *point)[0],
+            )
             results = []
             for seed in range(1 if args.quick else 3):
                 order = np.random.default_rng(seed).permutation(len(x))
@@ -187,12 +249,23 @@ def classification(args):
                 right = classes[scores.argmax(axis=1)] == truth
                 results.append((mistakes / len(classes), 100 * np.mean(right), taken))
             mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
-            out.append([name, NAMES[method], form, f"{best[0]:g}", f"{best[1]:g}", f"{mean[0]:.0f} +- {spread[0]:.0f}",
-                        f"{mean[1]:.2f} +- {spread[1]:.2f}", f"{mean[2]:.1f}",
-                        f"{1e6 * mean[2] / len(x) / len(classes):.1f}"])
+            out.append(
+                [
+                    name,
+                    NAMES[method],
+                    form,
+                    f"{best[0]:g}",
+                    f"{best[1]:g}",
+                    f"{mean[0]:.0f} +- {spread[0]:.0f}",
+                    f"{mean[1]:.2f} +- {spread[1]:.2f}",
+                    f"{mean[2]:.1f}",
+                    f"{1e6 * mean[2] / len(x) / len(classes):.1f}",
+                ]
+            )
             print(*out[-1], flush=True)
-    text = table(out, ["set", "method", "form", "eta", "delta", "mistakes a class", "test accuracy, %", "s",
-                       "us a round"])
+    text = table(
+        out, ["set", "method", "form", "eta", "delta", "mistakes a class", "test accuracy, %", "s", "us a round"]
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "classification.md").write_text(text + "\n")
 
@@ -229,15 +302,26 @@ def cnn(args):
     y, truth = torch.tensor(y[:n].astype(np.int64)), torch.tensor(truth[:5000].astype(np.int64))
 
     def network():
-        return nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-                             nn.Dropout(0.25), nn.Flatten(), nn.Linear(64 * 144, 128), nn.ReLU(), nn.Dropout(0.5),
-                             nn.Linear(128, 10))
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 3),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.25),
+            nn.Flatten(),
+            nn.Linear(64 * 144, 128),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(128, 10),
+        )
 
     def groups(model, point):
         lr, delta = point
-        return [{"params": [p for layer in (model[0], model[2]) for p in layer.parameters()], "lr": lr, "delta": delta},
-                {"params": [p for layer in (model[7], model[10]) for p in layer.parameters()], "sketch": False,
-                 "lr": 0.01}]
+        return [
+            {"params": [p for layer in (model[0], model[2]) for p in layer.parameters()], "lr": lr, "delta": delta},
+            {"params": [p for layer in (model[7], model[10]) for p in layer.parameters()], "sketch": False, "lr": 0.01},
+        ]
 
     makers = {
         "AdaFFD": lambda model, lr: AdaFFD(groups(model, lr)),
@@ -269,8 +353,9 @@ def cnn(args):
         taken = time.perf_counter() - start
         model.eval()
         with torch.no_grad():
-            right = sum(int((model(t).argmax(1) == g).sum()) for t, g in zip(test.split(500), truth.split(500),
-                                                                           strict=True))
+            right = sum(
+                int((model(t).argmax(1) == g).sum()) for t, g in zip(test.split(500), truth.split(500), strict=True)
+            )
         return losses[-1], 100 * right / len(test), taken / epochs, 1e3 * inside / epochs / -(-n // 128)
 
     out = []
@@ -283,10 +368,19 @@ def cnn(args):
         results = np.array([run(make, best, epochs, seed + 1) for seed in range(seeds)])
         mean, spread = results.mean(axis=0), results.std(axis=0)
         shown = f"{best:g}" if not isinstance(best, tuple) else f"{best[0]:g} (delta {best[1]:g})"
-        out.append([name, shown, f"{mean[0]:.4f} +- {spread[0]:.4f}", f"{mean[1]:.2f} +- {spread[1]:.2f}",
-                    f"{mean[2]:.1f}", f"{mean[3]:.2f}"])
+        out.append(
+            [
+                name,
+                shown,
+                f"{mean[0]:.4f} +- {spread[0]:.4f}",
+                f"{mean[1]:.2f} +- {spread[1]:.2f}",
+                f"{mean[2]:.1f}",
+                f"{mean[3]:.2f}",
+            ]
+        )
         print(*out[-1], flush=True)
-    text = table(out, ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch",
-                       "ms a step of the optimizer"])
+    text = table(
+        out, ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch", "ms a step of the optimizer"]
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "cnn.md").write_text(text + "\n")

@@ -6,8 +6,12 @@ import fastsketch as fs
 from bench_tools import dataset, frosh_rows, table
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
-METHODS = {"FD": ("fd", None), "CFD": ("cfd", None), "RFD": ("rfd", None),
-           **{f"PFD {beta}": ("pfd", beta) for beta in (0.2, 0.4, 0.6, 0.8)}}
+METHODS = {
+    "FD": ("fd", None),
+    "CFD": ("cfd", None),
+    "RFD": ("rfd", None),
+    **{f"PFD {beta}": ("pfd", beta) for beta in (0.2, 0.4, 0.6, 0.8)},
+}
 
 
 def spectral_error(multiply, d, b, alpha, rng, steps=60):
@@ -15,8 +19,16 @@ def spectral_error(multiply, d, b, alpha, rng, steps=60):
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     operator = LinearOperator((d, d), matvec=lambda v: multiply(v) - b.T @ (b @ v) - alpha * v, dtype=np.float64)
-    value = eigsh(operator, k=1, which="LM", return_eigenvectors=False, v0=rng.standard_normal(d), ncv=min(d, 40),
-                  tol=1e-3, maxiter=30 * steps)
+    value = eigsh(
+        operator,
+        k=1,
+        which="LM",
+        return_eigenvectors=False,
+        v0=rng.standard_normal(d),
+        ncv=min(d, 40),
+        tol=1e-3,
+        maxiter=30 * steps,
+    )
     return abs(float(value[0]))
 
 
@@ -55,8 +67,15 @@ def figures(args):
     for name, found in results.items():
         for k, size in enumerate(found["sizes"]):
             errors = {method: values[k] for method, values in found["errors"].items()}
-            out.append([name, size, *(f"{value:.5f}" for value in errors.values()),
-                        f"{errors['RFD'] / errors['FD']:.3f}", min(errors, key=errors.get)])
+            out.append(
+                [
+                    name,
+                    size,
+                    *(f"{value:.5f}" for value in errors.values()),
+                    f"{errors['RFD'] / errors['FD']:.3f}",
+                    min(errors, key=errors.get),
+                ]
+            )
     text = table(out, ["set", "m", *METHODS, "RFD/FD", "smallest"])
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "figures.md").write_text(text + "\n")
@@ -71,15 +90,23 @@ def _draw(results, path):
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(results), squeeze=False)
     groups = (("FD", "CFD", "RFD"), ("RFD", "PFD 0.2", "PFD 0.4", "PFD 0.6", "PFD 0.8"))
-    style = {"FD": ("tab:blue", "o"), "CFD": ("tab:green", "s"), "RFD": ("tab:red", "^"), "PFD 0.2": ("0.15", "v"),
-             "PFD 0.4": ("0.35", "<"), "PFD 0.6": ("0.55", ">"), "PFD 0.8": ("0.7", "d")}
+    style = {
+        "FD": ("tab:blue", "o"),
+        "CFD": ("tab:green", "s"),
+        "RFD": ("tab:red", "^"),
+        "PFD 0.2": ("0.15", "v"),
+        "PFD 0.4": ("0.35", "<"),
+        "PFD 0.6": ("0.55", ">"),
+        "PFD 0.8": ("0.7", "d"),
+    }
     for column, (name, found) in enumerate(results.items()):
         for row, group in enumerate(groups):
             ax = axes[row][column]
             for method in group:
                 colour, marker = style[method]
-                ax.semilogy(found["sizes"], found["errors"][method], color=colour, marker=marker, ms=4, lw=1.2,
-                            label=method)
+                ax.semilogy(
+                    found["sizes"], found["errors"][method], color=colour, marker=marker, ms=4, lw=1.2, label=method
+                )
             ax.grid(True, which="both", alpha=0.25)
             ax.set_xlabel("sketch size m")
             if row == 0:

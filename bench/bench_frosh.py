@@ -72,16 +72,28 @@ def fwht(args):
         for shape in shapes[:3] if args.quick else shapes:
             x = rng.standard_normal(shape).astype(dtype)
             work, target = x.copy(), x.copy()
-            runs = {"ours": lambda w=work: fs.fwht(w), "copy": lambda t=target, a=x: np.copyto(t, a),
-                    "numpy": lambda w=work: numpy_fwht(w), **peers(x)}
+            runs = {
+                "ours": lambda w=work: fs.fwht(w),
+                "copy": lambda t=target, a=x: np.copyto(t, a),
+                "numpy": lambda w=work: numpy_fwht(w),
+                **peers(x),
+            }
             times = {k: low for k, (low, _) in interleaved(runs, 3 if x.nbytes > 5e7 else 9).items()}
             work[...] = x  # repeated transforms grow
             others = {k: v for k, v in times.items() if k not in ("ours", "copy", "numpy")}
             best = min(others, key=others.get) if others else None
-            out.append(["rows", f"{shape[0]:,} x {shape[1]:,}", np.dtype(dtype).name, f"{x.nbytes / 1e6:.1f}",
-                        f"{times['ours'] * 1e3:.3f}", f"{times['copy'] / times['ours']:.0%}",
-                        f"{times['numpy'] / times['ours']:.1f}",
-                        f"{others[best] / times['ours']:.1f} ({best})" if best else ""])
+            out.append(
+                [
+                    "rows",
+                    f"{shape[0]:,} x {shape[1]:,}",
+                    np.dtype(dtype).name,
+                    f"{x.nbytes / 1e6:.1f}",
+                    f"{times['ours'] * 1e3:.3f}",
+                    f"{times['copy'] / times['ours']:.0%}",
+                    f"{times['numpy'] / times['ours']:.1f}",
+                    f"{others[best] / times['ours']:.1f} ({best})" if best else "",
+                ]
+            )
     for dtype in (np.float64, np.float32):
         for n in (1024, 65536, 1 << 20):
             x = np.zeros(n, dtype)
@@ -91,6 +103,7 @@ def fwht(args):
                 def run():
                     for _ in range(repeat):
                         function()
+
                 return run
 
             target, work = x.copy(), x.copy()
@@ -99,14 +112,31 @@ def fwht(args):
                 import pyfht
 
                 found["pyfht"] = lambda w=work: pyfht.fht_inplace(w)
-            times = {k: low for k, (low, _) in interleaved({
-                "ours": many(lambda w=work: fs.fwht(w)), "copy": many(lambda t=target, a=x: np.copyto(t, a)),
-                **{k: many(f) for k, f in found.items()}}, 5).items()}
+            times = {
+                k: low
+                for k, (low, _) in interleaved(
+                    {
+                        "ours": many(lambda w=work: fs.fwht(w)),
+                        "copy": many(lambda t=target, a=x: np.copyto(t, a)),
+                        **{k: many(f) for k, f in found.items()},
+                    },
+                    5,
+                ).items()
+            }
             others = {k: v for k, v in times.items() if k not in ("ours", "copy")}
             best = min(others, key=others.get) if others else None
-            out.append(["vector", f"{n:,}", np.dtype(dtype).name, f"{x.nbytes / 1e6:.1f}",
-                        f"{times['ours'] / repeat * 1e3:.4f}", f"{times['copy'] / times['ours']:.0%}", "",
-                        f"{others[best] / times['ours']:.1f} ({best})" if best else ""])
+            out.append(
+                [
+                    "vector",
+                    f"{n:,}",
+                    np.dtype(dtype).name,
+                    f"{x.nbytes / 1e6:.1f}",
+                    f"{times['ours'] / repeat * 1e3:.4f}",
+                    f"{times['copy'] / times['ours']:.0%}",
+                    "",
+                    f"{others[best] / times['ours']:.1f} ({best})" if best else "",
+                ]
+            )
     text = table(out, ["between", "shape", "dtype", "MB", "ms", "of a copy", "numpy / ours", "best package / ours"])
     _write(args, "fwht.md", text)
 
@@ -131,8 +161,9 @@ def srht(args):
                 if name != "read":
                     label = name if isinstance(name, str) else name[0]
                     center = "yes" if not isinstance(name, str) and name[1] else ""
-                    out.append([np.dtype(dtype).name, q, label, center, f"{value * 1e3:.0f}",
-                                f"{value / times['read']:.2f}"])
+                    out.append(
+                        [np.dtype(dtype).name, q, label, center, f"{value * 1e3:.0f}", f"{value / times['read']:.2f}"]
+                    )
     text = table(out, ["dtype", "q of 4 d rows", "map", "centred", "ms", "in reads of A (sum)"])
     errors = []
     for name, rows in (("FROSH 5.1", frosh_rows(8192, 256, rng)), ("ten heavy rows", _heavy(rng))):
@@ -143,8 +174,12 @@ def srht(args):
             for kind in KINDS:
                 found = []
                 for seed in range(5):
-                    b = np.vstack([fs.Compressor(kind, q, 1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
-                                   for i in range(0, len(rows), 1024)])
+                    b = np.vstack(
+                        [
+                            fs.Compressor(kind, q, 1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
+                            for i in range(0, len(rows), 1024)
+                        ]
+                    )
                     found.append(np.linalg.norm(truth - b.T @ b, 2) / scale)
                 cells.append(f"{np.mean(found):.3f}")
             errors.append([name, q, *cells])
@@ -193,8 +228,11 @@ def relative_error(truth, b, norm):
 def frosh(args):
     """Relative error ||A'A - B'B||_2 / ||A||_F^2 and time of FD and FFD, m = tau d, each axis of the paper in turn."""
     base = {"l": 64, "d": 256, "n": 100_000}
-    axes = {"l": (16, 32, 64, 100, 128, 200, 256), "d": (64, 128, 256, 512),
-            "n": (50_000, 100_000, 200_000, 500_000, 1_000_000)}
+    axes = {
+        "l": (16, 32, 64, 100, 128, 200, 256),
+        "d": (64, 128, 256, 512),
+        "n": (50_000, 100_000, 200_000, 500_000, 1_000_000),
+    }
     if args.quick:
         axes = {"l": (16, 64), "d": (64, 256), "n": (50_000, 100_000)}
     out, curves = [], {}
@@ -224,8 +262,17 @@ def frosh(args):
             curves.setdefault(axis, []).append((value, found))
             fd = found["FD"]
             for name, (error, t) in found.items():
-                out.append([axis, f"{value:,}", name, f"{error:.2e}", f"{error / fd[0]:.2f}", f"{t * 1e3:,.0f}",
-                            f"{fd[1] / t:.1f}"])
+                out.append(
+                    [
+                        axis,
+                        f"{value:,}",
+                        name,
+                        f"{error:.2e}",
+                        f"{error / fd[0]:.2f}",
+                        f"{t * 1e3:,.0f}",
+                        f"{fd[1] / t:.1f}",
+                    ]
+                )
             print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
     text = table(out, ["varied", "value", "method", "relative error", "/ FD", "ms", "FD / this"])
     _write(args, "frosh.md", text)
@@ -244,8 +291,15 @@ def _draw(curves, base, path):
         for name in points[0][1]:
             style = {"FD": ("k", "o"), "exact": ("0.6", "x")}.get(name, (None, "."))
             for line, ax in enumerate(axes[:, column]):
-                ax.loglog([v for v, _ in points], [found[name][line] for _, found in points], color=style[0],
-                          marker=style[1], lw=1.2, ms=5, label=name)
+                ax.loglog(
+                    [v for v, _ in points],
+                    [found[name][line] for _, found in points],
+                    color=style[0],
+                    marker=style[1],
+                    lw=1.2,
+                    ms=5,
+                    label=name,
+                )
                 ax.grid(True, which="both", alpha=0.25)
                 ax.set_xlabel(axis)
                 ax.set_xticks([], minor=True)
@@ -285,8 +339,14 @@ def hashthreads(args):
         env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
         if n:
             env["OPENBLAS_NUM_THREADS"] = n
-        done = subprocess.run([sys.executable, "-c", THREADS_CODE], env=env, cwd=str(ROOT.parent), capture_output=True,
-                              text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", THREADS_CODE],
+            env=env,
+            cwd=str(ROOT.parent),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         times[name] = json.loads(done.stdout)
     for name, value in times.items():
         out.append([name, f"{value:.2f}", f"{value / min(times.values()):.2f}"])
@@ -319,19 +379,46 @@ def widehash(args):
     runs = [(8192, 8192)] if args.quick else [(16_384, 102_400), (16_384, 4096), (65_536, 4096)]
     for n, m in runs:
         start = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", WIDE_CODE, str(n), str(m)], cwd=str(ROOT.parent),
-                              capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", WIDE_CODE, str(n), str(m)],
+            cwd=str(ROOT.parent),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         before, learning, reading, nodes = json.loads(done.stdout)
         unit = size * d * 4
-        out.append([f"{n:,}", f"{m:,}", nodes, f"{m * d * 4 / 1e6:,.0f}", f"{unit / 1e6:,.0f}",
-                    f"{before / 1e6:,.0f}", f"{(learning - before) / 1e6:,.0f}", f"{(learning - before) / unit:.1f}",
-                    f"{(reading - before) / 1e6:,.0f}", f"{time.perf_counter() - start:.0f}"])
-    table(out, ["rows", "m", "nodes", "m d, MB", "l d, MB", "with one row, MB", "more while learning, MB", "in l d",
-                "more with the read-out, MB", "s"])
+        out.append(
+            [
+                f"{n:,}",
+                f"{m:,}",
+                nodes,
+                f"{m * d * 4 / 1e6:,.0f}",
+                f"{unit / 1e6:,.0f}",
+                f"{before / 1e6:,.0f}",
+                f"{(learning - before) / 1e6:,.0f}",
+                f"{(learning - before) / unit:.1f}",
+                f"{(reading - before) / 1e6:,.0f}",
+                f"{time.perf_counter() - start:.0f}",
+            ]
+        )
+    table(
+        out,
+        [
+            "rows",
+            "m",
+            "nodes",
+            "m d, MB",
+            "l d, MB",
+            "with one row, MB",
+            "more while learning, MB",
+            "in l d",
+            "more with the read-out, MB",
+            "s",
+        ],
+    )
 
 
 def _write(args, name, text):
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / name).write_text(text + "\n")
-
-

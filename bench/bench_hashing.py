@@ -61,8 +61,7 @@ class FaissITQ:
         return self
 
     def encode(self, rows):
-        return np.packbits(self.transform.apply(np.ascontiguousarray(rows, np.float32)) > 0, axis=1,
-                           bitorder="little")
+        return np.packbits(self.transform.apply(np.ascontiguousarray(rows, np.float32)) > 0, axis=1, bitorder="little")
 
 
 def dfrosh(n_bits, rows, parts=5, rotation="random"):
@@ -155,8 +154,12 @@ def rounds(args):
     relevant = neighbours(queries, base)
     out, kept = [], []
     for n_bits in BITS[:1] if args.quick else BITS:
-        models = {"LSH": hashing.LSH(n_bits), "OSH": fs.SketchHash(n_bits, "fd"), "FROSH": fs.SketchHash(n_bits),
-                  "FROSH, itq": fs.SketchHash(n_bits, rotation="itq")}
+        models = {
+            "LSH": hashing.LSH(n_bits),
+            "OSH": fs.SketchHash(n_bits, "fd"),
+            "FROSH": fs.SketchHash(n_bits),
+            "FROSH, itq": fs.SketchHash(n_bits, rotation="itq"),
+        }
         scores = {name: [] for name in models}
         for number, part in enumerate(np.array_split(base, 10), 1):
             for name, model in models.items():
@@ -174,10 +177,17 @@ def rounds(args):
     moved = []
     for n_bits, name, free, held, old in kept:
         changed = [float(np.unpackbits(m.encode(base) ^ old, axis=1)[:, :n_bits].mean()) for m in (free, held)]
-        moved.append([n_bits, name, *(f"{value:.1%}" for value in changed),
-                      f"{mean_average_precision(held, queries, base, relevant):.3f}"])
-    text += "\n\n" + table(moved, ["bits", "method", "bits changed since half the stream", "with an anchor there",
-                                   "MAP with the anchor"])
+        moved.append(
+            [
+                n_bits,
+                name,
+                *(f"{value:.1%}" for value in changed),
+                f"{mean_average_precision(held, queries, base, relevant):.3f}",
+            ]
+        )
+    text += "\n\n" + table(
+        moved, ["bits", "method", "bits changed since half the stream", "with an anchor there", "MAP with the anchor"]
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "rounds.md").write_text(text + "\n")
 
@@ -208,15 +218,22 @@ def training(args):
         rows = rows[:20_000]
     out, base = [], {}
     for n_bits in BITS:
+
         def trained(sketch, size=None, n_bits=n_bits):
             return lambda: fs.SketchHash(n_bits, sketch, size).update(rows).projection
 
         # n_bits kept rows, as many as FROSH keeps, are the fewest that serve
-        runs = {"OSH": trained("fd"), "OSH, l / 2 kept rows": trained("fd", n_bits + 1),
-                "exact PCA": trained("exact"), "FROSH": trained("srht"),
-                "countsketch": trained("countsketch"), "sparse": trained("sparse"), "gaussian": trained("gaussian"),
-                "FROSH, itq": lambda b=n_bits: fs.SketchHash(b, rotation="itq").update(rows).projection,
-                "numpy A'A + eigh": lambda b=n_bits: _plain_pca(rows, b)}
+        runs = {
+            "OSH": trained("fd"),
+            "OSH, l / 2 kept rows": trained("fd", n_bits + 1),
+            "exact PCA": trained("exact"),
+            "FROSH": trained("srht"),
+            "countsketch": trained("countsketch"),
+            "sparse": trained("sparse"),
+            "gaussian": trained("gaussian"),
+            "FROSH, itq": lambda b=n_bits: fs.SketchHash(b, rotation="itq").update(rows).projection,
+            "numpy A'A + eigh": lambda b=n_bits: _plain_pca(rows, b),
+        }
         times = {name: low for name, (low, _) in interleaved(runs, 2 if args.quick else 4).items()}
         if not args.quick:
             times["SGH"] = seconds(lambda b=n_bits: hashing.SGH(b).update(rows))
@@ -255,11 +272,24 @@ def search(args):
         index.add(codes)
         for n_queries in (1, 100):
             queries = rng.integers(0, 256, (n_queries, n_bits // 8), dtype=np.uint8)
-            times = interleaved({"ours": lambda c=codes, q=queries: fs.hamming_topk(q, c, 10),
-                                 "faiss": lambda i=index, q=queries: i.search(q, 10)}, 5)
+            times = interleaved(
+                {
+                    "ours": lambda c=codes, q=queries: fs.hamming_topk(q, c, 10),
+                    "faiss": lambda i=index, q=queries: i.search(q, 10),
+                },
+                5,
+            )
             ours, theirs = fs.hamming_topk(queries, codes, 10)[0], index.search(queries, 10)[0]
             same = np.array_equal(ours, np.sort(theirs, axis=1))
             a, b = times["ours"][0], times["faiss"][0]
-            out.append([f"{n:,} x {n_bits}", n_queries, f"{a / n_queries * 1e3:.2f}", f"{b / n_queries * 1e3:.2f}",
-                        f"{a / b:.2f}", "yes" if same else "NO"])
+            out.append(
+                [
+                    f"{n:,} x {n_bits}",
+                    n_queries,
+                    f"{a / n_queries * 1e3:.2f}",
+                    f"{b / n_queries * 1e3:.2f}",
+                    f"{a / b:.2f}",
+                    "yes" if same else "NO",
+                ]
+            )
     table(out, ["codes x bits", "queries at once", "ms a query", "faiss", "ours / faiss", "same distances"])

@@ -95,7 +95,8 @@ def _signs(name, rank, found, few):
     methods = {
         "AIS-Impute": lambda x: AISImpute(AIS[name], 60, "logistic", max_iterations=100).fit(x),
         "AltMin": lambda x: AltMin(rank, "logistic", ridge=1.0, max_iterations=100).fit(x),
-        "GLRL, no update": pursuit("none", **plain), "GLRL": pursuit("full", **plain),
+        "GLRL, no update": pursuit("none", **plain),
+        "GLRL": pursuit("full", **plain),
         "EGLRL": pursuit("economic", **plain),
         "EGLRL, degree scaling": pursuit("economic", biases=False),
         "biases alone": lambda x: fs.LowRankModel(0, "logistic", dtype="float32").fit(x),
@@ -111,8 +112,9 @@ def _signs(name, rank, found, few):
             model = fit(x)
             times.append(time.perf_counter() - start)
             z = model.decision_function(rows[~inside], columns[~inside])
-            scores.append(100 * np.mean(np.where(z > 0, 1, np.where(z < 0, -1, np.sign(labels.mean())))
-                                        == labels[~inside]))
+            scores.append(
+                100 * np.mean(np.where(z > 0, 1, np.where(z < 0, -1, np.sign(labels.mean()))) == labels[~inside])
+            )
         out.append([name, label, f"{np.mean(scores):.2f} +- {np.std(scores):.2f}", f"{min(times):.2f}", len(times)])
         print(*out[-1], flush=True)
     return out
@@ -142,8 +144,9 @@ def _stars(name, found):
     out = []
     rows, columns, values, _ = found
     methods = {
-        "GLRL, printed step, c2 = 4": lambda x: fs.LowRankModel(10, "l1", biases=False, scaling=False, step="paper",
-                                                                step_size=4.0, inner_rank=1).fit(x),
+        "GLRL, printed step, c2 = 4": lambda x: fs.LowRankModel(
+            10, "l1", biases=False, scaling=False, step="paper", step_size=4.0, inner_rank=1
+        ).fit(x),
         "GLRL, line search": lambda x: fs.LowRankModel(10, "l1", biases=False, scaling=False, inner_rank=1).fit(x),
         "biases + GLRL": lambda x: fs.LowRankModel(10, "l1", inner_rank=1).fit(x),
         "biases + GLRL + 2 sweeps": lambda x: fs.LowRankModel(6, "l1", inner_rank=1, sweeps=2, ridge=3.0).fit(x),
@@ -166,8 +169,16 @@ def _stars(name, found):
                 z = fit(x).decision_function(rows[test], columns[test])
             times.append(time.perf_counter() - start)
             errors.append(np.abs(np.clip(mean + spread * z, 1, 5) - values[test]).mean())
-        out.append([name, label, f"{np.mean(errors) / spread:.4f} +- {np.std(errors) / spread:.4f}",
-                    f"{np.mean(errors):.4f}", f"{min(times):.2f}", len(times)])
+        out.append(
+            [
+                name,
+                label,
+                f"{np.mean(errors) / spread:.4f} +- {np.std(errors) / spread:.4f}",
+                f"{np.mean(errors):.4f}",
+                f"{min(times):.2f}",
+                len(times),
+            ]
+        )
         print(*out[-1], flush=True)
     return out
 
@@ -185,17 +196,22 @@ def _wiberg(found):
     mean, spread = some[2][train].mean(), some[2][train].std()
     x = matrix(some, train, ((some[2] - mean) / spread).astype(np.float64))
     out = []
-    for label, fit in (("Wiberg, rank 3", lambda: WibergL1(3, max_iterations=6).fit(x)),
-                       ("ADMM", lambda: ADMML1(6.0, max_iterations=100).fit(x)),
-                       ("GLRL, line search, rank 3", lambda: fs.LowRankModel(3, "l1", biases=False, scaling=False,
-                                                                             inner_rank=1).fit(x)),
-                       ("biases + GLRL, rank 3", lambda: fs.LowRankModel(3, "l1", inner_rank=1).fit(x))):
+    for label, fit in (
+        ("Wiberg, rank 3", lambda: WibergL1(3, max_iterations=6).fit(x)),
+        ("ADMM", lambda: ADMML1(6.0, max_iterations=100).fit(x)),
+        (
+            "GLRL, line search, rank 3",
+            lambda: fs.LowRankModel(3, "l1", biases=False, scaling=False, inner_rank=1).fit(x),
+        ),
+        ("biases + GLRL, rank 3", lambda: fs.LowRankModel(3, "l1", inner_rank=1).fit(x)),
+    ):
         start = time.perf_counter()
         z = fit().decision_function(some[0][test], some[1][test])
         taken = time.perf_counter() - start
         error = np.abs(np.clip(mean + spread * z, 1, 5) - some[2][test]).mean()
-        out.append([f"ML-100K, {shape[0]} x {shape[1]}", label, f"{error / spread:.4f}", f"{error:.4f}", f"{taken:.2f}",
-                    1])
+        out.append(
+            [f"ML-100K, {shape[0]} x {shape[1]}", label, f"{error / spread:.4f}", f"{error:.4f}", f"{taken:.2f}", 1]
+        )
         print(*out[-1], flush=True)
     return out
 
@@ -213,13 +229,21 @@ def paths(args):
             return 100 * np.mean(np.where(z >= 0, 1, -1) == labels[~inside])  # a tie goes to the more frequent sign
 
         lines = {}
-        for label, refine, options in (("GLRL, no update", "none", plain), ("EGLRL", "economic", plain),
-                                       ("GLRL", "full", plain), ("biases + EGLRL", "economic", {"shrink": 0.5})):
+        for label, refine, options in (
+            ("GLRL, no update", "none", plain),
+            ("EGLRL", "economic", plain),
+            ("GLRL", "full", plain),
+            ("biases + EGLRL", "economic", {"shrink": 0.5}),
+        ):
             model = fs.LowRankModel(40, "logistic", refine, **options).fit(x)
-            lines[label] = [(line["seconds"], right(model.decision_function(rows[~inside], columns[~inside],
-                                                                            line["rank"]))) for line in model.history_]
-        for label, model in (("AltMin", AltMin(40, "logistic", ridge=1.0, max_iterations=60)),
-                             ("AIS-Impute", AISImpute(AIS["Epinions"], 60, "logistic", max_iterations=40))):
+            lines[label] = [
+                (line["seconds"], right(model.decision_function(rows[~inside], columns[~inside], line["rank"])))
+                for line in model.history_
+            ]
+        for label, model in (
+            ("AltMin", AltMin(40, "logistic", ridge=1.0, max_iterations=60)),
+            ("AIS-Impute", AISImpute(AIS["Epinions"], 60, "logistic", max_iterations=40)),
+        ):
             points = []
 
             def told(line, points=points):
@@ -238,16 +262,35 @@ def paths(args):
         y = matrix(found, train, ((values - mean) / spread).astype(np.float32))
         lines = {}
         bare = {"biases": False, "scaling": False}
-        for label, options in (("printed step", {**bare, "step": "paper", "step_size": 4.0}), ("line search", bare),
-                               ("biases + line search", {})):
+        for label, options in (
+            ("printed step", {**bare, "step": "paper", "step_size": 4.0}),
+            ("line search", bare),
+            ("biases + line search", {}),
+        ):
             model = fs.LowRankModel(10, "l1", inner_rank=1, **options).fit(y)
-            lines[label] = [(line["seconds"], np.abs(np.clip(mean + spread * model.decision_function(
-                rows[test], columns[test], line["rank"]), 1, 5) - values[test]).mean() / spread)
-                for line in model.history_]
+            lines[label] = [
+                (
+                    line["seconds"],
+                    np.abs(
+                        np.clip(mean + spread * model.decision_function(rows[test], columns[test], line["rank"]), 1, 5)
+                        - values[test]
+                    ).mean()
+                    / spread,
+                )
+                for line in model.history_
+            ]
         panels["stars, l1: MABS in spreads"] = lines
-    out = [[panel, label, f"{points[-1][0]:.2f}", f"{points[-1][1]:.4g}",
-            f"{(max if 'accuracy' in panel else min)(p[1] for p in points):.4g}"]
-           for panel, lines in panels.items() for label, points in lines.items()]
+    out = [
+        [
+            panel,
+            label,
+            f"{points[-1][0]:.2f}",
+            f"{points[-1][1]:.4g}",
+            f"{(max if 'accuracy' in panel else min)(p[1] for p in points):.4g}",
+        ]
+        for panel, lines in panels.items()
+        for label, points in lines.items()
+    ]
     text = table(out, ["what", "method", "s", "at the end", "best"])
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "paths.md").write_text(text + "\n")
@@ -292,10 +335,16 @@ def _ratings(name, found):
 
     def ours(label, **options):
         def run():
-            model = fs.LowRankModel(options["rank"], shrink=0.7, clip=(1, 5), ridge=11.0,
-                                    **{k: v for k, v in options.items() if k != "rank"}).fit(x)
+            model = fs.LowRankModel(
+                options["rank"],
+                shrink=0.7,
+                clip=(1, 5),
+                ridge=11.0,
+                **{k: v for k, v in options.items() if k != "rank"},
+            ).fit(x)
             predictions[label] = model.predict(rows[test], columns[test])
             return model
+
         runs[label] = run
 
     ours("biases alone", rank=0)
@@ -309,11 +358,13 @@ def _ratings(name, found):
 
         coo = sparse.coo_matrix((values[train], (rows[train], columns[train])), shape=shape)
         for k, iterations in ((10, 5), (10, 10), (20, 10), (40, 10)):
+
             def theirs(k=k, iterations=iterations):
-                model = cmfrec.CMF(k=k, lambda_=10.0 if k <= 20 else 15.0, niter=iterations, nthreads=1,
-                                   use_float=True, verbose=False).fit(coo)
-                predictions[f"cmfrec, k = {k}, {iterations} iterations"] = model.predict(
-                    rows[test], columns[test])
+                model = cmfrec.CMF(
+                    k=k, lambda_=10.0 if k <= 20 else 15.0, niter=iterations, nthreads=1, use_float=True, verbose=False
+                ).fit(coo)
+                predictions[f"cmfrec, k = {k}, {iterations} iterations"] = model.predict(rows[test], columns[test])
+
             runs[f"cmfrec, k = {k}, {iterations} iterations"] = theirs
     except ImportError:
         print("cmfrec: absent")
@@ -321,13 +372,16 @@ def _ratings(name, found):
         try:
             import surprise
 
-            data = surprise.Dataset.load_from_df(_frame(rows[train], columns[train], values[train]),
-                                                 surprise.Reader(rating_scale=(1, 5))).build_full_trainset()
+            data = surprise.Dataset.load_from_df(
+                _frame(rows[train], columns[train], values[train]), surprise.Reader(rating_scale=(1, 5))
+            ).build_full_trainset()
 
             def svd():
                 model = surprise.SVD(random_state=0).fit(data)
                 predictions["scikit-surprise SVD"] = np.array(
-                    [model.predict(u, i).est for u, i in zip(rows[test], columns[test], strict=True)])
+                    [model.predict(u, i).est for u, i in zip(rows[test], columns[test], strict=True)]
+                )
+
             runs["scikit-surprise SVD"] = svd
         except ImportError:
             print("scikit-surprise: absent")
@@ -380,12 +434,11 @@ def _products(found, dtype):
         "A'(A v), scipy": lambda: a.T @ (a @ v),
         "A'(A V), eight": lambda: gram_block(*where, a.data, vs, us, ws),
         "A'(A V), scipy": lambda: a.T @ (a @ vs),
-        "gradient and objective, square": lambda: kernel.gradient(0, 0.0, *where, z, a.data, none, one_m, one_n,
-                                                                  g),
-        "gradient and objective, logistic": lambda: kernel.gradient(1, 0.0, *where, z, a.data, none, one_m, one_n,
-                                                                    g),
-        "five dots": lambda: kernel.five_dots(0, 0.0, *where, z, a.data, none, one_m, one_n, dtype(1), dtype(0), u,
-                                              v, dots),
+        "gradient and objective, square": lambda: kernel.gradient(0, 0.0, *where, z, a.data, none, one_m, one_n, g),
+        "gradient and objective, logistic": lambda: kernel.gradient(1, 0.0, *where, z, a.data, none, one_m, one_n, g),
+        "five dots": lambda: kernel.five_dots(
+            0, 0.0, *where, z, a.data, none, one_m, one_n, dtype(1), dtype(0), u, v, dots
+        ),
         "weighted median": lambda: kernel.weighted_median(a.data.astype(np.float64), np.ones(a.nnz)),
     }
     for run in runs.values():
@@ -394,8 +447,9 @@ def _products(found, dtype):
     for label, (low, _) in times.items():
         each = 8 if "V)" in label else 1
         peer = times.get("A'(A V), scipy" if each == 8 else "A'(A v), scipy" if "(A v)" in label else None)
-        out.append([np.dtype(dtype).name, label, f"{1e9 * low / a.nnz / each:.3f}",
-                    f"{peer[0] / low:.2f}" if peer else ""])
+        out.append(
+            [np.dtype(dtype).name, label, f"{1e9 * low / a.nnz / each:.3f}", f"{peer[0] / low:.2f}" if peer else ""]
+        )
     return out
 
 
@@ -421,11 +475,14 @@ def ten_million(args):
     np.savez(path, data=x.data, indices=x.indices, indptr=x.indptr)
     out = []
     try:
-        for label, options in (("rank 20, economic", {}),
-                               ("rank 20 and 1 sweep", {"sweeps": 1, "power_iterations": 4})):
+        for label, options in (
+            ("rank 20, economic", {}),
+            ("rank 20 and 1 sweep", {"sweeps": 1, "power_iterations": 4}),
+        ):
             # in a process of its own: what making the matrix took would hide what the fit takes
-            done = subprocess.run([sys.executable, __file__, str(path), json.dumps(options)], check=True,
-                                  capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, __file__, str(path), json.dumps(options)], check=True, capture_output=True, text=True
+            )
             out.append([label, *json.loads(done.stdout)])
             print(*out[-1], flush=True)
     finally:
@@ -473,8 +530,18 @@ def _fit_once(path, options):
     taken, used = time.perf_counter() - start, peak.stop() - before
     few = x.indptr[1000]
     e = model.predict(np.repeat(np.arange(1000), np.diff(x.indptr[:1001])), x.indices[:few]) - x.data[:few]
-    print(json.dumps([f"{x.nnz:,}", f"{taken:.1f}", f"{size / 1e6:.0f}", f"{used / 1e6:.0f}", f"{used / size:.2f}",
-                      f"{np.sqrt(np.mean(e**2)):.3f}"]))
+    print(
+        json.dumps(
+            [
+                f"{x.nnz:,}",
+                f"{taken:.1f}",
+                f"{size / 1e6:.0f}",
+                f"{used / 1e6:.0f}",
+                f"{used / size:.2f}",
+                f"{np.sqrt(np.mean(e**2)):.3f}",
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

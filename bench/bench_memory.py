@@ -37,9 +37,11 @@ def memory(args):
         start = time.perf_counter()
         out = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
         before, after, rows = map(int, out.stdout.split())
-        print(f"{path.stat().st_size / 1e9:.2f} GB, {rows:,} rows in {time.perf_counter() - start:.0f} s: "
-              f"{before / 1e3:.0f} MB before, peak {after / 1e3:.0f} MB, {(after - before) / 1e3:.0f} MB above "
-              "(target: at most 150 MB)")
+        print(
+            f"{path.stat().st_size / 1e9:.2f} GB, {rows:,} rows in {time.perf_counter() - start:.0f} s: "
+            f"{before / 1e3:.0f} MB before, peak {after / 1e3:.0f} MB, {(after - before) / 1e3:.0f} MB above "
+            "(target: at most 150 MB)"
+        )
     out = []
     for d, size, count in [(2048, 64, 1000), (8192, 128, 2000), (8192, 128, 6000)]:
         rows = np.random.default_rng(0).standard_normal((count, d))
@@ -60,7 +62,10 @@ def cold(args):
         "import scipy.linalg": [sys.executable, "-c", "import scipy.linalg"],
         "import fastsketch": [sys.executable, "-c", "import fastsketch"],
         "import fastsketch and make a sketch": [
-            sys.executable, "-c", "import fastsketch as fs; fs.FrequentDirections(8).update([[1., 2.]])"],
+            sys.executable,
+            "-c",
+            "import fastsketch as fs; fs.FrequentDirections(8).update([[1., 2.]])",
+        ],
         "fastsketch --help": [str(Path(sys.executable).with_name("fastsketch")), "--help"],
     }
     times = {name: [] for name in commands}
@@ -70,8 +75,13 @@ def cold(args):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             times[name].append(time.perf_counter() - start)
     base = min(times["import scipy.linalg"])
-    table([[name, f"{min(t) * 1e3:.0f}", f"{np.median(t) * 1e3:.0f}", f"{min(t) / base:.2f}"]
-           for name, t in times.items()], ["command", "min ms", "median ms", "of scipy.linalg"])
+    table(
+        [
+            [name, f"{min(t) * 1e3:.0f}", f"{np.median(t) * 1e3:.0f}", f"{min(t) / base:.2f}"]
+            for name, t in times.items()
+        ],
+        ["command", "min ms", "median ms", "of scipy.linalg"],
+    )
 
 
 THREADS = """
@@ -103,10 +113,15 @@ def threads(args):
 
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     out = []
-    for name, limit, env in (("defaults", 0, clean), ("fs.threads(1)", 1, clean), ("fs.threads(2)", 2, clean),
-                             ("OPENBLAS_NUM_THREADS=1", 0, {**clean, "OPENBLAS_NUM_THREADS": "1"})):
-        run = subprocess.run([sys.executable, "-c", THREADS, "8", str(limit)], capture_output=True, text=True,
-                             check=True, env=env)
+    for name, limit, env in (
+        ("defaults", 0, clean),
+        ("fs.threads(1)", 1, clean),
+        ("fs.threads(2)", 2, clean),
+        ("OPENBLAS_NUM_THREADS=1", 0, {**clean, "OPENBLAS_NUM_THREADS": "1"}),
+    ):
+        run = subprocess.run(
+            [sys.executable, "-c", THREADS, "8", str(limit)], capture_output=True, text=True, check=True, env=env
+        )
         out.append([name, float(run.stdout)])
     best = min(value for _, value in out)
     table([[name, f"{value:.3f}", f"{value / best:.2f}"] for name, value in out], ["setting", "s", "of the best"])

@@ -74,8 +74,16 @@ def newton(args):
                     times.setdefault(label, []).append((time.perf_counter() - start) / len(y))
             for label, values in scores.items():
                 shown = f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}"
-                out.append([name, size, label, "diverges" if np.isnan(values).any() else shown,
-                            f"{1e6 * min(times[label]):.1f}", f"{1 / min(times[label]):,.0f}"])
+                out.append(
+                    [
+                        name,
+                        size,
+                        label,
+                        "diverges" if np.isnan(values).any() else shown,
+                        f"{1e6 * min(times[label]):.1f}",
+                        f"{1 / min(times[label]):,.0f}",
+                    ]
+                )
             print(name, size, {k: f"{100 * np.mean(v):.2f}" for k, v in scores.items()}, flush=True)
         x, y, test, truth = split(*found, 0)
         for sketch in ("rfd", "fd"):
@@ -107,8 +115,10 @@ def online(args):
     x, y, test, truth = split(*found, 0)
     n, runs, tests = len(y), {}, {}
     for size in (5, 10, 20):
+
         def ours(size=size):
             tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size).update(x, y), test, truth)
+
         runs[f"SketchedNewton, m = {size}"] = ours
     from sklearn.linear_model import SGDClassifier
 
@@ -122,14 +132,19 @@ def online(args):
 
         # examples as text, parsed by the library as it learns: the parsing is part of its pass
         def text(rows, labels):
-            return [f"{int(label)} | " + " ".join(f"{j}:{v:g}" for j, v in zip(
-                rows.indices[a:b], rows.data[a:b], strict=True)) for label, a, b in zip(
-                labels, rows.indptr[:-1], rows.indptr[1:], strict=True)]
+            return [
+                f"{int(label)} | "
+                + " ".join(f"{j}:{v:g}" for j, v in zip(rows.indices[a:b], rows.data[a:b], strict=True))
+                for label, a, b in zip(labels, rows.indptr[:-1], rows.indptr[1:], strict=True)
+            ]
 
         train_text, test_text = text(x, y), text(test, truth)
-        flags = {"Vowpal Wabbit": "", **{f"Vowpal Wabbit --OjaNewton, m = {m}":
-                                         f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)}}
+        flags = {
+            "Vowpal Wabbit": "",
+            **{f"Vowpal Wabbit --OjaNewton, m = {m}": f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)},
+        }
         for label, flag in flags.items():
+
             def vw(label=label, flag=flag):
                 model = vowpalwabbit.Workspace(f"--quiet --loss_function squared {flag}")
                 for line in train_text:
@@ -138,6 +153,7 @@ def online(args):
                     predictions = np.array([model.predict(line) for line in test_text])
                     tests[label] = float(np.mean((predictions > 0) == (truth > 0)))
                 model.finish()
+
             vw()  # what it predicts is found outside the clock
             runs[label] = vw
     except ImportError:
@@ -145,18 +161,23 @@ def online(args):
     try:
         from river import linear_model, optim
 
-        dicts = [dict(zip(x.indices[a:b].tolist(), x.data[a:b].tolist(), strict=True))
-                 for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)]
-        test_dicts = [dict(zip(test.indices[a:b].tolist(), test.data[a:b].tolist(), strict=True))
-                      for a, b in zip(test.indptr[:-1], test.indptr[1:], strict=True)]
+        dicts = [
+            dict(zip(x.indices[a:b].tolist(), x.data[a:b].tolist(), strict=True))
+            for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)
+        ]
+        test_dicts = [
+            dict(zip(test.indices[a:b].tolist(), test.data[a:b].tolist(), strict=True))
+            for a, b in zip(test.indptr[:-1], test.indptr[1:], strict=True)
+        ]
 
         def river(label="river LogisticRegression (AdaGrad)"):
             model = linear_model.LogisticRegression(optim.AdaGrad(0.1))
             for row, target in zip(dicts, y > 0, strict=True):
                 model.learn_one(row, bool(target))
             if label not in tests:
-                tests[label] = float(np.mean([model.predict_one(row) == bool(t) for row, t in zip(
-                    test_dicts, truth > 0, strict=True)]))
+                tests[label] = float(
+                    np.mean([model.predict_one(row) == bool(t) for row, t in zip(test_dicts, truth > 0, strict=True)])
+                )
 
         river()
         runs["river LogisticRegression (AdaGrad)"] = river
@@ -166,8 +187,10 @@ def online(args):
         run()
     times = {label: low for label, (low, _) in interleaved(runs, 2 if args.quick else 3).items()}
     base = times["SketchedNewton, m = 20"]
-    out = [[label, f"{n / t:,.0f}", f"{1e6 * t / n:.1f}", f"{t / base:.1f}", f"{100 * tests[label]:.2f}"]
-           for label, t in times.items()]
+    out = [
+        [label, f"{n / t:,.0f}", f"{1e6 * t / n:.1f}", f"{t / base:.1f}", f"{100 * tests[label]:.2f}"]
+        for label, t in times.items()
+    ]
     text = table(out, ["method", "examples/s", "us an example", "time / ours at m = 20", "accuracy, %"])
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "online.md").write_text(text + "\n")
@@ -265,14 +288,18 @@ def cost(args):
     from scipy import sparse
 
     rng, n = np.random.default_rng(0), 600
-    makers = {"SketchedNewton": lambda m: fs.SketchedNewton(m), "ADA-FFD": lambda m: fs.AdaptiveSubgradient(m),
-              "ADA-DIAG": lambda m: fs.AdaptiveSubgradient(m, "ada-diag")}
+    makers = {
+        "SketchedNewton": lambda m: fs.SketchedNewton(m),
+        "ADA-FFD": lambda m: fs.AdaptiveSubgradient(m),
+        "ADA-DIAG": lambda m: fs.AdaptiveSubgradient(m, "ada-diag"),
+    }
 
     def sparse_rows(d, nnz):
         # a popular feature is popular in all rows, as words are
         places = np.minimum((d * rng.random((n, nnz)) ** 4).astype(np.int32), d - 1)
-        rows = sparse.csr_array((rng.standard_normal(n * nnz), places.ravel(), np.arange(0, n * nnz + 1, nnz)),
-                                shape=(n, d))
+        rows = sparse.csr_array(
+            (rng.standard_normal(n * nnz), places.ravel(), np.arange(0, n * nnz + 1, nnz)), shape=(n, d)
+        )
         rows.sum_duplicates()
         return rows
 

@@ -58,12 +58,40 @@ def sparse(args):
         model = IncrementalPCA(n_components=size)
         pca = _per_second(lambda a, b, m=model, r=rows: m.partial_fit(r[a:b].toarray()), 5 * size, rows.shape[0], 8)
         again = fs.FrequentDirections(size, solver="gram").update(rows)
-        out.append([f"{d:,}", f"{density:.2%}", size, f"{rate:,.0f}", f"{rate32:,.0f}", f"{dense_gram:,.0f}",
-                    f"{rate / dense_gram:.1f}", f"{dense_svd:,.0f}", f"{rate / dense_svd:.0f}", f"{pca:,.0f}",
-                    f"{rate / pca:.0f}", f"{again.error_bound / again.squared_norm:.2e}"])
+        out.append(
+            [
+                f"{d:,}",
+                f"{density:.2%}",
+                size,
+                f"{rate:,.0f}",
+                f"{rate32:,.0f}",
+                f"{dense_gram:,.0f}",
+                f"{rate / dense_gram:.1f}",
+                f"{dense_svd:,.0f}",
+                f"{rate / dense_svd:.0f}",
+                f"{pca:,.0f}",
+                f"{rate / pca:.0f}",
+                f"{again.error_bound / again.squared_norm:.2e}",
+            ]
+        )
         print(*out[-1], flush=True)
-    text = table(out, ["d", "density", "l", "CSR rows/s", "CSR f32", "densify + gram", "ratio", "densify + gesdd",
-                       "ratio", "IncrementalPCA", "ratio", "bound/||A||_F^2"])
+    text = table(
+        out,
+        [
+            "d",
+            "density",
+            "l",
+            "CSR rows/s",
+            "CSR f32",
+            "densify + gram",
+            "ratio",
+            "densify + gesdd",
+            "ratio",
+            "IncrementalPCA",
+            "ratio",
+            "bound/||A||_F^2",
+        ],
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "sparse.md").write_text(text + "\n")
 
@@ -86,23 +114,38 @@ def loader(args):
         with numbers.open("w") as file:
             for _ in range(20_000):
                 columns = np.unique(rng.integers(1, 50_000, 60))
-                file.write("1 " + " ".join(f"{c}:{v:.6g}" for c, v in zip(columns, rng.standard_normal(60),
-                                                                         strict=False)) + "\n")
+                file.write(
+                    "1 "
+                    + " ".join(f"{c}:{v:.6g}" for c, v in zip(columns, rng.standard_normal(60), strict=False))
+                    + "\n"
+                )
         paths["6-digit decimals"] = numbers
         digits = Path(folder) / "digits17"
         with digits.open("w") as file:
             for _ in range(10_000):
                 columns = np.unique(rng.integers(1, 50_000, 60))
-                file.write("1 " + " ".join(f"{c}:{float(v)!r}" for c, v in zip(columns, rng.standard_normal(60),
-                                                                              strict=False)) + "\n")
+                file.write(
+                    "1 "
+                    + " ".join(f"{c}:{float(v)!r}" for c, v in zip(columns, rng.standard_normal(60), strict=False))
+                    + "\n"
+                )
         paths["17-digit decimals"] = digits
         for name, path in paths.items():
             ours, theirs = load_svmlight(path)[0], csr_array(load_svmlight_file(str(path))[0])
             same = ours.shape == theirs.shape and (ours != theirs).nnz == 0
-            times = interleaved({"ours": lambda p=path: load_svmlight(p),
-                                 "sklearn": lambda p=path: load_svmlight_file(str(p))}, 3)
+            times = interleaved(
+                {"ours": lambda p=path: load_svmlight(p), "sklearn": lambda p=path: load_svmlight_file(str(p))}, 3
+            )
             size = path.stat().st_size / 1e6
             fast, slow = times["ours"][0], times["sklearn"][0]
-            out.append([name, f"{size:.0f} MB", f"{size / fast:.0f} MB/s", f"{size / slow:.0f} MB/s",
-                        f"{slow / fast:.1f}", same])
+            out.append(
+                [
+                    name,
+                    f"{size:.0f} MB",
+                    f"{size / fast:.0f} MB/s",
+                    f"{size / slow:.0f} MB/s",
+                    f"{slow / fast:.1f}",
+                    same,
+                ]
+            )
     table(out, ["file", "size", "fastsketch", "scikit-learn", "ratio", "same values"])

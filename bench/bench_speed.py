@@ -78,15 +78,42 @@ def speed(args):
                 ref = f"{(count - size) / slow:,.0f}"
             sketch = fs.FrequentDirections(size, solver="gram").update(rows)
             quality = sketch.error_bound / sketch.squared_norm
-            out.append([d, size, np.dtype(dtype).name, f"{limit / 1e9:.1f}", f"{rate['gram']:,.0f}", f"{share:.0%}",
-                        f"{rate['svd']:,.0f}", f"{rate['gram'] / rate['svd']:.1f}",
-                        f"{rate['exact']:,.0f}" if "exact" in rate else "",
-                        f"{pca:,.0f} ({batch})" if pca else "", f"{rate['gram'] / pca:.1f}" if pca else "", ref,
-                        f"{quality:.2e}"])
+            out.append(
+                [
+                    d,
+                    size,
+                    np.dtype(dtype).name,
+                    f"{limit / 1e9:.1f}",
+                    f"{rate['gram']:,.0f}",
+                    f"{share:.0%}",
+                    f"{rate['svd']:,.0f}",
+                    f"{rate['gram'] / rate['svd']:.1f}",
+                    f"{rate['exact']:,.0f}" if "exact" in rate else "",
+                    f"{pca:,.0f} ({batch})" if pca else "",
+                    f"{rate['gram'] / pca:.1f}" if pca else "",
+                    ref,
+                    f"{quality:.2e}",
+                ]
+            )
             print(*out[-1], flush=True)
-    text = table(out, ["d", "l", "dtype", "GEMM GF/s", "gram rows/s", "of GEMM limit", "svd rows/s", "gram/svd",
-                       "exact rows/s", "IncrementalPCA rows/s (batch)", "gram/IPCA", "reference rows/s",
-                       "bound/||A||_F^2"])
+    text = table(
+        out,
+        [
+            "d",
+            "l",
+            "dtype",
+            "GEMM GF/s",
+            "gram rows/s",
+            "of GEMM limit",
+            "svd rows/s",
+            "gram/svd",
+            "exact rows/s",
+            "IncrementalPCA rows/s (batch)",
+            "gram/IPCA",
+            "reference rows/s",
+            "bound/||A||_F^2",
+        ],
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "speed.md").write_text(text + "\n")
 
@@ -105,8 +132,15 @@ def exact(args):
                 runs[solver] = lambda s=sketch, r=rows: s.update(r)
             times = {name: low for name, (low, _) in interleaved(runs, 5).items()}
             chosen = "exact" if exact_pays(d, size) else "gram"
-            out.append([size, d, *(f"{len(rows) / times[k]:,.0f}" for k in ("gram", "exact")), chosen,
-                        f"{min(times.values()) / times[chosen]:.0%}"])
+            out.append(
+                [
+                    size,
+                    d,
+                    *(f"{len(rows) / times[k]:,.0f}" for k in ("gram", "exact")),
+                    chosen,
+                    f"{min(times.values()) / times[chosen]:.0%}",
+                ]
+            )
     table(out, ["l", "d", "gram rows/s", "exact rows/s", "auto", "of the better"])
 
 
@@ -124,8 +158,17 @@ def stages(args):
             parts["check and load"] = min(seconds(lambda b=block: dense.scan(b)) for _ in range(20)) * 2
             total = sum(parts.values())
             ideal = 7 * d * size * (size + 1) / limit
-            out.append([d, size, np.dtype(dtype).name, *(f"{parts[k] * 1e3:.2f}" for k in parts), f"{total * 1e3:.2f}",
-                        f"{ideal * 1e3:.2f}", f"{ideal / total:.0%}"])
+            out.append(
+                [
+                    d,
+                    size,
+                    np.dtype(dtype).name,
+                    *(f"{parts[k] * 1e3:.2f}" for k in parts),
+                    f"{total * 1e3:.2f}",
+                    f"{ideal * 1e3:.2f}",
+                    f"{ideal / total:.0%}",
+                ]
+            )
     table(out, ["d", "l", "dtype", *(f"{k}, ms" for k in parts), "sum, ms", "7 d l (l+1) at GEMM rate, ms", "share"])
 
 
@@ -154,10 +197,35 @@ def pca(args):
             small = time.perf_counter() - start
             cells.append((fit, small, abs(float(model.explained_variance_[0]) / truth - 1)))
         (a, b, x), (c, e, y) = cells
-        out.append([f"{n:,} x {d:,}", k, f"{a:.2f}", f"{c:.2f}", f"{c / a:.1f}", f"{b:.2f}", f"{e:.2f}", f"{e / b:.1f}",
-                    f"{x:.1e}", f"{y:.1e}"])
-    table(out, ["rows", "components", "fit, s", "IncrementalPCA", "ratio", "batches of 200, s", "IncrementalPCA",
-                "ratio", "error of the first variance", "IncrementalPCA's"])
+        out.append(
+            [
+                f"{n:,} x {d:,}",
+                k,
+                f"{a:.2f}",
+                f"{c:.2f}",
+                f"{c / a:.1f}",
+                f"{b:.2f}",
+                f"{e:.2f}",
+                f"{e / b:.1f}",
+                f"{x:.1e}",
+                f"{y:.1e}",
+            ]
+        )
+    table(
+        out,
+        [
+            "rows",
+            "components",
+            "fit, s",
+            "IncrementalPCA",
+            "ratio",
+            "batches of 200, s",
+            "IncrementalPCA",
+            "ratio",
+            "error of the first variance",
+            "IncrementalPCA's",
+        ],
+    )
 
 
 def profile(args):

@@ -20,11 +20,16 @@ def header():
 
     import fastsketch
 
-    pools = ", ".join(f"{p['internal_api']} {p['version']} {p.get('architecture', '')} x{p['num_threads']}"
-                      for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas")
+    pools = ", ".join(
+        f"{p['internal_api']} {p['version']} {p.get('architecture', '')} x{p['num_threads']}"
+        for p in threadpoolctl.threadpool_info()
+        if p["user_api"] == "blas"
+    )
     presets = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_") and "NUM" not in name}
-    return (f"fastsketch {fastsketch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
-            f"python {platform.python_version()}; {pools}; OPENBLAS presets: {presets or 'none'}")
+    return (
+        f"fastsketch {fastsketch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
+        f"python {platform.python_version()}; {pools}; OPENBLAS presets: {presets or 'none'}"
+    )
 
 
 def seconds(function):

@@ -67,14 +67,36 @@ def main():
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
     args = parser.parse_args()
-    home = {"stages": "speed", "pca": "speed", "exact": "speed", "profile": "speed", "adversary": "figures",
-            "cold": "memory", "threads": "memory", "loader": "sparse", "srht": "frosh", "fwht": "frosh",
-            "retrieval": "hashing", "training": "hashing", "search": "hashing", "rounds": "hashing",
-            "hashthreads": "frosh", "widehash": "frosh", "newton": "online", "errors": "online", "cost": "online",
-            "regression": "adaptive", "classification": "adaptive",
-            "cnn": "adaptive", "signs": "lowrank", "stars": "lowrank", "paths": "lowrank",
-            "ratings": "lowrank", "products": "lowrank",
-            "ten_million": "lowrank"}.get(args.command, args.command)
+    home = {
+        "stages": "speed",
+        "pca": "speed",
+        "exact": "speed",
+        "profile": "speed",
+        "adversary": "figures",
+        "cold": "memory",
+        "threads": "memory",
+        "loader": "sparse",
+        "srht": "frosh",
+        "fwht": "frosh",
+        "retrieval": "hashing",
+        "training": "hashing",
+        "search": "hashing",
+        "rounds": "hashing",
+        "hashthreads": "frosh",
+        "widehash": "frosh",
+        "newton": "online",
+        "errors": "online",
+        "cost": "online",
+        "regression": "adaptive",
+        "classification": "adaptive",
+        "cnn": "adaptive",
+        "signs": "lowrank",
+        "stars": "lowrank",
+        "paths": "lowrank",
+        "ratings": "lowrank",
+        "products": "lowrank",
+        "ten_million": "lowrank",
+    }.get(args.command, args.command)
     from bench_tools import header
 
     print(header())

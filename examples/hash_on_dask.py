@@ -25,8 +25,10 @@ def main():
         one_pass.update(rows(block))
     same = np.array_equal(hasher.model_.projection, one_pass.projection)
     distances, found = one_pass.search(rows(0)[:1], codes, k=3)
-    print(f"{codes.shape[0]:,} codes of {hasher.model_.n_bits} bits; as in one pass: {same}; "
-          f"nearest to row 0: {found[0].tolist()} at {distances[0].tolist()} bits")
+    print(
+        f"{codes.shape[0]:,} codes of {hasher.model_.n_bits} bits; as in one pass: {same}; "
+        f"nearest to row 0: {found[0].tolist()} at {distances[0].tolist()} bits"
+    )
     return same, found[0, 0]
 
 

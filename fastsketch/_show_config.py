@@ -20,13 +20,17 @@ def show_config():
     import fastsketch
 
     print(f"fastsketch {fastsketch.__version__}")
-    print(f"python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}, "
-          f"{platform.system()} {platform.machine()}")
+    print(
+        f"python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}, "
+        f"{platform.system()} {platform.machine()}"
+    )
     for pool in threadpoolctl.threadpool_info():
         if pool["user_api"] == "blas":
             owner = "kernels" if "scipy.libs" in pool["filepath"] or "scipy/" in pool["filepath"] else "numpy"
-            print(f"{owner}: {pool['internal_api']} {pool['version']} ({pool.get('architecture', '?')}), "
-                  f"{pool['num_threads']} threads")
+            print(
+                f"{owner}: {pool['internal_api']} {pool['version']} ({pool.get('architecture', '?')}), "
+                f"{pool['num_threads']} threads"
+            )
     try:
         features = numpy._core._multiarray_umath.__cpu_features__
         best = next((name for name in ("AVX512F", "AVX2") if features.get(name)), "baseline")

@@ -75,8 +75,9 @@ class _Limit:
                 _apply()  # what an interrupted exit may have left
             # also what was loaded since the limits in force began
             known = {library.filepath for library, _ in _before}
-            _before.extend((library, library.num_threads) for library in _blas_libraries()
-                           if library.filepath not in known)
+            _before.extend(
+                (library, library.num_threads) for library in _blas_libraries() if library.filepath not in known
+            )
             _limits.add(self)
             _apply()
         return self

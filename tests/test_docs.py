@@ -40,8 +40,15 @@ def public_objects():
 
     names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
     return [item for item in names if callable(item)] + [
-        SketchedPCA, SketchedCovariance, SketchHasher, SketchedNewtonClassifier, SketchedNewtonRegressor,
-        AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor, LowRankCompleter]
+        SketchedPCA,
+        SketchedCovariance,
+        SketchHasher,
+        SketchedNewtonClassifier,
+        SketchedNewtonRegressor,
+        AdaptiveSubgradientClassifier,
+        AdaptiveSubgradientRegressor,
+        LowRankCompleter,
+    ]
 
 
 @pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
@@ -55,10 +62,22 @@ def test_public_objects_are_documented(item):
 
 
 def test_parameters_are_documented():
-    for item in (fastsketch.FrequentDirections, fastsketch.sketch_file, fastsketch.threads, fastsketch.SketchHash,
-                 fastsketch.SketchedNewton, fastsketch.AdaptiveSubgradient, fastsketch.AdaptiveGrid,
-                 fastsketch.LowRankModel, fastsketch.Compressor, fastsketch.fwht, fastsketch.srht,
-                 fastsketch.hamming_topk, fastsketch.tree_merge, fastsketch.map_merge):
+    for item in (
+        fastsketch.FrequentDirections,
+        fastsketch.sketch_file,
+        fastsketch.threads,
+        fastsketch.SketchHash,
+        fastsketch.SketchedNewton,
+        fastsketch.AdaptiveSubgradient,
+        fastsketch.AdaptiveGrid,
+        fastsketch.LowRankModel,
+        fastsketch.Compressor,
+        fastsketch.fwht,
+        fastsketch.srht,
+        fastsketch.hamming_topk,
+        fastsketch.tree_merge,
+        fastsketch.map_merge,
+    ):
         doc = inspect.getdoc(item)
         for name, parameter in inspect.signature(item).parameters.items():
             if parameter.kind is not parameter.VAR_KEYWORD:

@@ -18,16 +18,18 @@ def test_preconditioning_saves_iterations():
 
 
 def test_merging_shards():
-    out = subprocess.run([sys.executable, str(ROOT / "examples" / "merge_shards.py")], capture_output=True, text=True,
-                         check=True).stdout
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "merge_shards.py")], capture_output=True, text=True, check=True
+    ).stdout
     error, bound = (float(value.replace(",", "")) for value in re.findall(r"(?:error|certificate) ([\d,]+)", out))
     assert 0 < error <= bound
 
 
 def test_hashing_on_dask():
     pytest.importorskip("distributed")
-    out = subprocess.run([sys.executable, str(ROOT / "examples" / "hash_on_dask.py")], capture_output=True, text=True,
-                         check=True).stdout
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "hash_on_dask.py")], capture_output=True, text=True, check=True
+    ).stdout
     assert "as in one pass: True" in out
     assert "nearest to row 0: [0," in out
 

@@ -25,8 +25,11 @@ def imported_rooms(path):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "fastsketch" else [
-                node.module]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "fastsketch"
+                else [node.module]
+            )
         for name in names:
             parts = name.split(".")
             if parts[0] == "fastsketch":
@@ -68,9 +71,11 @@ def test_import_is_light():
 
 def test_using_a_sketch_loads_no_extra():
     heavy = ("numba", "sklearn", "torch", "dask", "matplotlib")
-    out = run("import sys, fastsketch as fs; s = fs.FrequentDirections(4).update([[1., 2.]]); s.sketch();"
-              "fs.from_bytes(s.to_bytes()); fs.SketchHash(1).update([[1., 2.]]).encode([[1., 2.]]);"
-              f"print([m for m in {heavy} if m in sys.modules])")
+    out = run(
+        "import sys, fastsketch as fs; s = fs.FrequentDirections(4).update([[1., 2.]]); s.sketch();"
+        "fs.from_bytes(s.to_bytes()); fs.SketchHash(1).update([[1., 2.]]).encode([[1., 2.]]);"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
     assert out.strip() == "[]"
 
 

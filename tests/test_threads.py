@@ -17,8 +17,11 @@ from fastsketch import _threads
 
 def pools():
     """Threads of numpy's and scipy's BLAS; that of faiss, which other tests load, is not ours."""
-    return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()
-            if pool["user_api"] == "blas" and "faiss" not in pool["filepath"]}
+    return {
+        pool["filepath"]: pool["num_threads"]
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas" and "faiss" not in pool["filepath"]
+    }
 
 
 @pytest.fixture(autouse=True)

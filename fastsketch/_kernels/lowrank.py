@@ -436,13 +436,32 @@ def fit_rows(loss, p, smooth, ridge, indptr, indices, o, c, rb, cb, factors, out
         for q in range(t):
             a[q] = out[i, q]
         if loss == SQUARE:
-            square_row(ridge, np.int64(indptr[i]), np.int64(indptr[i + 1]), indices, o, c, rb[i], cb, factors, a, h, g,
-                       x)
+            square_row(
+                ridge, np.int64(indptr[i]), np.int64(indptr[i + 1]), indices, o, c, rb[i], cb, factors, a, h, g, x
+            )
             for q in range(t):
                 out[i, q] = a[q]
             continue
-        fit_one(loss, p, smooth, ridge, np.int64(indptr[i]), np.int64(indptr[i + 1]), indices, o, c, rb[i], cb,
-                factors, a, h, g, z, turns, tol)
+        fit_one(
+            loss,
+            p,
+            smooth,
+            ridge,
+            np.int64(indptr[i]),
+            np.int64(indptr[i + 1]),
+            indices,
+            o,
+            c,
+            rb[i],
+            cb,
+            factors,
+            a,
+            h,
+            g,
+            z,
+            turns,
+            tol,
+        )
         for q in range(t):
             out[i, q] = a[q]
 

@@ -164,8 +164,28 @@ def shrink_small(small, k, m, spared, frame_out):
 
 
 @njit(cache=True, nogil=True)
-def one_round(x_square, base_x, zx, gx, y, weight, loss, projection, m, spared, alpha_grows, frame, coef, small,
-              inverse, b, e, turn, scalar, count):
+def one_round(
+    x_square,
+    base_x,
+    zx,
+    gx,
+    y,
+    weight,
+    loss,
+    projection,
+    m,
+    spared,
+    alpha_grows,
+    frame,
+    coef,
+    small,
+    inverse,
+    b,
+    e,
+    turn,
+    scalar,
+    count,
+):
     """One example from its inner products.
 
     Returns (prediction, multiple of x that base is to get); FULL is -1 and nothing has changed if numbers would leave
@@ -337,8 +357,9 @@ def mixed_solve(bx, x_square, alpha, oja, small, lam, steps):
 
 
 @njit(cache=True, nogil=True)
-def mixed_round(x_square, base_x, zx, gx, y, weight, loss, projection, oja, rho, frame, small, lam, b, e, scalar,
-                count):
+def mixed_round(
+    x_square, base_x, zx, gx, y, weight, loss, projection, oja, rho, frame, small, lam, b, e, scalar, count
+):
     """One example for sketches whose rows all change every round: B = L [Z'; X], L = frame dense.
 
     Random projection: B += rho (a g)'. Oja, s-th gradient: lam = (1 - 1/s) lam + (V a g)^2 / s, V += (V a g)(a g)' / s,
@@ -567,17 +588,65 @@ def keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n
 
 
 @njit(cache=True, nogil=True)
-def sparse_rounds(data, indices, indptr, targets, weights, loss, projection, m, spared, alpha_grows, base, z,
-                  kept_data, kept_indices, kept_indptr, work, frame, coef, small, inverse, b, e, turn, zx, gx, scalar,
-                  count, predictions):
+def sparse_rounds(
+    data,
+    indices,
+    indptr,
+    targets,
+    weights,
+    loss,
+    projection,
+    m,
+    spared,
+    alpha_grows,
+    base,
+    z,
+    kept_data,
+    kept_indices,
+    kept_indptr,
+    work,
+    frame,
+    coef,
+    small,
+    inverse,
+    b,
+    e,
+    turn,
+    zx,
+    gx,
+    scalar,
+    count,
+    predictions,
+):
     """All CSR rows. z (d, m) holds Z; kept_*: the rows X, with room for 2 m of the longest; work: d zeros."""
     for i in range(len(indptr) - 1):
         start, stop = indptr[i], indptr[i + 1]
         r, n = count[RANK], count[ROWS]
-        x_square, base_x = products(data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n,
-                                    work, zx, gx)
-        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, m,
-                                      spared, alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
+        x_square, base_x = products(
+            data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n, work, zx, gx
+        )
+        prediction, extra = one_round(
+            x_square,
+            base_x,
+            zx,
+            gx,
+            targets[i],
+            weights[i],
+            loss,
+            projection,
+            m,
+            spared,
+            alpha_grows,
+            frame,
+            coef,
+            small,
+            inverse,
+            b,
+            e,
+            turn,
+            scalar,
+            count,
+        )
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -591,16 +660,59 @@ def sparse_rounds(data, indices, indptr, targets, weights, loss, projection, m, 
 
 
 @njit(cache=True, nogil=True)
-def mixed_sparse_rounds(data, indices, indptr, targets, weights, loss, projection, oja, rho, base, z, kept_data,
-                        kept_indices, kept_indptr, work, frame, small, lam, b, e, zx, gx, scalar, count, predictions):
+def mixed_sparse_rounds(
+    data,
+    indices,
+    indptr,
+    targets,
+    weights,
+    loss,
+    projection,
+    oja,
+    rho,
+    base,
+    z,
+    kept_data,
+    kept_indices,
+    kept_indptr,
+    work,
+    frame,
+    small,
+    lam,
+    b,
+    e,
+    zx,
+    gx,
+    scalar,
+    count,
+    predictions,
+):
     """All CSR rows by mixed_round; z (d, m) holds Z, rho (rows, m) the random numbers of a projection."""
     m = len(lam)
     for i in range(len(indptr) - 1):
         start, stop, n = indptr[i], indptr[i + 1], count[ROWS]
-        x_square, base_x = products(data, indices, start, stop, base, z, m, kept_data, kept_indices, kept_indptr, n,
-                                    work, zx, gx)
-        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection,
-                                        oja, rho[i], frame, small, lam, b, e, scalar, count)
+        x_square, base_x = products(
+            data, indices, start, stop, base, z, m, kept_data, kept_indices, kept_indptr, n, work, zx, gx
+        )
+        prediction, extra = mixed_round(
+            x_square,
+            base_x,
+            zx,
+            gx,
+            targets[i],
+            weights[i],
+            loss,
+            projection,
+            oja,
+            rho[i],
+            frame,
+            small,
+            lam,
+            b,
+            e,
+            scalar,
+            count,
+        )
         predictions[i] = prediction
         if count[FULL] < 0:
             return
@@ -632,8 +744,30 @@ def block_products(products, j, r, m, held, places, n, zx, gx):
 
 
 @njit(cache=True, nogil=True)
-def mixed_dense_block(products, rows, targets, weights, loss, projection, oja, rho, base, z, kept, places, frame,
-                      small, lam, b, e, zx, gx, scalar, count, predictions):
+def mixed_dense_block(
+    products,
+    rows,
+    targets,
+    weights,
+    loss,
+    projection,
+    oja,
+    rho,
+    base,
+    z,
+    kept,
+    places,
+    frame,
+    small,
+    lam,
+    b,
+    e,
+    zx,
+    gx,
+    scalar,
+    count,
+    predictions,
+):
     """Rows of one block by mixed_round, up to the next rebase; returns how many. z (m, d) holds Z'."""
     m, held = len(lam), count[ROWS]
     for i in range(held):
@@ -641,8 +775,25 @@ def mixed_dense_block(products, rows, targets, weights, loss, projection, oja, r
     for i in range(len(rows)):
         n, x = count[ROWS], rows[i]
         x_square, base_x = block_products(products, i, m, m, held, places, n, zx, gx)
-        prediction, extra = mixed_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, oja,
-                                        rho[i], frame, small, lam, b, e, scalar, count)
+        prediction, extra = mixed_round(
+            x_square,
+            base_x,
+            zx,
+            gx,
+            targets[i],
+            weights[i],
+            loss,
+            projection,
+            oja,
+            rho[i],
+            frame,
+            small,
+            lam,
+            b,
+            e,
+            scalar,
+            count,
+        )
         predictions[i] = prediction
         if count[FULL] < 0:
             return i
@@ -660,8 +811,33 @@ def mixed_dense_block(products, rows, targets, weights, loss, projection, oja, r
 
 
 @njit(cache=True, nogil=True)
-def dense_block(products, rows, targets, weights, loss, projection, m, spared, alpha_grows, base, z, kept, places,
-                frame, coef, small, inverse, b, e, turn, zx, gx, scalar, count, predictions):
+def dense_block(
+    products,
+    rows,
+    targets,
+    weights,
+    loss,
+    projection,
+    m,
+    spared,
+    alpha_grows,
+    base,
+    z,
+    kept,
+    places,
+    frame,
+    coef,
+    small,
+    inverse,
+    b,
+    e,
+    turn,
+    zx,
+    gx,
+    scalar,
+    count,
+    predictions,
+):
     """Rows of one block, up to the next shrink; returns how many. kept (2 m, d) holds X, z (m, d) holds Z'."""
     held = count[ROWS]
     for i in range(held):
@@ -670,8 +846,28 @@ def dense_block(products, rows, targets, weights, loss, projection, m, spared, a
         r, n = count[RANK], count[ROWS]
         x = rows[i]
         x_square, base_x = block_products(products, i, r, m, held, places, n, zx, gx)
-        prediction, extra = one_round(x_square, base_x, zx, gx, targets[i], weights[i], loss, projection, m, spared,
-                                      alpha_grows, frame, coef, small, inverse, b, e, turn, scalar, count)
+        prediction, extra = one_round(
+            x_square,
+            base_x,
+            zx,
+            gx,
+            targets[i],
+            weights[i],
+            loss,
+            projection,
+            m,
+            spared,
+            alpha_grows,
+            frame,
+            coef,
+            small,
+            inverse,
+            b,
+            e,
+            turn,
+            scalar,
+            count,
+        )
         predictions[i] = prediction
         if count[FULL] < 0:
             return i

@@ -13,8 +13,15 @@ from fastsketch.sketching import FrequentDirections
 def sketch(args):
     """Sketch files into one state file, with checkpoints."""
     model = FrequentDirections(
-        args.sketch_size, rule=args.rule, alpha0=args.alpha0, beta=args.beta, buffer_size=args.buffer_size,
-        solver=args.solver, center=args.center, decay=args.decay, dtype=args.dtype,
+        args.sketch_size,
+        rule=args.rule,
+        alpha0=args.alpha0,
+        beta=args.beta,
+        buffer_size=args.buffer_size,
+        solver=args.solver,
+        center=args.center,
+        decay=args.decay,
+        dtype=args.dtype,
     )
     report(args, learn(args, model, describe))
 

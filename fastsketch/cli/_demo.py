@@ -48,8 +48,9 @@ def demo(args):
     d = SIDE * SIDE * 3
     n = sum((image.shape[0] - SIDE + 1) * (image.shape[1] - SIDE + 1) for image in images)
     say = (lambda *_: None) if args.json else print
-    say(f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, "
-        f"{4 * n * d / 1e9:.1f} GB if they were kept")
+    say(
+        f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept"
+    )
 
     with limited(args.threads):
         progress = Progress("sketch")
@@ -79,45 +80,95 @@ def demo(args):
     np.save(folder / "codes.npy", codes)
     from fastsketch.cli._plot import plot_learning, plot_neighbours, plot_restored, plot_spectrum
 
-    plot_learning(curves, STEPS, errors, folder / "online.png",
-                  f"{learning['online_examples']:,} handwritten digits, each against the rest, one pass")
+    plot_learning(
+        curves,
+        STEPS,
+        errors,
+        folder / "online.png",
+        f"{learning['online_examples']:,} handwritten digits, each against the rest, one pass",
+    )
 
-    plot_restored(pictures, restored, folder / "restored.png",
-                  f"{DAMAGE:.0%} of the pixels lost to black and white, models of rank {RANK}")
-    plot_neighbours(images, shown, SIDE, folder / "neighbours.png",
-                    f"{BITS}-bit codes of {n:,} patches: a query and its nearest that do not overlap, Hamming distance")
+    plot_restored(
+        pictures,
+        restored,
+        folder / "restored.png",
+        f"{DAMAGE:.0%} of the pixels lost to black and white, models of rank {RANK}",
+    )
+    plot_neighbours(
+        images,
+        shown,
+        SIDE,
+        folder / "neighbours.png",
+        f"{BITS}-bit codes of {n:,} patches: a query and its nearest that do not overlap, Hamming distance",
+    )
 
-    plot_spectrum(list(sketch.singular_values.astype(float)), facts, folder / "spectrum.png",
-                  truth=np.linalg.eigvalsh(truth)[::-1][: 2 * args.sketch_size])
+    plot_spectrum(
+        list(sketch.singular_values.astype(float)),
+        facts,
+        folder / "spectrum.png",
+        truth=np.linalg.eigvalsh(truth)[::-1][: 2 * args.sketch_size],
+    )
     results = {
-        **facts, "true_error": error, "rows_per_second": rate, "incremental_pca_rows_per_second": peer,
-        "speed_ratio": rate / peer, "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        **hashing, **learning, **restored,
-        "files": [str(folder / name) for name in ("patches.fsk", "spectrum.png", "hash.fsk", "codes.npy",
-                                                  "neighbours.png", "online.png", "restored.png")],
+        **facts,
+        "true_error": error,
+        "rows_per_second": rate,
+        "incremental_pca_rows_per_second": peer,
+        "speed_ratio": rate / peer,
+        "sketch_bytes": (folder / "patches.fsk").stat().st_size,
+        **hashing,
+        **learning,
+        **restored,
+        "files": [
+            str(folder / name)
+            for name in (
+                "patches.fsk",
+                "spectrum.png",
+                "hash.fsk",
+                "codes.npy",
+                "neighbours.png",
+                "online.png",
+                "restored.png",
+            )
+        ],
     }
     if args.json:
         print(json.dumps(finite(results)))
         return
     size = results["sketch_bytes"]
-    say(f"sketch of {args.sketch_size} rows      {rate:12,.0f} rows/s  ({size / 1e3:,.0f} kB, {4 * n * d / size:,.0f} "
-        "times smaller)")
-    say(f"IncrementalPCA({args.sketch_size})       {peer:12,.0f} rows/s  (timed on {PEER_ROWS:,} rows)   "
-        f"ratio {rate / peer:.1f}")
+    say(
+        f"sketch of {args.sketch_size} rows      {rate:12,.0f} rows/s  ({size / 1e3:,.0f} kB, {4 * n * d / size:,.0f} "
+        "times smaller)"
+    )
+    say(
+        f"IncrementalPCA({args.sketch_size})       {peer:12,.0f} rows/s  (timed on {PEER_ROWS:,} rows)   "
+        f"ratio {rate / peer:.1f}"
+    )
     say(f"certificate            {facts['error_bound']:12.5g}  = {facts['relative_error_bound']:.4%} of ||A||_F^2")
-    say(f"true spectral error    {error:12.5g}  = {error / facts['squared_norm']:.4%}  "
-        f"({'within' if error <= facts['error_bound'] else 'BEYOND'} the certificate)")
-    say(f"{BITS}-bit hash (FROSH)     {hashing['hash_rows_per_second']:12,.0f} rows/s  learned; exact PCA "
-        f"{hashing['exact_pca_rows_per_second']:,.0f} rows/s   ratio {hashing['hash_speed_ratio']:.1f}")
-    say(f"encoding               {hashing['encode_rows_per_second']:12,.0f} rows/s  "
-        f"({hashing['code_bytes'] / 1e6:,.1f} MB of codes for {4 * n * d / 1e9:.1f} GB of rows)")
-    say(f"search                 {hashing['search_ms_per_query']:12,.2f} ms a query; of 1,000 found "
-        f"{hashing['true_neighbours_found']:.0%} are among the closest 2% in truth")
-    say(f"online Newton (RFD0)   {learning['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
+    say(
+        f"true spectral error    {error:12.5g}  = {error / facts['squared_norm']:.4%}  "
+        f"({'within' if error <= facts['error_bound'] else 'BEYOND'} the certificate)"
+    )
+    say(
+        f"{BITS}-bit hash (FROSH)     {hashing['hash_rows_per_second']:12,.0f} rows/s  learned; exact PCA "
+        f"{hashing['exact_pca_rows_per_second']:,.0f} rows/s   ratio {hashing['hash_speed_ratio']:.1f}"
+    )
+    say(
+        f"encoding               {hashing['encode_rows_per_second']:12,.0f} rows/s  "
+        f"({hashing['code_bytes'] / 1e6:,.1f} MB of codes for {4 * n * d / 1e9:.1f} GB of rows)"
+    )
+    say(
+        f"search                 {hashing['search_ms_per_query']:12,.2f} ms a query; of 1,000 found "
+        f"{hashing['true_neighbours_found']:.0%} are among the closest 2% in truth"
+    )
+    say(
+        f"online Newton (RFD0)   {learning['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
         f"{learning['newton_online_error']:.2%}, nothing tuned; best first-order learner "
-        f"{learning['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes")
-    say(f"restored photograph    {restored['l1_psnr']:12.1f} dB by the l1 loss in {restored['l1_seconds']:.1f} s; "
-        f"damaged {restored['damaged_psnr']:.1f} dB, square loss {restored['square_psnr']:.1f} dB")
+        f"{learning['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes"
+    )
+    say(
+        f"restored photograph    {restored['l1_psnr']:12.1f} dB by the l1 loss in {restored['l1_seconds']:.1f} s; "
+        f"damaged {restored['damaged_psnr']:.1f} dB, square loss {restored['square_psnr']:.1f} dB"
+    )
     say(f"written to {folder}: {', '.join(Path(name).name for name in results['files'])}")
 
 

@@ -29,6 +29,7 @@ def normalised(rows):
 
 def hash_patches(patch_stream, images, side):
     """(facts, model, codes, patches to draw) for the normalised patches of images."""
+
     def stream():
         return map(normalised, patch_stream(images))
 

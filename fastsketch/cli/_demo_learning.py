@@ -31,8 +31,12 @@ def learn_digits():
     newton = _online(lambda: fs.SketchedNewton(SIZE, loss="squared_hinge"), rows, targets)
     errors, curves = {}, {NEWTON: newton}
     for label, method in TUNED.items():
-        found = [_online(lambda m=method, e=eta: fs.AdaptiveSubgradient(2 * SIZE, m, loss="squared_hinge", eta=e), rows,
-                         targets) for eta in STEPS]
+        found = [
+            _online(
+                lambda m=method, e=eta: fs.AdaptiveSubgradient(2 * SIZE, m, loss="squared_hinge", eta=e), rows, targets
+            )
+            for eta in STEPS
+        ]
         errors[label] = [float(curve[-1]) for curve in found]
         best = int(np.argmin(errors[label]))
         curves[f"{label}, step {STEPS[best]:g}"] = found[best]
@@ -40,11 +44,15 @@ def learn_digits():
     for _ in range(PASSES):
         fs.SketchedNewton(SIZE, loss="squared_hinge").update(rows, targets[0])
     taken = time.perf_counter() - start
-    facts = {"online_examples": len(rows), "newton_online_error": float(newton[-1]),
-             "newton_examples_per_second": PASSES * len(rows) / taken,
-             "best_first_order_online_error": min(min(errors[label]) for label in errors if label != "ADA-FFD"),
-             "online_errors_by_step": {label: dict(zip(map(str, STEPS), values, strict=True))
-                                       for label, values in errors.items()}}
+    facts = {
+        "online_examples": len(rows),
+        "newton_online_error": float(newton[-1]),
+        "newton_examples_per_second": PASSES * len(rows) / taken,
+        "best_first_order_online_error": min(min(errors[label]) for label in errors if label != "ADA-FFD"),
+        "online_errors_by_step": {
+            label: dict(zip(map(str, STEPS), values, strict=True)) for label, values in errors.items()
+        },
+    }
     return facts, curves, errors
 
 

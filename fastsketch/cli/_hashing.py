@@ -21,8 +21,14 @@ from fastsketch.io._sources import SourceError
 def hash_rows(args):
     """Learn hash functions from files into one state file, with checkpoints."""
     model = SketchHash(
-        args.bits, args.sketch, args.sketch_size, args.block_rows, None if args.rotation == "none" else args.rotation,
-        args.seed, part=args.part, dtype=args.dtype,
+        args.bits,
+        args.sketch,
+        args.sketch_size,
+        args.block_rows,
+        None if args.rotation == "none" else args.rotation,
+        args.seed,
+        part=args.part,
+        dtype=args.dtype,
     )
     report(args, learn(args, model, describe))
 
@@ -46,8 +52,17 @@ def encode(args):
             before += source.size
     progress.show(1.0, rows, final=True)
     seconds = time.perf_counter() - started
-    report(args, {"rows": rows, "bits": model.n_bits, "bytes_per_code": -(-model.n_bits // 8), "seconds": seconds,
-                  "rows_per_second": rows / seconds, "output": args.output})
+    report(
+        args,
+        {
+            "rows": rows,
+            "bits": model.n_bits,
+            "bytes_per_code": -(-model.n_bits // 8),
+            "seconds": seconds,
+            "rows_per_second": rows / seconds,
+            "output": args.output,
+        },
+    )
 
 
 @contextlib.contextmanager

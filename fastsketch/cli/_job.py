@@ -82,8 +82,9 @@ def open_all(args):
         fixed = {source.n_features for source in sources if source.n_rows is not None}
         width = max(widths)
         if len(fixed) > 1 or (fixed and fixed != {width}):
-            listed = ", ".join(f"{path} has {source.n_features}" for path, source in zip(args.inputs, sources,
-                                                                                          strict=True))
+            listed = ", ".join(
+                f"{path} has {source.n_features}" for path, source in zip(args.inputs, sources, strict=True)
+            )
             raise ValueError(f"the inputs differ in their number of columns: {listed}")
         for source in text:
             source.n_features = width

@@ -18,8 +18,17 @@ def learn_online(args):
     if args.method == "newton":
         model = SketchedNewton(args.sketch_size, args.sketch, args.loss, args.alpha0, args.projection, seed=args.seed)
     else:
-        model = AdaptiveSubgradient(args.sketch_size, args.method, args.form, args.loss, args.eta, args.delta,
-                                    penalty=args.penalty, strength=args.strength, seed=args.seed)
+        model = AdaptiveSubgradient(
+            args.sketch_size,
+            args.method,
+            args.form,
+            args.loss,
+            args.eta,
+            args.delta,
+            penalty=args.penalty,
+            strength=args.strength,
+            seed=args.seed,
+        )
     for path in [*args.inputs, *([args.test] if args.test else [])]:
         if Path(path).suffix in (".npy", ".npz"):
             raise SourceError(f"{path}: labels are read from svmlight text only")
@@ -63,16 +72,24 @@ class Chunks:
             raise ValueError(f"{path}: labels are 1 and 2, but the first rows had only 1, taken for the positive one")
         if not any(self.labels <= set(pair) for pair in ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))):
             listed = ", ".join(f"{label:g}" for label in sorted(self.labels)[:6])
-            raise ValueError(f"{path}: labels must be two, -1 and 1, 0 and 1, or 1 and 2, got {listed}; "
-                             "real targets need --regression")
+            raise ValueError(
+                f"{path}: labels must be two, -1 and 1, 0 and 1, or 1 and 2, got {listed}; "
+                "real targets need --regression"
+            )
         return np.where(labels >= 2, 1.0, -1.0) if 2.0 in self.labels else np.where(labels > 0, 1.0, -1.0)
 
 
 def describe(model, args):
     """The facts of a learner, with what it does on the test rows."""
     progress = model.progress
-    facts = {"method": args.method, "sketch_size": model.sketch_size, "loss": model.loss, "examples": model.n_rounds,
-             "features": model.n_features, "mean_loss": progress["mean_loss"]}
+    facts = {
+        "method": args.method,
+        "sketch_size": model.sketch_size,
+        "loss": model.loss,
+        "examples": model.n_rounds,
+        "features": model.n_features,
+        "mean_loss": progress["mean_loss"],
+    }
     if args.method == "newton":
         facts.update(sketch=model.sketch, alpha=model.alpha)
     else:

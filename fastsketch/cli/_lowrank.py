@@ -28,9 +28,18 @@ def complete(args):
     rows, columns = (np.searchsorted(known, column) for known, column in zip(names, ids, strict=True))
     shape = len(names[0]), len(names[1])
     x = sparse.coo_array((values, (rows, columns)), shape=shape)
-    model = LowRankModel(min(args.rank, *shape), args.loss, args.refine, loss_parameter=args.loss_parameter,
-                         shrink=args.shrink, sweeps=args.sweeps, ridge=args.ridge,
-                         clip=None if args.clip is None else tuple(args.clip), dtype=args.dtype, seed=args.seed)
+    model = LowRankModel(
+        min(args.rank, *shape),
+        args.loss,
+        args.refine,
+        loss_parameter=args.loss_parameter,
+        shrink=args.shrink,
+        sweeps=args.sweeps,
+        ridge=args.ridge,
+        clip=None if args.clip is None else tuple(args.clip),
+        dtype=args.dtype,
+        seed=args.seed,
+    )
 
     def tell(line):
         score = "" if line["validation"] is None else f"  validation {line['validation']:.5f}"
@@ -45,9 +54,20 @@ def complete(args):
     model.notes = {"rows": names[0].tolist(), "columns": names[1].tolist()}
     model.save(args.output)
     best = next(line for line in model.history_ if line["rank"] == model.rank_ or line is model.history_[-1])
-    report(args, {"rows": shape[0], "columns": shape[1], "observations": len(values), "loss": model.loss,
-                  "rank": model.rank_, "mean_loss": best["objective"] / len(values), "validation": best["validation"],
-                  "seconds": time.perf_counter() - started, "output": args.output})
+    report(
+        args,
+        {
+            "rows": shape[0],
+            "columns": shape[1],
+            "observations": len(values),
+            "loss": model.loss,
+            "rank": model.rank_,
+            "mean_loss": best["objective"] / len(values),
+            "validation": best["validation"],
+            "seconds": time.perf_counter() - started,
+            "output": args.output,
+        },
+    )
 
 
 def _with_ids(message, names):
@@ -72,8 +92,7 @@ def predict(args):
     with replacing(args.output) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         lines = csv.writer(text, lineterminator="\n")
-        lines.writerows(zip(*(column.tolist() for column in ids), (f"{value:.9g}" for value in predicted),
-                            strict=True))
+        lines.writerows(zip(*(column.tolist() for column in ids), (f"{value:.9g}" for value in predicted), strict=True))
         text.flush()
         text.detach()
     unknown = int(((places[0] < 0) | (places[1] < 0)).sum())
@@ -95,16 +114,22 @@ def recommend(args):
         exclude = seen.tocsr()
     with limited(args.threads):
         columns, predicted = model.recommend(places, args.n, exclude=exclude, rank=args.rank)
-    found = [{"id": str(user), "known": bool(place >= 0),
-              "columns": [str(names[1][j]) for j in line if j >= 0],
-              "predictions": [float(value) for j, value in zip(line, values, strict=True) if j >= 0]}
-             for user, place, line, values in zip(users, places, columns, predicted, strict=True)]
+    found = [
+        {
+            "id": str(user),
+            "known": bool(place >= 0),
+            "columns": [str(names[1][j]) for j in line if j >= 0],
+            "predictions": [float(value) for j, value in zip(line, values, strict=True) if j >= 0],
+        }
+        for user, place, line, values in zip(users, places, columns, predicted, strict=True)
+    ]
     if args.json:
         report(args, {"recommendations": found})
         return
     for entry in found:
-        shown = "  ".join(f"{name} ({value:.4g})" for name, value in zip(entry["columns"], entry["predictions"],
-                                                                        strict=True))
+        shown = "  ".join(
+            f"{name} ({value:.4g})" for name, value in zip(entry["columns"], entry["predictions"], strict=True)
+        )
         print(f"{entry['id']}{'' if entry['known'] else ' (unknown: by biases)'}: {shown}")
 
 
@@ -157,7 +182,7 @@ def _chain(first, rest):
 def _text(path):
     if path == "-":
         return sys.stdin
-    suffix = path[path.rfind("."):] if "." in path else ""
+    suffix = path[path.rfind(".") :] if "." in path else ""
     try:
         return OPEN.get(suffix, open)(path, "rt", encoding="utf-8", newline="")
     except OSError as error:

@@ -24,14 +24,29 @@ def plot_spectrum(values, facts, path, truth=None):
     if bound > 0 and middle:
         floor = min(middle) * 1e-2
         low = [max(value - bound, floor) for value in middle]
-        axes.fill_between(index, low, [value + bound for value in middle], alpha=0.25, color="tab:blue", lw=0,
-                          label=f"certificate: +-{bound:.3g}")
-    axes.semilogy(index, middle, "o-", ms=3, lw=1, color="tab:blue",
-                  label="sketch" + (" B'B + alpha I" if facts["alpha"] > 0 else " B'B"))
+        axes.fill_between(
+            index,
+            low,
+            [value + bound for value in middle],
+            alpha=0.25,
+            color="tab:blue",
+            lw=0,
+            label=f"certificate: +-{bound:.3g}",
+        )
+    axes.semilogy(
+        index,
+        middle,
+        "o-",
+        ms=3,
+        lw=1,
+        color="tab:blue",
+        label="sketch" + (" B'B + alpha I" if facts["alpha"] > 0 else " B'B"),
+    )
     axes.set_xlabel("index")
     axes.set_ylabel("squared singular value")
-    axes.set_title(f"{facts['rows']:,} rows x {facts['features']:,} features, rule {facts['rule']}, "
-                   f"l = {facts['sketch_size']}")
+    axes.set_title(
+        f"{facts['rows']:,} rows x {facts['features']:,} features, rule {facts['rule']}, l = {facts['sketch_size']}"
+    )
     axes.set_xlim(0.5, max(2, len(squares)) * (1.5 if truth is not None else 1) + 0.5)
     axes.grid(True, which="both", alpha=0.25)
     axes.legend()

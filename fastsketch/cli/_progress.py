@@ -29,8 +29,12 @@ class Progress:
         left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
         end = "\n" if final or not self.stream.isatty() else ""
         start = "\r\x1b[K" if self.stream.isatty() else ""
-        print(f"{start}{self.name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{left}",
-              end=end, file=self.stream, flush=True)
+        print(
+            f"{start}{self.name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{left}",
+            end=end,
+            file=self.stream,
+            flush=True,
+        )
 
 
 def _clock(seconds):

@@ -130,11 +130,28 @@ class SketchHash:
     (4000, 2)
     """
 
-    def __init__(self, n_bits, sketch="srht", sketch_size=None, block_rows=None, rotation="random", seed=0, *,
-                 fan_in=4, **parameters):
+    def __init__(
+        self,
+        n_bits,
+        sketch="srht",
+        sketch_size=None,
+        block_rows=None,
+        rotation="random",
+        seed=0,
+        *,
+        fan_in=4,
+        **parameters,
+    ):
         self.fan_in = as_integer(fan_in, "fan_in", 2)
-        self._parameters = {"n_bits": n_bits, "sketch": sketch, "sketch_size": sketch_size, "block_rows": block_rows,
-                            "rotation": rotation, "seed": seed, **parameters}
+        self._parameters = {
+            "n_bits": n_bits,
+            "sketch": sketch,
+            "sketch_size": sketch_size,
+            "block_rows": block_rows,
+            "rotation": rotation,
+            "seed": seed,
+            **parameters,
+        }
         fs.SketchHash(**self._parameters)  # a bad parameter is to be told here
 
     def fit(self, data):
@@ -147,8 +164,10 @@ class SketchHash:
         if places is None:
             leaves = [learn(part, self._parameters, {"part": i}, True) for i, part in enumerate(parts)]
         else:
-            leaves = [learn(part, self._parameters, {"first_block": first}, False)
-                      for part, first in zip(parts, places, strict=True)]
+            leaves = [
+                learn(part, self._parameters, {"first_block": first}, False)
+                for part, first in zip(parts, places, strict=True)
+            ]
         self.model_ = _tree(leaves, self.fan_in).compute()
         return self
 

@@ -91,8 +91,16 @@ class ITQ(SketchHash):
     """Exact PCA with the ITQ rotation learned on all rows (Gong, Lazebnik 2011): it keeps every row in memory."""
 
     def __init__(self, n_bits, seed=0, *, part=0, first_block=0, dtype=None):
-        super().__init__(n_bits, "exact", rotation="itq", seed=seed, part=part, first_block=first_block,
-                         reservoir_size=ALL_ROWS, dtype=dtype)
+        super().__init__(
+            n_bits,
+            "exact",
+            rotation="itq",
+            seed=seed,
+            part=part,
+            first_block=first_block,
+            reservoir_size=ALL_ROWS,
+            dtype=dtype,
+        )
 
 
 @register
@@ -172,8 +180,9 @@ class SGH(Hasher):
         rho, e = 2.0, np.e
         damp = np.exp(-(x * x).sum(axis=1) / rho)
         # P(x)'Q(y) approximates S: the same features up to the sign of the last
-        shared = np.hstack([np.sqrt(2 * (e * e - 1) / (e * rho)) * damp[:, None] * x,
-                            np.sqrt((e * e + 1) / e) * damp[:, None]])
+        shared = np.hstack(
+            [np.sqrt(2 * (e * e - 1) / (e * rho)) * damp[:, None] * x, np.sqrt((e * e + 1) / e) * damp[:, None]]
+        )
         kp, ones = k.T @ shared, k.sum(axis=0)
         residual = self.n_bits * (kp @ kp.T - np.outer(ones, ones))
         z = k.T @ k

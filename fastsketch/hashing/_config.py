@@ -41,8 +41,10 @@ class HashConfig:
         if sketch == "fd" and n_bits == 1:
             sketch_size = max(sketch_size, 3)
         elif n_bits > kept:
-            raise ValueError(f"n_bits must be at most {kept}, the rows that sketch={sketch!r} keeps with sketch_size="
-                             f"{sketch_size}, got {n_bits}")
+            raise ValueError(
+                f"n_bits must be at most {kept}, the rows that sketch={sketch!r} keeps with sketch_size="
+                f"{sketch_size}, got {n_bits}"
+            )
         if block_rows is not None:
             block_rows = as_integer(block_rows, "block_rows", 1)
             if sketch not in ("fd", "exact") and block_rows < sketch_size // 2:
@@ -54,8 +56,18 @@ class HashConfig:
         if part >= 2**30 or first_block >= 2**PART_LEVEL:
             raise ValueError("part must be below 2**30 and first_block below 2**32")
         dtype = as_dtype(dtype)
-        return cls(n_bits, sketch, sketch_size, block_rows, rotation, seed, part, first_block,
-                   as_integer(reservoir_size, "reservoir_size", 1), None if dtype is None else dtype.name)
+        return cls(
+            n_bits,
+            sketch,
+            sketch_size,
+            block_rows,
+            rotation,
+            seed,
+            part,
+            first_block,
+            as_integer(reservoir_size, "reservoir_size", 1),
+            None if dtype is None else dtype.name,
+        )
 
     def kind(self, d):
         """The sketch in use for rows of d features: exact where it is also the fastest."""

@@ -79,8 +79,10 @@ class Forest:
         done = []
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
             if done and node.start < done[-1].stop:
-                raise ValueError(f"{_place(node.start)} is counted already: give every model of a job its own part, or "
-                                 "its own first_block")
+                raise ValueError(
+                    f"{_place(node.start)} is counted already: give every model of a job its own part, or "
+                    "its own first_block"
+                )
             done.append(node)
             while len(done) > 1 and self._siblings(done[-2], done[-1]):
                 right, left = done.pop(), done.pop()
@@ -104,8 +106,10 @@ class Forest:
                 continue
             place = node.start >> PART_LEVEL << PART_LEVEL
             parts.setdefault(place, []).append(node)
-        sealed = [nodes if isinstance(nodes, Node)
-                  else self._folded(nodes)._replace(start=place, level=PART_LEVEL) for place, nodes in parts.items()]
+        sealed = [
+            nodes if isinstance(nodes, Node) else self._folded(nodes)._replace(start=place, level=PART_LEVEL)
+            for place, nodes in parts.items()
+        ]
         self.nodes = self._carried(sealed)
 
     def parts(self):

@@ -103,8 +103,10 @@ class Hasher:
         dense = rows if isinstance(rows, np.ndarray) else rows.data
         if dense.dtype.kind == "f" and not np.isfinite(dense).all():
             if rows is dense:
-                raise ValueError(f"rows must be finite: row {first + int(np.argmin(np.isfinite(rows).all(axis=1)))} "
-                                 "holds a NaN or an infinity")
+                raise ValueError(
+                    f"rows must be finite: row {first + int(np.argmin(np.isfinite(rows).all(axis=1)))} "
+                    "holds a NaN or an infinity"
+                )
             raise ValueError("rows must be finite: one holds a NaN or an infinity")
         dtype = np.float32 if rows.dtype in (np.dtype(np.float32), np.dtype(np.float16)) else np.float64
         return self._decide(rows.astype(dtype, copy=False))

@@ -71,8 +71,10 @@ class EngineLeaf:
         if self.engine.config.solver == "exact":
             top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
             if abs(top) > MOST_EXPONENT:
-                raise ValueError(f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
-                                 f"sketch='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not")
+                raise ValueError(
+                    f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
+                    f"sketch='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not"
+                )
         self.engine.update(rows, None, offset)
         return len(rows)
 

@@ -89,10 +89,23 @@ class SketchHash(LinearHasher):
     0
     """
 
-    def __init__(self, n_bits, sketch="srht", sketch_size=None, block_rows=None, rotation="random", seed=0, *, part=0,
-                 first_block=0, reservoir_size=RESERVOIR_ROWS, dtype=None):
-        self._config = HashConfig.checked(n_bits, sketch, sketch_size, block_rows, rotation, seed, part, first_block,
-                                          reservoir_size, dtype)
+    def __init__(
+        self,
+        n_bits,
+        sketch="srht",
+        sketch_size=None,
+        block_rows=None,
+        rotation="random",
+        seed=0,
+        *,
+        part=0,
+        first_block=0,
+        reservoir_size=RESERVOIR_ROWS,
+        dtype=None,
+    ):
+        self._config = HashConfig.checked(
+            n_bits, sketch, sketch_size, block_rows, rotation, seed, part, first_block, reservoir_size, dtype
+        )
         self._reset()
 
     def _reset(self):
@@ -407,7 +420,9 @@ class SketchHash(LinearHasher):
             return params, arrays
         nodes = self._forest.nodes
         params["learned"] = {
-            "n_features": self.n_features, "dtype": self.dtype.name, "index": self._leaf.index,
+            "n_features": self.n_features,
+            "dtype": self.dtype.name,
+            "index": self._leaf.index,
             "nodes": [[n.start, n.level, int(n.weight), n.shrinkage] for n in nodes],
         }
         for number, node in enumerate(nodes):
@@ -430,8 +445,10 @@ class SketchHash(LinearHasher):
         if any(arrays[name].shape[-1] != d for name in ("leaf_out", "leaf_buffer") if name in arrays):
             raise ValueError(f"the block does not have {d} columns")
         leaf, forest, reservoir = self._started(d, np.dtype(learned["dtype"]))
-        leaf.restore({name.removeprefix("leaf_"): a for name, a in arrays.items() if name.startswith("leaf_")},
-                     as_integer(learned["index"], "index", 0))
+        leaf.restore(
+            {name.removeprefix("leaf_"): a for name, a in arrays.items() if name.startswith("leaf_")},
+            as_integer(learned["index"], "index", 0),
+        )
         for number, (start, level, weight, shrinkage) in enumerate(learned["nodes"]):
             rows, mean = arrays[f"rows_{number}"], arrays[f"mean_{number}"]
             if mean.shape != (d,) or rows.ndim != 2 or rows.shape[1] != d:
@@ -450,5 +467,6 @@ class SketchHash(LinearHasher):
 
 
 for _name in ("sketch_size", "rotation", "seed", "part", "first_block", "reservoir_size"):
-    setattr(SketchHash, _name, property(lambda self, name=_name: getattr(self._config, name),
-                                        doc=f"The parameter {_name}."))
+    setattr(
+        SketchHash, _name, property(lambda self, name=_name: getattr(self._config, name), doc=f"The parameter {_name}.")
+    )

@@ -188,8 +188,10 @@ class SvmlightSource:
                     return
                 labels, indptr, indices, data, width = block
                 if width > self.n_features:
-                    raise SourceError(f"{self.path}: feature {width} in rows {row}..{row + len(indptr) - 1}, "
-                                      f"but n_features is {self.n_features}")
+                    raise SourceError(
+                        f"{self.path}: feature {width} in rows {row}..{row + len(indptr) - 1}, "
+                        f"but n_features is {self.n_features}"
+                    )
                 rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, self.n_features))
                 first, row = row, row + rows.shape[0]
                 if row <= start_row:

@@ -111,8 +111,9 @@ class AISImpute(_Baseline):
             right = np.hstack([b, b0])
             kernel.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), zero_m, zero_n, z)
             slopes = _value_and_slopes(self.loss, z, data.o)[1]
-            g = sparse.csr_array((-step * slopes, data.indices.astype(np.int32), data.indptr.astype(np.int64)),
-                                 shape=(m, n))
+            g = sparse.csr_array(
+                (-step * slopes, data.indices.astype(np.int32), data.indptr.astype(np.int64)), shape=(m, n)
+            )
             extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
             q = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
             for _ in range(self.power):
@@ -177,8 +178,13 @@ class AltMin(_Baseline):
             step = 1.0 / bound
             value, slopes = objective(side, factors, other)
             for _ in range(self.inner):
-                g = sparse.csr_array((slopes, side.indices.astype(np.int32), side.indptr.astype(np.int64)),
-                                     shape=(side.m, side.n)) @ other + self.ridge * factors
+                g = (
+                    sparse.csr_array(
+                        (slopes, side.indices.astype(np.int32), side.indptr.astype(np.int64)), shape=(side.m, side.n)
+                    )
+                    @ other
+                    + self.ridge * factors
+                )
                 # longer steps than 1 / bound, which is that of a full matrix, while they go down
                 step *= 2
                 while True:
@@ -317,8 +323,13 @@ def _least_l1(matrix, target, reach):
     lines, n = matrix.shape
     eye = sparse.eye_array(lines, format="csr")
     above = sparse.hstack([sparse.vstack([matrix, -matrix]), sparse.vstack([-eye, -eye])], format="csr")
-    found = linprog(np.concatenate([np.zeros(n), np.ones(lines)]), A_ub=above, b_ub=np.concatenate([target, -target]),
-                    bounds=[(-reach, reach)] * n + [(0, None)] * lines, method="highs")
+    found = linprog(
+        np.concatenate([np.zeros(n), np.ones(lines)]),
+        A_ub=above,
+        b_ub=np.concatenate([target, -target]),
+        bounds=[(-reach, reach)] * n + [(0, None)] * lines,
+        method="highs",
+    )
     return found.x[:n] if found.x is not None else np.zeros(n)
 
 

@@ -33,8 +33,28 @@ class LowRankConfig:
     seed: int
 
     @classmethod
-    def checked(cls, rank, loss, refine, biases, scaling, loss_parameter, shrink, sweeps, ridge, bias_ridge, step,
-                step_size, inner, nu, inner_rank, power_iterations, clip, dtype, seed):
+    def checked(
+        cls,
+        rank,
+        loss,
+        refine,
+        biases,
+        scaling,
+        loss_parameter,
+        shrink,
+        sweeps,
+        ridge,
+        bias_ridge,
+        step,
+        step_size,
+        inner,
+        nu,
+        inner_rank,
+        power_iterations,
+        clip,
+        dtype,
+        seed,
+    ):
         """Return a config, or raise TypeError / ValueError naming the argument."""
         rank = as_integer(rank, "rank", 0)
         loss, loss_parameter = checked_loss(loss, loss_parameter)
@@ -63,5 +83,24 @@ class LowRankConfig:
         seed = as_integer(seed, "seed", 0)
         if seed >= 2**64:
             raise ValueError(f"seed must be below 2**64, got {seed}")
-        return cls(rank, loss, refine, bool(biases), bool(scaling), loss_parameter, shrink, sweeps, ridge, bias_ridge,
-                   step, step_size, inner, nu, inner_rank, power_iterations, clip, dtype, seed)
+        return cls(
+            rank,
+            loss,
+            refine,
+            bool(biases),
+            bool(scaling),
+            loss_parameter,
+            shrink,
+            sweeps,
+            ridge,
+            bias_ridge,
+            step,
+            step_size,
+            inner,
+            nu,
+            inner_rank,
+            power_iterations,
+            clip,
+            dtype,
+            seed,
+        )

@@ -32,8 +32,14 @@ class Observed:
     def part(self, mask):
         """The entries where mask (nnz,) is true."""
         kept = np.concatenate([[0], np.cumsum(mask)])
-        return Observed(self.m, self.n, kept[self.indptr.astype(np.int64)].astype(np.uint32), self.indices[mask],
-                        self.o[mask], self.c[mask] if len(self.c) else self.c)
+        return Observed(
+            self.m,
+            self.n,
+            kept[self.indptr.astype(np.int64)].astype(np.uint32),
+            self.indices[mask],
+            self.o[mask],
+            self.c[mask] if len(self.c) else self.c,
+        )
 
 
 def observed(X, weights=None, dtype=None, n_columns=None, name="X"):
@@ -47,8 +53,9 @@ def observed(X, weights=None, dtype=None, n_columns=None, name="X"):
         if X.dtype.kind not in "fiub":
             raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
         if X.format == "coo":
-            _no_duplicates(X.row if hasattr(X, "row") else X.coords[0], X.col if hasattr(X, "col") else X.coords[1],
-                           X.shape, name)
+            _no_duplicates(
+                X.row if hasattr(X, "row") else X.coords[0], X.col if hasattr(X, "col") else X.coords[1], X.shape, name
+            )
         rows = X.tocsr()
         if not rows.has_sorted_indices:
             rows = rows.sorted_indices()
@@ -77,8 +84,9 @@ def observed(X, weights=None, dtype=None, n_columns=None, name="X"):
     if not good.all():
         first = int(np.argmin(good))
         row = int(np.searchsorted(indptr, first, side="right")) - 1
-        raise ValueError(f"{name} must be finite where it is observed: entry ({row}, {int(indices[first])}) is "
-                         f"{values[first]}")
+        raise ValueError(
+            f"{name} must be finite where it is observed: entry ({row}, {int(indices[first])}) is {values[first]}"
+        )
     c = np.empty(0, dtype)
     if weights is not None:
         c = _weights(weights, indptr, indices, (m, n), dtype)

@@ -37,8 +37,21 @@ def fit_side(data, loss, parameter, level, own, other, factors, ridge, bias_ridg
     base = np.full(data.m, level, dtype) if biased else np.asarray(own + level, dtype)
     penalty = np.full(t + biased, float(ridge))
     penalty[t:] = bias_ridge
-    kernel.fit_rows(LOSSES[loss].number, parameter, smoothing(data.o), penalty, *data.where, data.o, data.c, base,
-                    np.asarray(other, dtype), wide, out, turns, ENOUGH)
+    kernel.fit_rows(
+        LOSSES[loss].number,
+        parameter,
+        smoothing(data.o),
+        penalty,
+        *data.where,
+        data.o,
+        data.c,
+        base,
+        np.asarray(other, dtype),
+        wide,
+        out,
+        turns,
+        ENOUGH,
+    )
     return out[:, :t], out[:, t].copy() if biased else np.asarray(own, dtype)
 
 
@@ -46,7 +59,9 @@ def sweep(data, flipped, model, turns):
     """Columns, then rows: after it every row is what fold-in gives. model: dict of A, B, level, row, column."""
     loss = model["loss"], model["parameter"], model["level"]
     rest = model["ridge"], model["bias_ridge"], model["biased"]
-    model["B"], model["column"] = fit_side(flipped, *loss, model["column"], model["row"], model["A"], *rest,
-                                           start=model["B"], turns=turns)
-    model["A"], model["row"] = fit_side(data, *loss, model["row"], model["column"], model["B"], *rest,
-                                        start=model["A"], turns=turns)
+    model["B"], model["column"] = fit_side(
+        flipped, *loss, model["column"], model["row"], model["A"], *rest, start=model["B"], turns=turns
+    )
+    model["A"], model["row"] = fit_side(
+        data, *loss, model["row"], model["column"], model["B"], *rest, start=model["A"], turns=turns
+    )

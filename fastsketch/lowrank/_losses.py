@@ -39,8 +39,11 @@ def checked_loss(loss, parameter):
         if parameter is not None:
             raise ValueError(f"loss={loss!r} takes no loss_parameter, got {parameter!r}")
         return loss, 0.0
-    parameter = about.parameter if parameter is None else as_real(parameter, "loss_parameter", about.low, about.high,
-                                                                  low_open=True)
+    parameter = (
+        about.parameter
+        if parameter is None
+        else as_real(parameter, "loss_parameter", about.low, about.high, low_open=True)
+    )
     if loss == "quantile" and parameter == 1:
         raise ValueError("loss_parameter must lie in (0, 1) for loss='quantile', got 1")
     return loss, parameter

@@ -18,6 +18,8 @@ from fastsketch.lowrank._queries import PART, FoldedIn, as_indices, finished, re
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
+
+
 class LowRankModel:
     """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
 
@@ -103,12 +105,50 @@ class LowRankModel:
     True
     """
 
-    def __init__(self, rank, loss="square", refine="economic", biases=True, scaling=True, *, loss_parameter=None,
-                 shrink=1.0, sweeps=0, ridge=10.0, bias_ridge=3.0, step="search", step_size=1.0, inner="energy",
-                 nu=0.99, inner_rank=2, power_iterations=30, clip=None, dtype=None, seed=0):
-        self._config = LowRankConfig.checked(rank, loss, refine, biases, scaling, loss_parameter, shrink, sweeps, ridge,
-                                             bias_ridge, step, step_size, inner, nu, inner_rank, power_iterations, clip,
-                                             dtype, seed)
+    def __init__(
+        self,
+        rank,
+        loss="square",
+        refine="economic",
+        biases=True,
+        scaling=True,
+        *,
+        loss_parameter=None,
+        shrink=1.0,
+        sweeps=0,
+        ridge=10.0,
+        bias_ridge=3.0,
+        step="search",
+        step_size=1.0,
+        inner="energy",
+        nu=0.99,
+        inner_rank=2,
+        power_iterations=30,
+        clip=None,
+        dtype=None,
+        seed=0,
+    ):
+        self._config = LowRankConfig.checked(
+            rank,
+            loss,
+            refine,
+            biases,
+            scaling,
+            loss_parameter,
+            shrink,
+            sweeps,
+            ridge,
+            bias_ridge,
+            step,
+            step_size,
+            inner,
+            nu,
+            inner_rank,
+            power_iterations,
+            clip,
+            dtype,
+            seed,
+        )
         self._a = None
         self._data = None
         self.history_ = []
@@ -153,8 +193,9 @@ class LowRankModel:
             start = time.perf_counter()
             rb, cb, level = fit_biases(data, config.loss, config.loss_parameter, config.bias_ridge, config.biases)
             left, right = _scales(data, config.scaling)
-            pursuit = Pursuit(data, config.loss, config.loss_parameter, rb, cb, left, right, config.seed,
-                              config.power_iterations)
+            pursuit = Pursuit(
+                data, config.loss, config.loss_parameter, rb, cb, left, right, config.seed, config.power_iterations
+            )
             history = []
             self._climb(pursuit, config.rank, held, patience, callback, history, start)
             state = _state_of(pursuit, level)
@@ -184,8 +225,17 @@ class LowRankModel:
         config = self._config
         with _threads.blas_for(2):
             start = time.perf_counter() - self.history_[-1]["seconds"]
-            pursuit = Pursuit(data, config.loss, config.loss_parameter, self._a["rb"], self._a["cb"], left, right,
-                              config.seed, config.power_iterations)
+            pursuit = Pursuit(
+                data,
+                config.loss,
+                config.loss_parameter,
+                self._a["rb"],
+                self._a["cb"],
+                left,
+                right,
+                config.seed,
+                config.power_iterations,
+            )
             pursuit.U = list(self._a["left"].T)
             pursuit.V = list(self._a["right"].T)
             pursuit.path = [row[: k + 1].copy() for k, row in enumerate(self._a["path"])]
@@ -257,8 +307,12 @@ class LowRankModel:
         return z
 
     def _tell(self, pursuit, held, z, history, callback, start):
-        line = {"rank": len(pursuit.U), "objective": float(pursuit.objective),
-                "seconds": time.perf_counter() - start, "validation": None}
+        line = {
+            "rank": len(pursuit.U),
+            "objective": float(pursuit.objective),
+            "seconds": time.perf_counter() - start,
+            "validation": None,
+        }
         if held is not None:
             line["validation"] = pursuit.kernel.objective(pursuit.loss, pursuit.parameter, z, held.o, held.c) / len(z)
         history.append(line)
@@ -337,8 +391,11 @@ class LowRankModel:
         rank = self._rank(rank)
         rows = as_indices(rows, len(a["row"]), "rows")
         columns = as_indices(np.arange(len(a["column"])) if columns is None else columns, len(a["column"]), "columns")
-        z = a["level"] + np.where(rows >= 0, a["row"][rows], 0.0)[:, None] + np.where(
-            columns >= 0, a["column"][columns], 0.0)
+        z = (
+            a["level"]
+            + np.where(rows >= 0, a["row"][rows], 0.0)[:, None]
+            + np.where(columns >= 0, a["column"][columns], 0.0)
+        )
         if rank:
             left, right, coefficients = self._sides(rank)
             inner = (left[rows] * coefficients) @ right[columns].T
@@ -396,8 +453,17 @@ class LowRankModel:
         sides = self.factors(rank)
         with _threads.blas_for(2):
             factors, biases = _factors.fit_side(
-                data, config.loss, config.loss_parameter, a["level"], np.zeros(data.m, a["left"].dtype), a[known],
-                np.ascontiguousarray(sides[1 - axis]), ridge, config.bias_ridge, config.biases)
+                data,
+                config.loss,
+                config.loss_parameter,
+                a["level"],
+                np.zeros(data.m, a["left"].dtype),
+                a[known],
+                np.ascontiguousarray(sides[1 - axis]),
+                ridge,
+                config.bias_ridge,
+                config.biases,
+            )
         return FoldedIn(config, axis, factors, biases, a["level"], a[known].copy(), sides[1 - axis])
 
     # -- uses --------------------------------------------------------------------------------------------------------
@@ -419,8 +485,9 @@ class LowRankModel:
             -1 and NaN where fewer than n are left.
         """
         rows = as_indices(rows, self.shape_[0], "rows")
-        return recommended(lambda part: self._block(rows[part], None, rank), self._finish, rows, n, exclude,
-                            self.shape_)
+        return recommended(
+            lambda part: self._block(rows[part], None, rank), self._finish, rows, n, exclude, self.shape_
+        )
 
     def similar(self, index, n=10, *, axis=0, rank=None):
         """The n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
@@ -455,8 +522,13 @@ class LowRankModel:
         _state.write(path, self.to_bytes())
 
     def _state(self):
-        params = {"config": asdict(self._config), "notes": self.notes, "history": self.history_, "rank": self.rank_,
-                  "fitted": None}
+        params = {
+            "config": asdict(self._config),
+            "notes": self.notes,
+            "history": self.history_,
+            "rank": self.rank_,
+            "fitted": None,
+        }
         arrays = {}
         if self._a is not None:
             params["fitted"] = {"level": self._a["level"], "swept": self._a["swept"]}
@@ -485,8 +557,11 @@ class LowRankModel:
 
 
 for _name in LowRankConfig.__dataclass_fields__:
-    setattr(LowRankModel, _name, property(lambda self, name=_name: getattr(self._config, name),
-                                          doc=f"The parameter {_name}."))
+    setattr(
+        LowRankModel,
+        _name,
+        property(lambda self, name=_name: getattr(self._config, name), doc=f"The parameter {_name}."),
+    )
 
 
 def _scales(data, scaling):
@@ -506,16 +581,27 @@ def _state_of(pursuit, level):
     for k, row in enumerate(pursuit.path):
         path[k, : len(row)] = row
     stack = lambda side, size: np.stack(side, axis=1) if side else np.zeros((size, 0), dtype)  # noqa: E731
-    return {"left": stack(pursuit.U, pursuit.data.m), "right": stack(pursuit.V, pursuit.data.n), "path": path,
-            "rb": pursuit.rb, "cb": pursuit.cb, "level": level, "row": (pursuit.rb - level).astype(dtype),
-            "column": pursuit.cb.copy(), "swept": False}
+    return {
+        "left": stack(pursuit.U, pursuit.data.m),
+        "right": stack(pursuit.V, pursuit.data.n),
+        "path": path,
+        "rb": pursuit.rb,
+        "cb": pursuit.cb,
+        "level": level,
+        "row": (pursuit.rb - level).astype(dtype),
+        "column": pursuit.cb.copy(),
+        "swept": False,
+    }
 
 
 def _best_rank(history, validated):
     if not validated:
         # the last is the best but for the printed step of losses without a gradient
-        return history[int(np.argmin([line["objective"] for line in history]))]["rank"] if any(
-            line["objective"] < history[-1]["objective"] for line in history) else history[-1]["rank"]
+        return (
+            history[int(np.argmin([line["objective"] for line in history]))]["rank"]
+            if any(line["objective"] < history[-1]["objective"] for line in history)
+            else history[-1]["rank"]
+        )
     return history[int(np.argmin([line["validation"] for line in history]))]["rank"]
 
 
@@ -524,15 +610,32 @@ def _swept(data, state, rank, config):
     dtype = data.o.dtype
     coefficients = state["path"][rank - 1, :rank] if rank else np.empty(0)
     one, two = _factors.balanced(state["left"][:, :rank], state["right"][:, :rank], coefficients)
-    model = {"A": one.astype(dtype), "B": two.astype(dtype), "level": state["level"], "row": state["row"],
-             "column": state["column"], "loss": config.loss, "parameter": config.loss_parameter, "ridge": config.ridge,
-             "bias_ridge": config.bias_ridge, "biased": config.biases}
+    model = {
+        "A": one.astype(dtype),
+        "B": two.astype(dtype),
+        "level": state["level"],
+        "row": state["row"],
+        "column": state["column"],
+        "loss": config.loss,
+        "parameter": config.loss_parameter,
+        "ridge": config.ridge,
+        "bias_ridge": config.bias_ridge,
+        "biased": config.biases,
+    }
     flipped = data.transposed()
     for k in range(config.sweeps):
         _factors.sweep(data, flipped, model, 3 if k < config.sweeps - 1 else _factors.TURNS)
-    return {"left": model["A"], "right": model["B"], "path": np.eye(rank), "rb": model["row"] + state["level"],
-            "cb": model["column"], "level": state["level"], "row": model["row"], "column": model["column"],
-            "swept": True}
+    return {
+        "left": model["A"],
+        "right": model["B"],
+        "path": np.eye(rank),
+        "rb": model["row"] + state["level"],
+        "cb": model["column"],
+        "level": state["level"],
+        "row": model["row"],
+        "column": model["column"],
+        "swept": True,
+    }
 
 
 def _build(params, arrays):

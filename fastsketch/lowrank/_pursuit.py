@@ -60,8 +60,9 @@ class Pursuit:
         self.objective = self._gradient()
 
     def _gradient(self):
-        return self.kernel.gradient(self.loss, self.parameter, *self.data.where, self.z, self.data.o, self.data.c,
-                                    self.left, self.right, self.a)
+        return self.kernel.gradient(
+            self.loss, self.parameter, *self.data.where, self.z, self.data.o, self.data.c, self.left, self.right, self.a
+        )
 
     # -- the leading triplet ---------------------------------------------------------------------------------------
     def leading_of_eight(self):
@@ -164,8 +165,22 @@ class Pursuit:
         self._accept(u, v, np.append(keep * old, theta))
         data, dtype = self.data, self.data.o.dtype.type
         self.objective = self.kernel.step_gradient(
-            self.loss, self.parameter, *data.where, self.z, data.o, data.c, self.left, self.right, dtype(keep),
-            dtype(theta), u, v, self.rb, self.cb, self.a)
+            self.loss,
+            self.parameter,
+            *data.where,
+            self.z,
+            data.o,
+            data.c,
+            self.left,
+            self.right,
+            dtype(keep),
+            dtype(theta),
+            u,
+            v,
+            self.rb,
+            self.cb,
+            self.a,
+        )
         return True
 
     def _accept(self, u, v, coefficients):
@@ -183,8 +198,21 @@ class Pursuit:
     def _dots(self, u, v, keep, theta):
         out = np.empty(6)
         dtype = self.data.o.dtype.type
-        self.kernel.five_dots(self.loss, self.parameter, *self.data.where, self.z, self.data.o, self.data.c, self.rb,
-                              self.cb, dtype(keep), dtype(theta), u, v, out)
+        self.kernel.five_dots(
+            self.loss,
+            self.parameter,
+            *self.data.where,
+            self.z,
+            self.data.o,
+            self.data.c,
+            self.rb,
+            self.cb,
+            dtype(keep),
+            dtype(theta),
+            u,
+            v,
+            out,
+        )
         return out
 
     def _two_coefficients(self, u, v, theta):
@@ -240,13 +268,28 @@ class Pursuit:
         left = np.ascontiguousarray(np.stack([*self.U, u], axis=1), dtype)
         right = np.ascontiguousarray(np.stack([*self.V, v], axis=1), dtype)
         # in units of the entries that each rank moves, so that one step length fits all
-        size = np.array([1 / max(float(np.abs(left[:, q]).max()) * float(np.abs(right[:, q]).max()), 1e-300)
-                         for q in range(len(start))])
+        size = np.array(
+            [
+                1 / max(float(np.abs(left[:, q]).max()) * float(np.abs(right[:, q]).max()), 1e-300)
+                for q in range(len(start))
+            ]
+        )
         out = np.empty(len(start))
 
         def value(x):
-            f = self.kernel.coefficient_gradient(self.loss, self.parameter, *self.data.where, self.data.o, self.data.c,
-                                                 self.rb, self.cb, left, right, x * size, out)
+            f = self.kernel.coefficient_gradient(
+                self.loss,
+                self.parameter,
+                *self.data.where,
+                self.data.o,
+                self.data.c,
+                self.rb,
+                self.cb,
+                left,
+                right,
+                x * size,
+                out,
+            )
             return f, out * size
 
         before = np.append(start[:-1], 0.0) / size
@@ -283,8 +326,9 @@ class Pursuit:
         s = np.array([p[1] for p in part])
         d = np.empty_like(data.o)
         none = np.zeros(max(data.m, data.n), dtype)
-        self.kernel.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none,
-                           d)
+        self.kernel.scores(
+            *data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d
+        )
         eta = size / np.sqrt(t) if step == "paper" else self._search(d)
         for q in range(len(part)):
             old = self.path[-1] if self.path else np.empty(0)

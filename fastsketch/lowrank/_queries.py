@@ -19,8 +19,10 @@ def as_indices(values, size, name):
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     if out.min() < -1 or out.max() >= size:
-        raise IndexError(f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
-                         f"{int(out.min() if out.min() < -1 else out.max())}")
+        raise IndexError(
+            f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
+            f"{int(out.min() if out.min() < -1 else out.max())}"
+        )
     return out
 
 
@@ -30,10 +32,16 @@ def recommended(block, finish, rows, n, exclude, shape):
     if exclude is not None:
         exclude = exclude.tocsr()
         if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), shape[0]):
-            raise ValueError(f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, "
-                             f"got shape {exclude.shape}")
-    own = exclude is not None and exclude.shape[0] == len(rows) and not (
-        exclude.shape[0] == shape[0] and len(rows) == shape[0] and not np.array_equal(rows, np.arange(shape[0])))
+            raise ValueError(
+                f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, got shape {exclude.shape}"
+            )
+    own = (
+        exclude is not None
+        and exclude.shape[0] == len(rows)
+        and not (
+            exclude.shape[0] == shape[0] and len(rows) == shape[0] and not np.array_equal(rows, np.arange(shape[0]))
+        )
+    )
     found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
     step = max(1, PART // max(columns, 1))
     for first in range(0, len(rows), step):
@@ -99,5 +107,6 @@ class FoldedIn:
     def recommend(self, n=10, *, exclude=None):
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
         rows = np.arange(len(self))
-        return recommended(lambda part: self._block(rows[part]), self._finish, rows, n, exclude,
-                           (len(self), len(self._other)))
+        return recommended(
+            lambda part: self._block(rows[part]), self._finish, rows, n, exclude, (len(self), len(self._other))
+        )

@@ -21,6 +21,7 @@ def _cpus():
 @contextlib.contextmanager
 def serial(workers, retries):
     """One task after the other, here."""
+
     def run(function, arguments):
         return [function(*args) for args in arguments]
 
@@ -32,6 +33,7 @@ def serial(workers, retries):
 def threads(workers, retries):
     """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
     with _threads.threads(1), ThreadPoolExecutor(workers or _cpus()) as pool:
+
         def run(function, arguments):
             futures = [pool.submit(function, *args) for args in arguments]
             try:

@@ -68,24 +68,56 @@ class AdaptiveConfig:
 class _Adaptive(OnlineLinear):
     """Both faces of the kernels: one (eta, delta), or a grid of them."""
 
-    _STATE = ("base", "turn", "lam", "gram", "scale", "coef", "inner", "rows", "total", "z", "b", "frame", "kept_data",
-              "kept_indices", "kept_indptr", "squares", "first", "last", "clock", "outer", "low", "losses", "mistakes",
-              "count")
+    _STATE = (
+        "base",
+        "turn",
+        "lam",
+        "gram",
+        "scale",
+        "coef",
+        "inner",
+        "rows",
+        "total",
+        "z",
+        "b",
+        "frame",
+        "kept_data",
+        "kept_indices",
+        "kept_indptr",
+        "squares",
+        "first",
+        "last",
+        "clock",
+        "outer",
+        "low",
+        "losses",
+        "mistakes",
+        "count",
+    )
     _GROWING = ("kept_data", "kept_indices")
 
     # -- what OnlineLinear asks for --------------------------------------------------------------------------------
     def _takes_sparse(self):
         # the l1 step needs every coordinate; H of "ada-full" and of the projections is dense
         config = self._config
-        return config.method in DIAGONAL or (config.method in SKETCHED and config.method != "ada-full"
-                                             and config.penalty != "l1")
+        return config.method in DIAGONAL or (
+            config.method in SKETCHED and config.method != "ada-full" and config.penalty != "l1"
+        )
 
     def _start(self, d, sparse):
         config = self._config
         eta, delta = config.points
         k = len(eta)
-        a = {"sparse": bool(sparse), "base": np.zeros((k, d)), "losses": np.zeros(k), "mistakes": np.zeros(k, np.int64),
-             "count": np.zeros(5, np.int64), "regret": np.zeros(2), "eta": eta, "delta": delta}
+        a = {
+            "sparse": bool(sparse),
+            "base": np.zeros((k, d)),
+            "losses": np.zeros(k),
+            "mistakes": np.zeros(k, np.int64),
+            "count": np.zeros(5, np.int64),
+            "regret": np.zeros(2),
+            "eta": eta,
+            "delta": delta,
+        }
         if config.method in DIAGONAL:
             a.update(squares=np.zeros(d), last=np.zeros((k, d)), clock=np.zeros(k), slopes=np.zeros(k), z_k=np.zeros(k))
             if config.method == "adam":
@@ -102,12 +134,24 @@ class _Adaptive(OnlineLinear):
         if config.method == "ada-fd":
             cap = 2 * tau
         width = min(tau, d) if sparse else 0
-        a.update(turn=np.zeros((most, cap)), lam=np.zeros(most), gram=np.zeros((cap, cap)), scale=np.ones(k),
-                 coef=np.zeros((k, cap)), inner=np.zeros((k, cap)))
+        a.update(
+            turn=np.zeros((most, cap)),
+            lam=np.zeros(most),
+            gram=np.zeros((cap, cap)),
+            scale=np.ones(k),
+            coef=np.zeros((k, cap)),
+            inner=np.zeros((k, cap)),
+        )
         if sparse:
-            a.update(z=np.zeros((d, width)), b=np.zeros((k, width)), frame=np.zeros((width, width)),
-                     kept_data=np.zeros(0), kept_indices=np.zeros(0, np.int32), kept_indptr=np.zeros(cap + 1, np.int64),
-                     work=np.zeros(d))
+            a.update(
+                z=np.zeros((d, width)),
+                b=np.zeros((k, width)),
+                frame=np.zeros((width, width)),
+                kept_data=np.zeros(0),
+                kept_indices=np.zeros(0, np.int32),
+                kept_indptr=np.zeros(cap + 1, np.int64),
+                work=np.zeros(d),
+            )
         else:
             a["rows"] = np.zeros((cap, d))
             a["extra"] = np.zeros(kernel.extra_size(d, most, cap, PENALTIES[config.penalty]))
@@ -119,8 +163,11 @@ class _Adaptive(OnlineLinear):
 
     def _changes_all_or_nothing(self, a):
         # a round that has no finite prediction is refused before anything is changed, but for rebases and debts
-        return self._config.method == "ada-diag" and self._config.penalty is None or (
-            self._config.method in SKETCHED and not a["sparse"] and a["count"][ROWS] + 1 < a["turn"].shape[1])
+        return (
+            self._config.method == "ada-diag"
+            and self._config.penalty is None
+            or (self._config.method in SKETCHED and not a["sparse"] and a["count"][ROWS] + 1 < a["turn"].shape[1])
+        )
 
     def _learn(self, a, batch, targets, weights, predictions):
         config = self._config
@@ -136,8 +183,16 @@ class _Adaptive(OnlineLinear):
         else:
             from fastsketch._kernels import adaptive as kernel
 
-            setting = (loss, RULES[config.method], phi, dual, config.method != "fd-son", config.method == "fd-son",
-                       config.sketch_size, config.strength)
+            setting = (
+                loss,
+                RULES[config.method],
+                phi,
+                dual,
+                config.method != "fd-son",
+                config.method == "fd-son",
+                config.sketch_size,
+                config.strength,
+            )
             if not a["sparse"]:
                 kernel.dense_rounds(a, setting, a["eta"], a["delta"], batch, targets, weights, a["extra"], predictions)
                 return
@@ -149,8 +204,9 @@ class _Adaptive(OnlineLinear):
                 rows = int(a["turn"].shape[1] - (a["count"][ROWS] - a["count"][OLD]))
                 room = used + longest * min(rows, len(targets) - done) + more
                 grown(a, ("kept_data", "kept_indices"), used, room)
-                done, short = kernel.sparse_rounds(a, setting, a["eta"], a["delta"], *batch, done, targets, weights,
-                                                   predictions)
+                done, short = kernel.sparse_rounds(
+                    a, setting, a["eta"], a["delta"], *batch, done, targets, weights, predictions
+                )
                 more = a["base"].shape[1]
 
     def _all_weights(self, a):
@@ -159,8 +215,13 @@ class _Adaptive(OnlineLinear):
         if config.method in DIAGONAL:
             from fastsketch._kernels import diagonal as kernel
 
-            setting = (DIAGONAL.index(config.method), 0, PENALTIES[config.penalty], config.form == "pds",
-                       config.strength)
+            setting = (
+                DIAGONAL.index(config.method),
+                0,
+                PENALTIES[config.penalty],
+                config.form == "pds",
+                config.strength,
+            )
             return kernel.weights_now(copied(a), setting, a["eta"], a["delta"])
         if config.method in PROJECTED:
             return a["base"].copy()
@@ -171,14 +232,18 @@ class _Adaptive(OnlineLinear):
 
         z, frame, fresh = a["z"][:, :old], a["frame"][:old, :old], rows - old
         end = int(a["kept_indptr"][fresh])
-        kept = csr_array((a["kept_data"][:end], a["kept_indices"][:end], a["kept_indptr"][: fresh + 1]),
-                         shape=(fresh, a["base"].shape[1]))
+        kept = csr_array(
+            (a["kept_data"][:end], a["kept_indices"][:end], a["kept_indptr"][: fresh + 1]),
+            shape=(fresh, a["base"].shape[1]),
+        )
         old_part = a["scale"][:, None] * a["b"][:, :old] + a["coef"][:, :old] @ frame
         return a["scale"][:, None] * a["base"] + old_part @ z.T + a["coef"][:, old:rows] @ kept
 
     def _cause(self, a):
-        return (f"eta = {max(self._config.eta):g} is too large for the lengths of the rows, or delta = "
-                f"{min(self._config.delta):g} too small")
+        return (
+            f"eta = {max(self._config.eta):g} is too large for the lengths of the rows, or delta = "
+            f"{min(self._config.delta):g} too small"
+        )
 
 
 class AdaptiveSubgradient(_Adaptive):
@@ -249,10 +314,22 @@ class AdaptiveSubgradient(_Adaptive):
     True
     """
 
-    def __init__(self, sketch_size=20, method="ada-ffd", form="cmd", loss="absolute", eta=0.1, delta=None, *,
-                 penalty=None, strength=0.0, seed=0):
-        self._config = AdaptiveConfig.checked(sketch_size, method, form, loss, (eta,),
-                                              None if delta is None else (delta,), penalty, strength, seed)
+    def __init__(
+        self,
+        sketch_size=20,
+        method="ada-ffd",
+        form="cmd",
+        loss="absolute",
+        eta=0.1,
+        delta=None,
+        *,
+        penalty=None,
+        strength=0.0,
+        seed=0,
+    ):
+        self._config = AdaptiveConfig.checked(
+            sketch_size, method, form, loss, (eta,), None if delta is None else (delta,), penalty, strength, seed
+        )
         self._prepare()
 
     def __setstate__(self, state):
@@ -307,13 +384,13 @@ class AdaptiveGrid(_Adaptive):
     ((3, 2), 1.0)
     """
 
-    def __init__(self, eta, delta, sketch_size=20, method="ada-ffd", form="cmd", *, penalty=None, strength=0.0,
-                 seed=0):
+    def __init__(self, eta, delta, sketch_size=20, method="ada-ffd", form="cmd", *, penalty=None, strength=0.0, seed=0):
         eta, delta = (np.atleast_1d(np.asarray(values)).tolist() for values in (eta, delta))
         if not eta or not delta:
             raise ValueError("eta and delta must not be empty")
-        self._config = AdaptiveConfig.checked(sketch_size, method, form, "absolute", eta, delta, penalty, strength,
-                                              seed)
+        self._config = AdaptiveConfig.checked(
+            sketch_size, method, form, "absolute", eta, delta, penalty, strength, seed
+        )
         self._prepare()
 
     def __setstate__(self, state):

@@ -96,8 +96,11 @@ class OnlineLinear:
         n, d = rows.shape
         targets = as_targets(targets, n, config.loss, "targets")
         weights = np.ones(n) if weights is None else as_weights(weights, n)
-        sparse = self._a["sparse"] if self._a else (
-            is_sparse(rows) and self._takes_sparse() and rows.nnz <= DENSE_ABOVE * n * d)
+        sparse = (
+            self._a["sparse"]
+            if self._a
+            else (is_sparse(rows) and self._takes_sparse() and rows.nnz <= DENSE_ABOVE * n * d)
+        )
         batch = _as_csr(rows) if sparse else _as_dense(rows)
         values = batch[0] if sparse else batch
         if not np.isfinite(values).all():
@@ -115,8 +118,9 @@ class OnlineLinear:
             except np.linalg.LinAlgError:
                 predictions[-1] = np.nan  # numbers of such sizes that no factorisation is left
         if not np.isfinite(predictions).all():
-            raise FloatingPointError(f"the weights left the range of numbers in round "
-                                     f"{self._totals(a)[0] + 1}: {self._cause(a)}")
+            raise FloatingPointError(
+                f"the weights left the range of numbers in round {self._totals(a)[0] + 1}: {self._cause(a)}"
+            )
         if self._comparator is not None:
             predictions_there = np.asarray(rows @ self._comparator, np.float64)
             theirs = loss_and_slope(config.loss, predictions_there, targets)[0] * weights
@@ -163,8 +167,13 @@ class OnlineLinear:
         regret = None
         if self._a is not None and self._comparator is not None:
             regret = float(loss - self._a["regret"][BEFORE] - self._a["regret"][THEIRS])
-        return {"rounds": rounds, "cumulative_loss": loss, "mean_loss": loss / max(rounds, 1),
-                "error_rate": mistakes / max(rounds, 1), "regret": regret}
+        return {
+            "rounds": rounds,
+            "cumulative_loss": loss,
+            "mean_loss": loss / max(rounds, 1),
+            "error_rate": mistakes / max(rounds, 1),
+            "regret": regret,
+        }
 
     @property
     def n_rounds(self):
@@ -228,8 +237,9 @@ class OnlineLinear:
     def _register(cls, parameters):
         """Make the parameters readable as attributes, and the state readable by fs.load."""
         for name in parameters:
-            setattr(cls, name, property(lambda self, name=name: getattr(self._config, name),
-                                        doc=f"The parameter {name}."))
+            setattr(
+                cls, name, property(lambda self, name=name: getattr(self._config, name), doc=f"The parameter {name}.")
+            )
         _state.register(cls.__name__, cls._build)
 
 
@@ -250,8 +260,11 @@ def _as_csr(rows):
         from scipy.sparse import csr_array
 
         rows = csr_array(rows)
-    return (np.ascontiguousarray(rows.data, np.float64), np.ascontiguousarray(rows.indices, np.int32),
-            np.ascontiguousarray(rows.indptr, np.int64))
+    return (
+        np.ascontiguousarray(rows.data, np.float64),
+        np.ascontiguousarray(rows.indices, np.int32),
+        np.ascontiguousarray(rows.indptr, np.int64),
+    )
 
 
 def _as_dense(rows):

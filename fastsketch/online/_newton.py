@@ -112,12 +112,28 @@ class SketchedNewton(OnlineLinear):
     (True, 2000)
     """
 
-    _STATE = ("base", "z", "kept", "kept_data", "kept_indices", "kept_indptr", "frame", "coef", "small",
-              "inverse", "b", "e", "lam", "scalar", "count")
+    _STATE = (
+        "base",
+        "z",
+        "kept",
+        "kept_data",
+        "kept_indices",
+        "kept_indptr",
+        "frame",
+        "coef",
+        "small",
+        "inverse",
+        "b",
+        "e",
+        "lam",
+        "scalar",
+        "count",
+    )
     _GROWING = ("kept_data", "kept_indices")
 
-    def __init__(self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None,
-                 seed=0):
+    def __init__(
+        self, sketch_size=10, sketch="rfd", loss="square", alpha0=0.0, projection="same", *, beta=None, seed=0
+    ):
         self._config = NewtonConfig.checked(sketch_size, sketch, loss, alpha0, projection, beta, seed)
         self._prepare()
 
@@ -130,8 +146,7 @@ class SketchedNewton(OnlineLinear):
 
     def _changes_all_or_nothing(self, a):
         # all rows of the mixed forms and of "full" change in several steps; so does everything in a shrink
-        return not (self.sketch in (*MIXED, "full") or
-                    a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * self.sketch_size)
+        return not (self.sketch in (*MIXED, "full") or a["count"][RANK] + a["count"][ROWS] + 1 >= 2 * self.sketch_size)
 
     def _learn(self, a, batch, targets, weights, predictions):
         learn = _learn_full if self.sketch == "full" else _learn_sparse if a["sparse"] else _learn_dense
@@ -141,8 +156,7 @@ class SketchedNewton(OnlineLinear):
             a["count"][FULL] = 0
 
     def _cause(self, a):
-        return (f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; "
-                "sketch='rfd' is stable")
+        return f"alpha = {a['scalar'][ALPHA]:.3g} is too small for the lengths of the rows; sketch='rfd' is stable"
 
     def _totals(self, a):
         return int(a["count"][ROUND]), float(a["scalar"][LOSS]), int(a["count"][MISTAKES])
@@ -165,22 +179,48 @@ SketchedNewton._register(("sketch_size", "sketch", "loss", "alpha0", "projection
 
 def _fresh(config, d, sparse):
     m, k = config.sketch_size, 2 * config.sketch_size
-    a = {"sparse": bool(sparse), "base": np.zeros(d), "scalar": np.zeros(3), "regret": np.zeros(2),
-         "count": np.zeros(6, np.int64)}
+    a = {
+        "sparse": bool(sparse),
+        "base": np.zeros(d),
+        "scalar": np.zeros(3),
+        "regret": np.zeros(2),
+        "count": np.zeros(6, np.int64),
+    }
     a["scalar"][ALPHA] = config.alpha0
     if config.sketch == "full":
         a["inverse"] = np.eye(d) / config.alpha0
         return a
     if config.sketch in MIXED:
-        a.update(frame=np.eye(m, 3 * m), small=np.zeros((m, m)), lam=np.zeros(m), b=np.zeros(m), e=np.zeros(k),
-                 zx=np.zeros(m), gx=np.zeros(k))
+        a.update(
+            frame=np.eye(m, 3 * m),
+            small=np.zeros((m, m)),
+            lam=np.zeros(m),
+            b=np.zeros(m),
+            e=np.zeros(k),
+            zx=np.zeros(m),
+            gx=np.zeros(k),
+        )
         a["count"][RANK] = m
     else:
-        a.update(frame=np.zeros((k, k)), coef=np.zeros(k), small=np.zeros((k, k)), inverse=np.zeros((k, k)),
-                 b=np.zeros(k), e=np.zeros(k), turn=np.zeros((m, k)), zx=np.zeros(k), gx=np.zeros(k + 1))
+        a.update(
+            frame=np.zeros((k, k)),
+            coef=np.zeros(k),
+            small=np.zeros((k, k)),
+            inverse=np.zeros((k, k)),
+            b=np.zeros(k),
+            e=np.zeros(k),
+            turn=np.zeros((m, k)),
+            zx=np.zeros(k),
+            gx=np.zeros(k + 1),
+        )
     if sparse:
-        a.update(z=np.zeros((d, m)), kept_data=np.zeros(0), kept_indices=np.zeros(0, np.int32),
-                 kept_indptr=np.zeros(k + 1, np.int64), work=np.zeros(d))
+        a.update(
+            z=np.zeros((d, m)),
+            kept_data=np.zeros(0),
+            kept_indices=np.zeros(0, np.int32),
+            kept_indptr=np.zeros(k + 1, np.int64),
+            work=np.zeros(d),
+        )
     else:
         a.update(z=np.zeros((m, d)), kept=np.zeros((k, d)))
     if config.sketch == "oja":
@@ -221,13 +261,41 @@ def _learn_sparse(config, a, batch, targets, weights, predictions):
     if config.sketch in MIXED:
         loss, projection, *_ = _common(config)
         kernel.mixed_sparse_rounds(
-            data, indices, indptr, targets, weights, loss, projection, config.sketch == "oja",
-            _draws(config, int(a["count"][ROUND]), len(targets)), a["base"], a["z"], a["kept_data"], a["kept_indices"],
-            a["kept_indptr"], a["work"], *(a[name] for name in _MIXED), predictions)
+            data,
+            indices,
+            indptr,
+            targets,
+            weights,
+            loss,
+            projection,
+            config.sketch == "oja",
+            _draws(config, int(a["count"][ROUND]), len(targets)),
+            a["base"],
+            a["z"],
+            a["kept_data"],
+            a["kept_indices"],
+            a["kept_indptr"],
+            a["work"],
+            *(a[name] for name in _MIXED),
+            predictions,
+        )
         return
     kernel.sparse_rounds(
-        data, indices, indptr, targets, weights, *_common(config), a["base"], a["z"], a["kept_data"], a["kept_indices"],
-        a["kept_indptr"], a["work"], *(a[name] for name in _SMALL), predictions)
+        data,
+        indices,
+        indptr,
+        targets,
+        weights,
+        *_common(config),
+        a["base"],
+        a["z"],
+        a["kept_data"],
+        a["kept_indices"],
+        a["kept_indptr"],
+        a["work"],
+        *(a[name] for name in _SMALL),
+        predictions,
+    )
 
 
 def _learn_dense(config, a, rows, targets, weights, predictions):
@@ -250,13 +318,35 @@ def _learn_dense(config, a, rows, targets, weights, predictions):
         if config.sketch in MIXED:
             loss, projection, *_ = _common(config)
             learned = kernel.mixed_dense_block(
-                products, x, targets[block], weights[block], loss, projection, config.sketch == "oja",
-                _draws(config, int(a["count"][ROUND]), len(x)), a["base"], a["z"], a["kept"], places,
-                *(a[name] for name in _MIXED), predictions[block])
+                products,
+                x,
+                targets[block],
+                weights[block],
+                loss,
+                projection,
+                config.sketch == "oja",
+                _draws(config, int(a["count"][ROUND]), len(x)),
+                a["base"],
+                a["z"],
+                a["kept"],
+                places,
+                *(a[name] for name in _MIXED),
+                predictions[block],
+            )
         else:
             learned = kernel.dense_block(
-                products, x, targets[block], weights[block], *_common(config), a["base"], a["z"], a["kept"], places,
-                *(a[name] for name in _SMALL), predictions[block])
+                products,
+                x,
+                targets[block],
+                weights[block],
+                *_common(config),
+                a["base"],
+                a["z"],
+                a["kept"],
+                places,
+                *(a[name] for name in _SMALL),
+                predictions[block],
+            )
         if a["count"][FULL] < 0:
             return
         done += learned
@@ -266,8 +356,9 @@ def _learn_full(config, a, rows, targets, weights, predictions):
     from fastsketch._kernels import newton as kernel
 
     loss, projection, *_ = _common(config)
-    kernel.full_rounds(rows, targets, weights, loss, projection, a["base"], a["inverse"], a["scalar"], a["count"],
-                       predictions)
+    kernel.full_rounds(
+        rows, targets, weights, loss, projection, a["base"], a["inverse"], a["scalar"], a["count"], predictions
+    )
 
 
 def _weights(a):
@@ -282,4 +373,3 @@ def _weights(a):
         kernel.add_rows(a["kept_data"], a["kept_indices"], a["kept_indptr"], n, a["e"][:n].copy(), w)
         return w
     return w + a["b"][:r] @ a["z"][:r] + a["e"][:n] @ a["kept"][:n]
-

@@ -44,7 +44,7 @@ def _argmin(h, b, penalty, amount):
     if name == "l2":
         return np.linalg.solve(h + amount * strength * np.eye(len(b)), b)
     beta = np.zeros(len(b))
-    for _ in range(100_000):                                            # coordinate descent
+    for _ in range(100_000):  # coordinate descent
         before = beta.copy()
         for j in range(len(b)):
             r = b[j] - h[j] @ beta + h[j, j] * beta[j]
@@ -105,9 +105,9 @@ def _adaptive(sketch, d, rounds, subgradient, eta, delta, form, penalty=None, po
         s = s if power == 0.5 else s**2
         total = total + g
         if penalty is None:
-            if form == "pds":                                           # dual averaging
+            if form == "pds":  # dual averaging
                 return -eta * _apply(total, v, s, delta)
-            return beta - eta * _apply(g, v, s, delta)                  # mirror descent
+            return beta - eta * _apply(g, v, s, delta)  # mirror descent
         h = delta * np.eye(d) + (v * s) @ v.T
         if form == "pds":
             return _argmin(h, -eta * total, penalty, eta * t)
@@ -195,6 +195,7 @@ def radagrad(d, rounds, subgradient, tau, eta, delta, rng):
 
 def online_gradient_descent(d, rounds, subgradient, eta, penalty=None):
     """OGD with step eta / sqrt(t)."""
+
     def step(t, beta, g):
         rate = eta / np.sqrt(t)
         return _prox(np.ones(d), beta - rate * g, penalty, rate)

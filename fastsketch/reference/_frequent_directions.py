@@ -22,23 +22,23 @@ def _svd(b_hat, m):
 
 def frequent_directions(a, m):
     """RFD paper, Algorithm 1: Frequent Directions, one shrink a row. Returns (B, Delta)."""
-    b, delta = a[: m - 1].copy(), 0.0                                   # 1: B^(m-1) = first m-1 rows
-    for t in range(m - 1, len(a)):                                      # 2: for t = m..T
-        b_hat = np.vstack([b, a[t]])                                    # 3: append row t
-        sigma, v = _svd(b_hat, m)                                       # 4: SVD
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v   # 5: sqrt(S^2 - sigma_m^2 I) V'
+    b, delta = a[: m - 1].copy(), 0.0  # 1: B^(m-1) = first m-1 rows
+    for t in range(m - 1, len(a)):  # 2: for t = m..T
+        b_hat = np.vstack([b, a[t]])  # 3: append row t
+        sigma, v = _svd(b_hat, m)  # 4: SVD
+        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5: sqrt(S^2 - sigma_m^2 I) V'
         delta += sigma[m - 1] ** 2
     return b, delta
 
 
 def robust_frequent_directions(a, m, alpha0=0.0):
     """RFD paper, Algorithm 2: Robust Frequent Directions. Returns (B, alpha, Delta)."""
-    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0                    # 1: alpha^(m-1) = alpha0
-    for t in range(m - 1, len(a)):                                      # 2
-        b_hat = np.vstack([b, a[t]])                                    # 3
-        sigma, v = _svd(b_hat, m)                                       # 4
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v   # 5
-        alpha += sigma[m - 1] ** 2 / 2                                  # 6: alpha += sigma_m^2 / 2
+    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: alpha^(m-1) = alpha0
+    for t in range(m - 1, len(a)):  # 2
+        b_hat = np.vstack([b, a[t]])  # 3
+        sigma, v = _svd(b_hat, m)  # 4
+        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
+        alpha += sigma[m - 1] ** 2 / 2  # 6: alpha += sigma_m^2 / 2
         delta += sigma[m - 1] ** 2
     return b, alpha, delta
 
@@ -48,30 +48,30 @@ def fast_frequent_directions(a, m):
 
     B has up to 2m - 1 rows: the algorithm does not flush at its end.
     """
-    b, delta = a[: m - 1].copy(), 0.0                                   # 1
-    for t in range(m - 1, len(a)):                                      # 2
-        b_hat = np.vstack([b, a[t]])                                    # 3
-        if len(b_hat) == 2 * m:                                         # 4: if it has 2m rows
-            sigma, v = _svd(b_hat, m)                                   # 5
-            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v   # 6
+    b, delta = a[: m - 1].copy(), 0.0  # 1
+    for t in range(m - 1, len(a)):  # 2
+        b_hat = np.vstack([b, a[t]])  # 3
+        if len(b_hat) == 2 * m:  # 4: if it has 2m rows
+            sigma, v = _svd(b_hat, m)  # 5
+            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
             delta += sigma[m - 1] ** 2
-        else:                                                           # 7
-            b = b_hat                                                   # 8
+        else:  # 7
+            b = b_hat  # 8
     return b, delta
 
 
 def fast_robust_frequent_directions(a, m, alpha0=0.0):
     """RFD paper, Algorithm 5: Fast RFD. Returns (B, alpha, Delta); B has up to 2m - 1 rows."""
-    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0                    # 1
-    for t in range(m - 1, len(a)):                                      # 2
-        b_hat = np.vstack([b, a[t]])                                    # 3
-        if len(b_hat) == 2 * m:                                         # 4
-            sigma, v = _svd(b_hat, m)                                   # 5
-            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v   # 6
-            alpha += sigma[m - 1] ** 2 / 2                              # 7
+    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1
+    for t in range(m - 1, len(a)):  # 2
+        b_hat = np.vstack([b, a[t]])  # 3
+        if len(b_hat) == 2 * m:  # 4
+            sigma, v = _svd(b_hat, m)  # 5
+            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
+            alpha += sigma[m - 1] ** 2 / 2  # 7
             delta += sigma[m - 1] ** 2
-        else:                                                           # 8
-            b = b_hat                                                   # 9, 10: alpha stays
+        else:  # 8
+            b = b_hat  # 9, 10: alpha stays
     return b, alpha, delta
 
 
@@ -81,23 +81,23 @@ def robust_frequent_directions_blocks(blocks, m, alpha0=0.0):
     The first block is taken as it is, every further one is followed by a shrink.
     """
     blocks = iter(blocks)
-    b, alpha, delta = next(blocks).copy(), alpha0, 0.0                  # 1: B^(1) = A^(1)
-    for block in blocks:                                                # 2: for t' = 2..T'
-        b_hat = np.vstack([b, block])                                   # 3
-        sigma, v = _svd(b_hat, m)                                       # 4
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v   # 5
-        alpha += sigma[m - 1] ** 2 / 2                                  # 6
+    b, alpha, delta = next(blocks).copy(), alpha0, 0.0  # 1: B^(1) = A^(1)
+    for block in blocks:  # 2: for t' = 2..T'
+        b_hat = np.vstack([b, block])  # 3
+        sigma, v = _svd(b_hat, m)  # 4
+        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
+        alpha += sigma[m - 1] ** 2 / 2  # 6
         delta += sigma[m - 1] ** 2
     return b, alpha, delta
 
 
 def greedy_low_rank(a, m):
     """RFD paper, Algorithm 8: greedy low-rank approximation (iterative SVD). Returns (B, Delta); no guarantee."""
-    b, delta = a[: m - 1].copy(), 0.0                                   # 1
-    for t in range(m - 1, len(a)):                                      # 2
-        b_hat = np.vstack([b, a[t]])                                    # 3
-        sigma, v = _svd(b_hat, m)                                       # 4
-        b = sigma[: m - 1][:, None] * v                                 # 5: S_{m-1} V'_{m-1}
+    b, delta = a[: m - 1].copy(), 0.0  # 1
+    for t in range(m - 1, len(a)):  # 2
+        b_hat = np.vstack([b, a[t]])  # 3
+        sigma, v = _svd(b_hat, m)  # 4
+        b = sigma[: m - 1][:, None] * v  # 5: S_{m-1} V'_{m-1}
         delta += sigma[m - 1] ** 2
     return b, delta
 
@@ -122,5 +122,5 @@ def compensative_frequent_directions(a, m):
     """Desai, Ghashami, Phillips 2016, CFD: FD, then Delta is added to all squared lengths. Returns (B, Delta)."""
     b, delta = frequent_directions(a, m)
     _, s, vt = np.linalg.svd(b, full_matrices=False)
-    seen = s > s.max(initial=0.0) * np.finfo(float).eps                 # directions that B does have
+    seen = s > s.max(initial=0.0) * np.finfo(float).eps  # directions that B does have
     return np.sqrt(s[seen] ** 2 + delta)[:, None] * vt[seen], delta

@@ -29,20 +29,20 @@ def faster_frequent_directions(a, size, m, draw, state=None):
     """Algorithm 2: FFD(A, B). Returns (B, rows of F that wait, chunks done); state is what an earlier call returned."""
     q = size // 2
     if state is None:
-        state = np.zeros((size, a.shape[1])), np.zeros((0, a.shape[1])), 0     # 1-4
+        state = np.zeros((size, a.shape[1])), np.zeros((0, a.shape[1])), 0  # 1-4
     b, f, t = state
-    for row in a:                                                           # 5: for i in [n]
-        f = np.vstack([f, row])                                             # 6: insert into F
-        if len(f) == m:                                                     # 7: no zero row left
-            signs, sample = draw(t, m)                                      # 8: Phi_t = S_t H D_t
-            b[size - q :] = subsampled_hadamard(f, signs, sample)              # 9: into the last l/2 rows
-            _, sigma, vt = np.linalg.svd(b, full_matrices=False)            # 10
+    for row in a:  # 5: for i in [n]
+        f = np.vstack([f, row])  # 6: insert into F
+        if len(f) == m:  # 7: no zero row left
+            signs, sample = draw(t, m)  # 8: Phi_t = S_t H D_t
+            b[size - q :] = subsampled_hadamard(f, signs, sample)  # 9: into the last l/2 rows
+            _, sigma, vt = np.linalg.svd(b, full_matrices=False)  # 10
             s = np.zeros(size)
             s[: len(sigma)] = sigma
-            hat = np.sqrt(np.maximum(s**2 - s[q - 1] ** 2, 0.0))            # 11: sigma_{l/2} is subtracted
+            hat = np.sqrt(np.maximum(s**2 - s[q - 1] ** 2, 0.0))  # 11: sigma_{l/2} is subtracted
             b = np.zeros_like(b)
-            b[: len(vt)] = hat[: len(vt), None] * vt                        # 12
-            f, t = np.zeros((0, a.shape[1])), t + 1                         # 14
+            b[: len(vt)] = hat[: len(vt), None] * vt  # 12
+            f, t = np.zeros((0, a.shape[1])), t + 1  # 14
     return b, f, t
 
 
@@ -50,16 +50,16 @@ def _centred(blocks, take):
     """Algorithm 1, steps 2 to 10: feed `take` with the blocks' centred rows; returns (mean, count)."""
     mean, tau = None, 0
     for block in blocks:
-        mu, h = block.mean(axis=0), len(block)                              # 2, 6
+        mu, h = block.mean(axis=0), len(block)  # 2, 6
         rows = block - mu
         if tau == 0:
-            mean = mu                                                       # 3
+            mean = mu  # 3
         else:
-            shift = np.sqrt(tau * h / (tau + h)) * (mu - mean)              # 7
-            rows = np.vstack([rows, shift])                                 # 8
-            mean = tau * mean / (tau + h) + h * mu / (tau + h)              # 9
-        take(rows)                                                          # 4, 8
-        tau += h                                                            # 10
+            shift = np.sqrt(tau * h / (tau + h)) * (mu - mean)  # 7
+            rows = np.vstack([rows, shift])  # 8
+            mean = tau * mean / (tau + h) + h * mu / (tau + h)  # 9
+        take(rows)  # 4, 8
+        tau += h  # 10
     return mean, tau
 
 
@@ -88,7 +88,7 @@ def online_sketching_hashing(blocks, size):
         nonlocal b
         b = np.zeros((size, rows.shape[1])) if b is None else b
         for row in rows:
-            if not (b == 0).all(axis=1).any():                              # no zero row left: shrink at sigma_{l/2}
+            if not (b == 0).all(axis=1).any():  # no zero row left: shrink at sigma_{l/2}
                 _, sigma, vt = np.linalg.svd(b, full_matrices=False)
                 hat = np.sqrt(np.maximum(sigma**2 - sigma[min(size // 2, len(sigma)) - 1] ** 2, 0.0))
                 b = np.zeros_like(b)
@@ -104,13 +104,13 @@ def distributed_frosh(parts, size):
 
     Returns (B, mean, n), B with at most size rows.
     """
-    b, mean, n = parts[0]                                                   # 4-6
-    for other, mu, h in parts[1:]:                                          # 7
-        shift = np.sqrt(n * h / (n + h)) * (mu - mean)                      # 9
-        stacked = np.vstack([b, other, shift])                              # 10: sketch into B
+    b, mean, n = parts[0]  # 4-6
+    for other, mu, h in parts[1:]:  # 7
+        shift = np.sqrt(n * h / (n + h)) * (mu - mean)  # 9
+        stacked = np.vstack([b, other, shift])  # 10: sketch into B
         _, sigma, vt = np.linalg.svd(stacked, full_matrices=False)
         cut = sigma[size] ** 2 if len(sigma) > size else 0.0
         b = np.sqrt(np.maximum(sigma[:size] ** 2 - cut, 0.0))[:, None] * vt[:size]
-        mean = n * mean / (n + h) + h * mu / (n + h)                        # 11
-        n += h                                                              # 12
+        mean = n * mean / (n + h) + h * mu / (n + h)  # 11
+        n += h  # 12
     return b, mean, n

@@ -25,7 +25,7 @@ def rank_one_matrix_pursuit(o, seen, rank, economic=False):
     pairs, theta, residuals = [], np.empty(0), []
     x = np.zeros(o.shape)
     for _ in range(rank):
-        u, _, v = _leading(np.where(seen, o - x, 0.0))                      # 3: (u_t, v_t) of R_t
+        u, _, v = _leading(np.where(seen, o - x, 0.0))  # 3: (u_t, v_t) of R_t
         if economic:
             basis = [x[seen], np.outer(u, v)[seen]]
         else:
@@ -49,21 +49,25 @@ def greedy_low_rank_smooth(o, seen, rank, loss, lipschitz, refine="full", base=0
     objectives = [value(x)]
     for _ in range(rank):
         g = np.where(seen, loss(base + x, o)[1], 0.0)
-        u, s, v = _leading(left[:, None] * g * right)                       # 3
+        u, s, v = _leading(left[:, None] * g * right)  # 3
         u, v = left * u, right * v
-        step = -s / lipschitz                                               # 4
+        step = -s / lipschitz  # 4
         pairs.append((u, v))
         if refine == "full":
             q = np.stack([np.outer(*pair) for pair in pairs])
             f = lambda t, q=q: value(np.tensordot(t, q, 1))  # noqa: E731
             df = lambda t, q=q: (q * np.where(seen, loss(base + np.tensordot(t, q, 1), o)[1], 0.0)).sum(  # noqa: E731
-                axis=(1, 2))
+                axis=(1, 2)
+            )
             theta = _minimised(f, df, np.append(theta, step))
         elif refine == "economic":
             new = np.outer(u, v)
             f = lambda t, x=x, new=new: value(t[0] * x + t[1] * new)  # noqa: E731
-            df = lambda t, x=x, new=new: np.array([                         # noqa: E731
-                (part * np.where(seen, loss(base + t[0] * x + t[1] * new, o)[1], 0.0)).sum() for part in (x, new)])
+            df = lambda t, x=x, new=new: np.array(
+                [  # noqa: E731
+                    (part * np.where(seen, loss(base + t[0] * x + t[1] * new, o)[1], 0.0)).sum() for part in (x, new)
+                ]
+            )
             mu, rho = _minimised(f, df, np.array([1.0, step]))
             theta = np.append(mu * theta, rho)
         else:
@@ -76,8 +80,13 @@ def greedy_low_rank_smooth(o, seen, rank, loss, lipschitz, refine="full", base=0
 def _minimised(f, df, start):
     """L-BFGS to the end, in units of the start."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
-    found = minimize(lambda t: f(t * unit), start / unit, jac=lambda t: df(t * unit) * unit, method="L-BFGS-B",
-                     options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12})
+    found = minimize(
+        lambda t: f(t * unit),
+        start / unit,
+        jac=lambda t: df(t * unit) * unit,
+        method="L-BFGS-B",
+        options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
+    )
     return found.x * unit
 
 
@@ -90,16 +99,16 @@ def greedy_low_rank_nonsmooth(o, seen, steps, subgradient, c2, nu=0.99, inner="p
     value = lambda x: float(subgradient(base + x, o)[0][seen].sum())  # noqa: E731
     objectives, best = [value(x)], x
     for t in range(1, steps + 1):
-        g = np.where(seen, subgradient(base + x, o)[1], 0.0)                # 4
+        g = np.where(seen, subgradient(base + x, o)[1], 0.0)  # 4
         h = np.zeros(o.shape)
         bound = nu * (previous if inner == "paper" and previous is not None else (g**2).sum())
-        for k in range(1, min(o.shape) + 1):                                # 5
-            u, s, v = _leading(g - h)                                       # 6
-            h = h + s * np.outer(u, v)                                      # 7
-            if ((g - h) ** 2).sum() <= bound or k == inner_rank:            # 8
+        for k in range(1, min(o.shape) + 1):  # 5
+            u, s, v = _leading(g - h)  # 6
+            h = h + s * np.outer(u, v)  # 7
+            if ((g - h) ** 2).sum() <= bound or k == inner_rank:  # 8
                 break
         previous = ((g - h) ** 2).sum()
-        x = x - c2 / np.sqrt(t) * h                                         # 12
+        x = x - c2 / np.sqrt(t) * h  # 12
         objectives.append(value(x))
         if objectives[-1] <= min(objectives):
             best = x

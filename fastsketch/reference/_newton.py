@@ -144,19 +144,19 @@ def _rounds(xs, ys, curvature, loss, projection):
     """The rounds of Algorithms 3 and 6. Returns (w, losses, predictions)."""
     w, losses, predictions, moved = np.zeros(xs.shape[1]), [], [], False
     for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
-        z = np.sign(w @ x) if moved else w @ x                          # 4: predict; +-1 up to rounding once moved
+        z = np.sign(w @ x) if moved else w @ x  # 4: predict; +-1 up to rounding once moved
         value, slope = LOSSES[loss](z, y)
         losses.append(value)
         predictions.append(z)
-        g = slope * x                                                   # 5: gradient
+        g = slope * x  # 5: gradient
         if abs(slope) > FLAT and x @ x > 0:
-            curvature.append(np.sqrt(MU + 1 / t) * g)                   # 6-14: sketch of sqrt(mu + eta_t) g
-            h, alpha = curvature.h(), curvature.alpha                   # 15: H = B'B + alpha I
-            u = w - _solve(h, alpha, g)                                 # 16
-            w = _project(u, x, h, alpha) if projection in ("same", "both") else u   # 17 of Algorithm 6
+            curvature.append(np.sqrt(MU + 1 / t) * g)  # 6-14: sketch of sqrt(mu + eta_t) g
+            h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
+            u = w - _solve(h, alpha, g)  # 16
+            w = _project(u, x, h, alpha) if projection in ("same", "both") else u  # 17 of Algorithm 6
         moved = projection in ("next", "both") and t < len(xs) and curvature.h().any() and excess(w @ xs[t]) != 0
         if moved:
-            w = _project(w, xs[t], curvature.h(), curvature.alpha)      # 12 of Algorithm 3: for the next example
+            w = _project(w, xs[t], curvature.h(), curvature.alpha)  # 12 of Algorithm 3: for the next example
     return w, np.array(losses), np.array(predictions)
 
 

@@ -86,8 +86,10 @@ class Chunk:
             raise ValueError(f"rows must be finite: row {offset + bad} holds a NaN or an infinity{narrow}")
         limit = np.finfo(self.dtype).max / (4 * self.compressor.padded_rows)
         if self.a["book"][LARGEST] > limit:
-            raise ValueError(f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
-                             f"{offset + taken - 1} is not")
+            raise ValueError(
+                f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
+                f"{offset + taken - 1} is not"
+            )
         return taken
 
     def arrays(self, copy=False):
@@ -179,9 +181,12 @@ def plain_rows(rows, start, stop, dtype):
     if not isinstance(rows, np.ndarray):
         rows = rows.toarray()
     size = dtype.itemsize
-    if (rows.dtype == dtype and rows.flags.aligned and rows.strides[0] % size == 0
-            and (rows.strides[1] == size or rows.shape[1] == 1)):
+    if (
+        rows.dtype == dtype
+        and rows.flags.aligned
+        and rows.strides[0] % size == 0
+        and (rows.strides[1] == size or rows.shape[1] == 1)
+    ):
         return rows
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(rows, dtype)
-

@@ -47,8 +47,9 @@ def shrink_rows(rows, sketch_size):
     exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
     if exponent:
         rows = np.ldexp(rows, -exponent)
-    bench = DenseEngine(SketchConfig(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram"),
-                        rows.shape[1], rows.dtype)
+    bench = DenseEngine(
+        SketchConfig(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram"), rows.shape[1], rows.dtype
+    )
     bench.replace_rows(rows, kept=False)
     with _threads.blas_for(bench.capacity):
         bench.flush()

@@ -117,11 +117,17 @@ class CompressedEngine:
         """Everything that a resume needs, by name."""
         inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
         chunk = {f"chunk_{name}": array for name, array in self.chunk.arrays(copy).items()}
-        return {**inner, **chunk, "mean": self.mean.copy() if copy else self.mean,
-                "settled": np.array([self.settled]), "place": np.array([self.rows_settled, self.chunk.index])}
+        return {
+            **inner,
+            **chunk,
+            "mean": self.mean.copy() if copy else self.mean,
+            "settled": np.array([self.settled]),
+            "place": np.array([self.rows_settled, self.chunk.index]),
+        }
 
     def restore(self, arrays):
         """Take the state that `arrays` describes; ValueError if shapes do not fit."""
+
         def named(prefix):
             return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 

@@ -157,8 +157,12 @@ class Compressor:
             value, target = np.zeros(m, dtype), np.zeros(m, np.int32)
             value[places] = np.sqrt(self.block_rows / q)
             target[places] = np.arange(q)
-        return {"value": np.ascontiguousarray(value).ravel(), "target": np.ascontiguousarray(target).ravel(),
-                "hi": np.ascontiguousarray(hi), "s": s}
+        return {
+            "value": np.ascontiguousarray(value).ravel(),
+            "target": np.ascontiguousarray(target).ravel(),
+            "hi": np.ascontiguousarray(hi),
+            "s": s,
+        }
 
     def _raw(self, index, stream, n):
         code = KINDS[self.kind][0]
@@ -181,8 +185,9 @@ class Compressor:
 
 def raw_numbers(seed, code, index, stream, n):
     """n uint64 that are a function of the other arguments alone."""
-    return np.random.Philox(key=np.array([seed, code], np.uint64),
-                            counter=np.array([0, stream, index, 0], np.uint64)).random_raw(n)
+    return np.random.Philox(
+        key=np.array([seed, code], np.uint64), counter=np.array([0, stream, index, 0], np.uint64)
+    ).random_raw(n)
 
 
 def _signs(raw, n, dtype):

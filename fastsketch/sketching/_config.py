@@ -53,8 +53,18 @@ class SketchConfig:
         compressor = as_compressor(compressor)
         if compressor is not None and decay != 1.0:
             raise ValueError(f"decay must be 1 with a compressor, which mixes rows of a chunk, got {decay:g}: use fade")
-        return cls(sketch_size, rule, alpha0, beta, buffer_size, solver, bool(center), decay,
-                   None if dtype is None else dtype.name, compressor)
+        return cls(
+            sketch_size,
+            rule,
+            alpha0,
+            beta,
+            buffer_size,
+            solver,
+            bool(center),
+            decay,
+            None if dtype is None else dtype.name,
+            compressor,
+        )
 
     @property
     def rows_spared(self):

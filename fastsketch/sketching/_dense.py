@@ -25,7 +25,8 @@ class DenseEngine(Engine):
             capacity = max(capacity, EXACT_BLOCK)
         super().__init__(config, n_features, dtype, capacity)
         reals, integers, doubles = kernel.work_sizes(
-            capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype)
+            capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype
+        )
         self.exact = exact = solver == "exact"
         self.buffer = np.zeros((capacity, n_features), dtype)
         self.a.update(

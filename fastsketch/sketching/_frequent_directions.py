@@ -91,10 +91,23 @@ class FrequentDirections:
     (True, 500)
     """
 
-    def __init__(self, sketch_size=64, *, rule="fd", alpha0=0.0, beta=None, buffer_size=None, solver="auto",
-                 center=False, decay=1.0, dtype=None, compressor=None):
-        self._config = SketchConfig.checked(sketch_size, rule, alpha0, beta, buffer_size, solver, center, decay, dtype,
-                                            compressor)
+    def __init__(
+        self,
+        sketch_size=64,
+        *,
+        rule="fd",
+        alpha0=0.0,
+        beta=None,
+        buffer_size=None,
+        solver="auto",
+        center=False,
+        decay=1.0,
+        dtype=None,
+        compressor=None,
+    ):
+        self._config = SketchConfig.checked(
+            sketch_size, rule, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor
+        )
         self._engine = None
         self._reading = None
         self.notes = {}
@@ -367,8 +380,13 @@ class FrequentDirections:
         params = {"config": self._config.as_dict(), "notes": self.notes, "engine": None}
         if engine is None:
             return params, {}
-        params["engine"] = {"kind": engine.kind, "solver": engine.config.solver, "n_features": engine.n_features,
-                            "buffer_size": engine.capacity - self.sketch_size, "dtype": engine.dtype.name}
+        params["engine"] = {
+            "kind": engine.kind,
+            "solver": engine.config.solver,
+            "n_features": engine.n_features,
+            "buffer_size": engine.capacity - self.sketch_size,
+            "dtype": engine.dtype.name,
+        }
         return params, engine.arrays(copy=True)
 
     def __getstate__(self):
@@ -419,10 +437,29 @@ class RobustFrequentDirections(FrequentDirections):
     True
     """
 
-    def __init__(self, sketch_size=64, alpha0=0.0, *, buffer_size=None, solver="auto", center=False, decay=1.0,
-                 dtype=None, compressor=None):
-        super().__init__(sketch_size, rule="rfd", alpha0=alpha0, buffer_size=buffer_size, solver=solver,
-                         center=center, decay=decay, dtype=dtype, compressor=compressor)
+    def __init__(
+        self,
+        sketch_size=64,
+        alpha0=0.0,
+        *,
+        buffer_size=None,
+        solver="auto",
+        center=False,
+        decay=1.0,
+        dtype=None,
+        compressor=None,
+    ):
+        super().__init__(
+            sketch_size,
+            rule="rfd",
+            alpha0=alpha0,
+            buffer_size=buffer_size,
+            solver=solver,
+            center=center,
+            decay=decay,
+            dtype=dtype,
+            compressor=compressor,
+        )
 
 
 def merge(sketches):

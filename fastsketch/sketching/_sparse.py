@@ -23,7 +23,8 @@ class SparseEngine(Engine):
         capacity = config.sketch_size + block
         super().__init__(config, n_features, dtype, capacity)
         reals, integers, doubles = dense_kernel.work_sizes(
-            capacity + 1, n_features, config.sketch_size - 1, SOLVERS["gram"], dtype)
+            capacity + 1, n_features, config.sketch_size - 1, SOLVERS["gram"], dtype
+        )
         self.z = np.zeros((n_features, config.sketch_size + 1), dtype)
         self.a.update(
             capacity=capacity,
@@ -121,8 +122,7 @@ class SparseEngine(Engine):
             # Few rows: let the dense buffer settle them.
             from fastsketch.sketching._dense import DenseEngine
 
-            twin = DenseEngine(self.config.dense(self.capacity - self.config.sketch_size), self.n_features,
-                               self.dtype)
+            twin = DenseEngine(self.config.dense(self.capacity - self.config.sketch_size), self.n_features, self.dtype)
             mine = self.arrays()
             # the dense buffer holds the newest row first, the longest kept row last
             buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])

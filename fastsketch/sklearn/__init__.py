@@ -7,5 +7,13 @@ from fastsketch.sklearn._hasher import SketchHasher
 from fastsketch.sklearn._newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 from fastsketch.sklearn._pca import SketchedPCA
 
-__all__ = ["AdaptiveSubgradientClassifier", "AdaptiveSubgradientRegressor", "LowRankCompleter", "SketchHasher",
-           "SketchedCovariance", "SketchedNewtonClassifier", "SketchedNewtonRegressor", "SketchedPCA"]
+__all__ = [
+    "AdaptiveSubgradientClassifier",
+    "AdaptiveSubgradientRegressor",
+    "LowRankCompleter",
+    "SketchHasher",
+    "SketchedCovariance",
+    "SketchedNewtonClassifier",
+    "SketchedNewtonRegressor",
+    "SketchedPCA",
+]

@@ -7,8 +7,21 @@ from fastsketch.sklearn._linear import _LinearClassifier, _LinearRegressor
 class _Adaptive:
     """Parameters, and the model that has them."""
 
-    def __init__(self, sketch_size=20, *, method="ada-ffd", form="cmd", loss="squared_hinge", eta=0.1, delta=None,
-                 penalty=None, strength=0.0, fit_intercept=True, epochs=1, random_state=0):
+    def __init__(
+        self,
+        sketch_size=20,
+        *,
+        method="ada-ffd",
+        form="cmd",
+        loss="squared_hinge",
+        eta=0.1,
+        delta=None,
+        penalty=None,
+        strength=0.0,
+        fit_intercept=True,
+        epochs=1,
+        random_state=0,
+    ):
         self.sketch_size = sketch_size
         self.method = method
         self.form = form
@@ -22,8 +35,17 @@ class _Adaptive:
         self.random_state = random_state
 
     def _model(self):
-        return AdaptiveSubgradient(self.sketch_size, self.method, self.form, self.loss, self.eta, self.delta,
-                                   penalty=self.penalty, strength=self.strength, seed=self.random_state)
+        return AdaptiveSubgradient(
+            self.sketch_size,
+            self.method,
+            self.form,
+            self.loss,
+            self.eta,
+            self.delta,
+            penalty=self.penalty,
+            strength=self.strength,
+            seed=self.random_state,
+        )
 
 
 class AdaptiveSubgradientClassifier(_Adaptive, _LinearClassifier):
@@ -89,7 +111,31 @@ class AdaptiveSubgradientRegressor(_Adaptive, _LinearRegressor):
 
     CLIPPED = False
 
-    def __init__(self, sketch_size=20, *, method="ada-ffd", form="cmd", loss="absolute", eta=0.1, delta=None,
-                 penalty=None, strength=0.0, fit_intercept=True, epochs=3, random_state=0):
-        super().__init__(sketch_size, method=method, form=form, loss=loss, eta=eta, delta=delta, penalty=penalty,
-                         strength=strength, fit_intercept=fit_intercept, epochs=epochs, random_state=random_state)
+    def __init__(
+        self,
+        sketch_size=20,
+        *,
+        method="ada-ffd",
+        form="cmd",
+        loss="absolute",
+        eta=0.1,
+        delta=None,
+        penalty=None,
+        strength=0.0,
+        fit_intercept=True,
+        epochs=3,
+        random_state=0,
+    ):
+        super().__init__(
+            sketch_size,
+            method=method,
+            form=form,
+            loss=loss,
+            eta=eta,
+            delta=delta,
+            penalty=penalty,
+            strength=strength,
+            fit_intercept=fit_intercept,
+            epochs=epochs,
+            random_state=random_state,
+        )

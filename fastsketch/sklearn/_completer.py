@@ -43,8 +43,22 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     True
     """
 
-    def __init__(self, rank=10, *, loss="square", refine="economic", biases=True, scaling=True, loss_parameter=None,
-                 shrink=1.0, sweeps=2, ridge=10.0, bias_ridge=3.0, clip=None, random_state=0):
+    def __init__(
+        self,
+        rank=10,
+        *,
+        loss="square",
+        refine="economic",
+        biases=True,
+        scaling=True,
+        loss_parameter=None,
+        shrink=1.0,
+        sweeps=2,
+        ridge=10.0,
+        bias_ridge=3.0,
+        clip=None,
+        random_state=0,
+    ):
         self.rank = rank
         self.loss = loss
         self.refine = refine
@@ -62,16 +76,28 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features)."""
         X = self._checked(X, reset=True)
         rank = min(self.rank, *X.shape) if isinstance(self.rank, (int, np.integer)) else self.rank
-        model = LowRankModel(rank, self.loss, self.refine, self.biases, self.scaling, sweeps=self.sweeps,
-                             loss_parameter=self.loss_parameter, shrink=self.shrink, ridge=self.ridge,
-                             bias_ridge=self.bias_ridge, clip=self.clip, seed=self.random_state)
+        model = LowRankModel(
+            rank,
+            self.loss,
+            self.refine,
+            self.biases,
+            self.scaling,
+            sweeps=self.sweeps,
+            loss_parameter=self.loss_parameter,
+            shrink=self.shrink,
+            ridge=self.ridge,
+            bias_ridge=self.bias_ridge,
+            clip=self.clip,
+            seed=self.random_state,
+        )
         self.model_ = model.fit(X)
         self._n_features_out = self.rank_ + 1
         return self
 
     def _checked(self, X, reset):
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32),
-                             ensure_all_finite="allow-nan")
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite="allow-nan"
+        )
 
     @property
     def rank_(self):

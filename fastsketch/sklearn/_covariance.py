@@ -69,7 +69,9 @@ class SketchedCovariance(EmpiricalCovariance):
             self.sketch_ = RobustFrequentDirections(
                 as_integer(self.sketch_size, "sketch_size", 2),
                 as_real(self.alpha0, "alpha0", 0.0, np.finfo(float).max),
-                solver=self.solver, center=not self.assume_centered, dtype=X.dtype,
+                solver=self.solver,
+                center=not self.assume_centered,
+                dtype=X.dtype,
             )
         self.sketch_.update(X)
         return self

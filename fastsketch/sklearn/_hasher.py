@@ -46,8 +46,17 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (500, 2)
     """
 
-    def __init__(self, n_bits=None, *, sketch="srht", sketch_size=None, block_rows=None, rotation="random",
-                 output="packed", random_state=0):
+    def __init__(
+        self,
+        n_bits=None,
+        *,
+        sketch="srht",
+        sketch_size=None,
+        block_rows=None,
+        rotation="random",
+        output="packed",
+        random_state=0,
+    ):
         self.n_bits = n_bits
         self.sketch = sketch
         self.sketch_size = sketch_size
@@ -79,8 +88,9 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             seed = self.random_state
             if not isinstance(seed, numbers.Integral):
                 seed = int(check_random_state(seed).randint(2**31))
-            model = SketchHash(bits, self.sketch, self.sketch_size, self.block_rows, self.rotation, int(seed),
-                               dtype=X.dtype)
+            model = SketchHash(
+                bits, self.sketch, self.sketch_size, self.block_rows, self.rotation, int(seed), dtype=X.dtype
+            )
         self.hash_ = model.update(X)
         self.n_bits_ = model.n_bits
         return self

@@ -30,8 +30,11 @@ class _Linear(BaseEstimator):
         return models
 
     def _weights(self, X, sample_weight):
-        return None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64,
-                                                                       ensure_non_negative=True)
+        return (
+            None
+            if sample_weight is None
+            else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        )
 
     def _split(self, models):
         weights = np.stack([model.weights for model in models])
@@ -98,8 +101,9 @@ class _LinearClassifier(ClassifierMixin, _Linear):
             raise ValueError(f"y holds labels that are not in classes: {unseen[:5]}")
         positive = self.classes_[1:] if len(self.models_) == 1 else self.classes_
         targets = [np.where(y == label, 1.0, -1.0) for label in positive]
-        self.models_ = self._learn([model.copy() for model in self.models_], X, targets,
-                                   self._weights(X, sample_weight), epochs)
+        self.models_ = self._learn(
+            [model.copy() for model in self.models_], X, targets, self._weights(X, sample_weight), epochs
+        )
         return self
 
     @property

@@ -7,8 +7,19 @@ from fastsketch.sklearn._linear import _LinearClassifier, _LinearRegressor
 class _Newton:
     """Parameters, and the model that has them."""
 
-    def __init__(self, sketch_size=10, *, sketch="rfd", loss="squared_hinge", alpha0=0.0, projection="same", beta=None,
-                 fit_intercept=True, epochs=1, random_state=0):
+    def __init__(
+        self,
+        sketch_size=10,
+        *,
+        sketch="rfd",
+        loss="squared_hinge",
+        alpha0=0.0,
+        projection="same",
+        beta=None,
+        fit_intercept=True,
+        epochs=1,
+        random_state=0,
+    ):
         self.sketch_size = sketch_size
         self.sketch = sketch
         self.loss = loss
@@ -20,8 +31,15 @@ class _Newton:
         self.random_state = random_state
 
     def _model(self):
-        return SketchedNewton(self.sketch_size, self.sketch, self.loss, self.alpha0, self.projection, beta=self.beta,
-                              seed=self.random_state)
+        return SketchedNewton(
+            self.sketch_size,
+            self.sketch,
+            self.loss,
+            self.alpha0,
+            self.projection,
+            beta=self.beta,
+            seed=self.random_state,
+        )
 
 
 class SketchedNewtonClassifier(_Newton, _LinearClassifier):
@@ -92,7 +110,27 @@ class SketchedNewtonRegressor(_Newton, _LinearRegressor):
     True
     """
 
-    def __init__(self, sketch_size=10, *, sketch="rfd", loss="square", alpha0=1.0, projection="same", beta=None,
-                 fit_intercept=True, epochs=3, random_state=0):
-        super().__init__(sketch_size, sketch=sketch, loss=loss, alpha0=alpha0, projection=projection, beta=beta,
-                         fit_intercept=fit_intercept, epochs=epochs, random_state=random_state)
+    def __init__(
+        self,
+        sketch_size=10,
+        *,
+        sketch="rfd",
+        loss="square",
+        alpha0=1.0,
+        projection="same",
+        beta=None,
+        fit_intercept=True,
+        epochs=3,
+        random_state=0,
+    ):
+        super().__init__(
+            sketch_size,
+            sketch=sketch,
+            loss=loss,
+            alpha0=alpha0,
+            projection=projection,
+            beta=beta,
+            fit_intercept=fit_intercept,
+            epochs=epochs,
+            random_state=random_state,
+        )

@@ -63,8 +63,17 @@ class SketchedPCA(IncrementalPCA):
     (300, 2)
     """
 
-    def __init__(self, n_components=None, *, whiten=False, copy=True, batch_size=None, sketch_size=None, rule="rfd",
-                 solver="auto"):
+    def __init__(
+        self,
+        n_components=None,
+        *,
+        whiten=False,
+        copy=True,
+        batch_size=None,
+        sketch_size=None,
+        rule="rfd",
+        solver="auto",
+    ):
         super().__init__(n_components=n_components, whiten=whiten, copy=copy, batch_size=batch_size)
         self.sketch_size = sketch_size
         self.rule = rule
@@ -112,8 +121,9 @@ class SketchedPCA(IncrementalPCA):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _checked(self, X, reset, accept_one=False):
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
-                             ensure_min_samples=1)
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1
+        )
 
     def _forget(self):
         for name in ("sketch_", "_variance", "n_components_"):
@@ -223,6 +233,3 @@ def _completed(vt, k):
         full = np.linalg.svd(vt, full_matrices=True)[2] if r else np.eye(d, dtype=vt.dtype)
         extra = full[r:k]
     return np.vstack([vt, extra])
-
-
-

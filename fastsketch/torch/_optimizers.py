@@ -17,12 +17,32 @@ class _Sketched(Optimizer):
 
     _EVERY_ROUND = None
 
-    def __init__(self, params, lr=0.01, *, sketch_size=20, delta=1.0, eps=1e-8, weight_decay=0.0, maximize=False,
-                 sketch="auto", max_elements=MAX_ELEMENTS):
-        super().__init__(params, {
-            "lr": lr, "sketch_size": sketch_size, "delta": delta, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize, "sketch": sketch, "max_elements": max_elements,
-        })
+    def __init__(
+        self,
+        params,
+        lr=0.01,
+        *,
+        sketch_size=20,
+        delta=1.0,
+        eps=1e-8,
+        weight_decay=0.0,
+        maximize=False,
+        sketch="auto",
+        max_elements=MAX_ELEMENTS,
+    ):
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "sketch_size": sketch_size,
+                "delta": delta,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "maximize": maximize,
+                "sketch": sketch,
+                "max_elements": max_elements,
+            },
+        )
 
     def add_param_group(self, param_group):
         """Add parameters with options of their own; ValueError or TypeError name what is wrong with one."""
@@ -57,10 +77,14 @@ class _Sketched(Optimizer):
             for p in group["params"]:
                 sketched = self._is_sketched(group, p)
                 width = 8 if p.dtype == torch.float64 else 4
-                size = width * p.numel() if not sketched else _sketch.n_bytes(
-                    p.numel(), group["sketch_size"], self._EVERY_ROUND, p.dtype)
-                out.append({"group": i, "shape": tuple(p.shape), "kind": "sketch" if sketched else "diagonal",
-                            "bytes": size})
+                size = (
+                    width * p.numel()
+                    if not sketched
+                    else _sketch.n_bytes(p.numel(), group["sketch_size"], self._EVERY_ROUND, p.dtype)
+                )
+                out.append(
+                    {"group": i, "shape": tuple(p.shape), "kind": "sketch" if sketched else "diagonal", "bytes": size}
+                )
         return out
 
     @torch.no_grad()
@@ -78,8 +102,12 @@ class _Sketched(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        jobs = [(group, p, *self._gradient(group, p)) for group in self.param_groups for p in group["params"]
-                if p.grad is not None]
+        jobs = [
+            (group, p, *self._gradient(group, p))
+            for group in self.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
         for group, p, g, square in jobs:
             self._move(group, p, g, square)
         return loss
@@ -95,8 +123,9 @@ class _Sketched(Optimizer):
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
         square = float(torch.linalg.vector_norm(g, dtype=torch.float64 if g.device.type == "cpu" else None)) ** 2
         if not math.isfinite(square):
-            raise FloatingPointError(f"the gradient of a parameter of shape {tuple(p.shape)} is not finite; "
-                                     "nothing has been changed")
+            raise FloatingPointError(
+                f"the gradient of a parameter of shape {tuple(p.shape)} is not finite; nothing has been changed"
+            )
         return g, square
 
     def _move(self, group, p, g, square):

@@ -50,10 +50,38 @@ def test_sketch_and_info(capsys, tmp_path, npy):
 
 
 def test_options_reach_the_sketch(capsys, tmp_path, npy):
-    run(capsys, "sketch", npy, npy, "-l", 8, "--rule", "pfd", "--beta", 0.5, "--solver", "svd", "--center", "--decay",
-        0.999, "--dtype", "float32", "--buffer-size", 12, "--threads", 1, "-o", tmp_path / "o.fsk")
-    expected = fs.FrequentDirections(8, rule="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32",
-                                     buffer_size=12).update(ROWS).update(ROWS)
+    run(
+        capsys,
+        "sketch",
+        npy,
+        npy,
+        "-l",
+        8,
+        "--rule",
+        "pfd",
+        "--beta",
+        0.5,
+        "--solver",
+        "svd",
+        "--center",
+        "--decay",
+        0.999,
+        "--dtype",
+        "float32",
+        "--buffer-size",
+        12,
+        "--threads",
+        1,
+        "-o",
+        tmp_path / "o.fsk",
+    )
+    expected = (
+        fs.FrequentDirections(
+            8, rule="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32", buffer_size=12
+        )
+        .update(ROWS)
+        .update(ROWS)
+    )
     assert np.array_equal(fs.load(tmp_path / "o.fsk").sketch(), expected.sketch())
 
 
@@ -64,8 +92,9 @@ def test_sparse_inputs_take_the_widest(capsys, tmp_path):
     run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "c.npz", "-o", tmp_path / "o.fsk")
     assert (fs.load(tmp_path / "o.fsk").n_rows, fs.load(tmp_path / "o.fsk").n_features) == (4, 9)
     np.save(tmp_path / "d.npy", np.ones((2, 4)))
-    out = run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "d.npy", "-o", tmp_path / "p.fsk",
-              status=2)
+    out = run(
+        capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "d.npy", "-o", tmp_path / "p.fsk", status=2
+    )
     assert "d.npy has 4" in out.err
 
 
@@ -91,26 +120,29 @@ def test_plot(capsys, tmp_path, npy):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("args, message", [
-    (["sketch", "missing.npy", "-o", "o.fsk"], "missing.npy"),
-    (["sketch", "rows.npy", "-l", "1", "-o", "o.fsk"], "sketch_size must be at least 2, got 1"),
-    (["sketch", "rows.npy", "--beta", "0.5", "-o", "o.fsk"], "beta"),
-    (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "n must be at least 1"),
-    (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
-    (["sketch", "rows.npy", "-o", "."], "directory"),
-    (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),
-    (["sketch", "rows.npy", "--checkpoint", "-3", "-o", "o.fsk"], "--checkpoint"),
-    (["sketch", "nan.npy", "-o", "o.fsk"], "row 3 "),
-    (["sketch", "none.npy", "-o", "o.fsk"], "no rows"),
-    (["sketch", "bad.svm", "-o", "o.fsk"], "bad.svm: line 2"),
-    (["info", "rows.npy"], "no fastsketch state"),
-    (["info", "rows.npy", "--top", "-1"], "--top"),
-    (["merge", "rows.npy", "-o", "o.fsk"], "no fastsketch state"),
-    (["sketch", "rows.npy"], "-o/--output"),
-    (["sketch", "rows.npy", "--rule", "x", "-o", "o.fsk"], "invalid choice"),
-    (["frobnicate"], "invalid choice"),
-    ([], "required"),
-])
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["sketch", "missing.npy", "-o", "o.fsk"], "missing.npy"),
+        (["sketch", "rows.npy", "-l", "1", "-o", "o.fsk"], "sketch_size must be at least 2, got 1"),
+        (["sketch", "rows.npy", "--beta", "0.5", "-o", "o.fsk"], "beta"),
+        (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "n must be at least 1"),
+        (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
+        (["sketch", "rows.npy", "-o", "."], "directory"),
+        (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),
+        (["sketch", "rows.npy", "--checkpoint", "-3", "-o", "o.fsk"], "--checkpoint"),
+        (["sketch", "nan.npy", "-o", "o.fsk"], "row 3 "),
+        (["sketch", "none.npy", "-o", "o.fsk"], "no rows"),
+        (["sketch", "bad.svm", "-o", "o.fsk"], "bad.svm: line 2"),
+        (["info", "rows.npy"], "no fastsketch state"),
+        (["info", "rows.npy", "--top", "-1"], "--top"),
+        (["merge", "rows.npy", "-o", "o.fsk"], "no fastsketch state"),
+        (["sketch", "rows.npy"], "-o/--output"),
+        (["sketch", "rows.npy", "--rule", "x", "-o", "o.fsk"], "invalid choice"),
+        (["frobnicate"], "invalid choice"),
+        ([], "required"),
+    ],
+)
 def test_errors_are_one_clear_line_and_status_2(capsys, tmp_path, npy, monkeypatch, args, message):
     monkeypatch.chdir(tmp_path)
     bad = ROWS.copy()
@@ -161,8 +193,20 @@ def test_a_killed_run_resumes(tmp_path):
     rows[:] = np.random.default_rng(0).standard_normal(300)
     rows *= np.random.default_rng(1).random((40_000, 1))
     del rows
-    command = [sys.executable, "-m", "fastsketch", "sketch", "big.npy", "-l", "16", "--solver", "svd", "--checkpoint",
-               "0.01", "-o"]
+    command = [
+        sys.executable,
+        "-m",
+        "fastsketch",
+        "sketch",
+        "big.npy",
+        "-l",
+        "16",
+        "--solver",
+        "svd",
+        "--checkpoint",
+        "0.01",
+        "-o",
+    ]
     subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, **quiet)

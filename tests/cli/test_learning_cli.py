@@ -58,14 +58,33 @@ def test_learn_and_test(folder):
     assert not list(folder.glob("*.fsk.partial"))
 
 
-@pytest.mark.parametrize("options", [{"method": "ada-fd", "eta": 0.5}, {"method": "ada-diag", "form": "pds"},
-                                     {"method": "ogd", "penalty": "l2", "strength": 1e-3}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "ada-fd", "eta": 0.5},
+        {"method": "ada-diag", "form": "pds"},
+        {"method": "ogd", "penalty": "l2", "strength": 1e-3},
+    ],
+)
 def test_adaptive_methods(folder, options):
     from scipy import sparse
 
     flags = [part for name, value in options.items() for part in (f"--{name}", value)]
-    done = run("learn", "train.svm", "--test", "test.svm", "-l", 5, "--loss", "logistic", *flags, "-o", "m.fsk",
-               "--json", cwd=folder)
+    done = run(
+        "learn",
+        "train.svm",
+        "--test",
+        "test.svm",
+        "-l",
+        5,
+        "--loss",
+        "logistic",
+        *flags,
+        "-o",
+        "m.fsk",
+        "--json",
+        cwd=folder,
+    )
     with np.load(folder / "truth.npz") as truth:
         rows, labels = truth["rows"], truth["labels"]
     model = fs.AdaptiveSubgradient(5, loss="logistic", **options).update(sparse.csr_array(rows[:600]), labels[:600])
@@ -95,8 +114,9 @@ def test_a_killed_run_resumes(folder):
         rows, labels = np.tile(truth["rows"], (60, 1)), np.tile(truth["labels"], 60)
     write(folder / "big.svm", rows, labels)
     command = ["learn", "big.svm", "--every", "200", "--checkpoint", "0.001", "-o"]
-    process = subprocess.Popen([sys.executable, "-m", "fastsketch", *command, "cut.fsk"], cwd=folder,
-                               stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fastsketch", *command, "cut.fsk"], cwd=folder, stdout=subprocess.DEVNULL
+    )
     end = time.monotonic() + 60
     while not (folder / "cut.fsk.partial").exists() and time.monotonic() < end and process.poll() is None:
         time.sleep(0.001)

@@ -50,8 +50,9 @@ def test_complete_predict_recommend(folder):
     model = fs.load(folder / "m.fsk")
     j = model.notes["columns"].index("item-6")
     assert float(found[2][2]) == pytest.approx(model.predict([-1], [j])[0], rel=1e-6)
-    out = json.loads(run("recommend", "m.fsk", "user 7", "nobody", "-n", 3, "--exclude", "r.csv", "--json",
-                         cwd=folder).stdout)["recommendations"]
+    out = json.loads(
+        run("recommend", "m.fsk", "user 7", "nobody", "-n", 3, "--exclude", "r.csv", "--json", cwd=folder).stdout
+    )["recommendations"]
     assert [entry["known"] for entry in out] == [True, False]
     seen = {line[1] for line in csv.reader((folder / "r.csv").read_text().splitlines()) if line[0] == "user 7"}
     assert len(out[0]["columns"]) == 3
@@ -64,8 +65,21 @@ def test_complete_predict_recommend(folder):
 
 
 def test_it_is_the_model(folder):
-    run("complete", "r.tsv.gz", "--loss", "huber", "-r", 3, "--validation", 0.1, "--dtype", "float64", "-o", "m.fsk",
-        cwd=folder)
+    run(
+        "complete",
+        "r.tsv.gz",
+        "--loss",
+        "huber",
+        "-r",
+        3,
+        "--validation",
+        0.1,
+        "--dtype",
+        "float64",
+        "-o",
+        "m.fsk",
+        cwd=folder,
+    )
     saved = fs.load(folder / "m.fsk")
     with gzip.open(folder / "r.tsv.gz", "rt") as file:
         lines = [line.rstrip("\n").split("\t") for line in file]
@@ -78,10 +92,17 @@ def test_it_is_the_model(folder):
     assert "rank    0" in shown
 
 
-@pytest.mark.parametrize(("text", "match"), [
-    ("a,b\n", "line 1: 3 columns"), ("a,b,1\na,c\n", "line 2: 3 columns"), ("a,b,1\nc,d,x\n", "'x' is no number"),
-    ("", "holds no lines"), ("a,b,1\na,b,2\n", "(a, b) more than once"), ("a,b,nan\n", "(a, b) is nan"),
-])
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("a,b\n", "line 1: 3 columns"),
+        ("a,b,1\na,c\n", "line 2: 3 columns"),
+        ("a,b,1\nc,d,x\n", "'x' is no number"),
+        ("", "holds no lines"),
+        ("a,b,1\na,b,2\n", "(a, b) more than once"),
+        ("a,b,nan\n", "(a, b) is nan"),
+    ],
+)
 def test_bad_files_are_named(folder, text, match):
     (folder / "bad.csv").write_text(text)
     assert match in run("complete", "bad.csv", "-o", "x.fsk", cwd=folder, status=2).stderr

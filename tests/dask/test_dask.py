@@ -17,13 +17,18 @@ from dask import delayed  # noqa: E402
 
 import fastsketch.dask as fsd  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning",
-                                        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    "ignore::UserWarning",
+)
 M, D = 80, 20
 ROWS = np.random.default_rng(0).standard_normal((12 * M - 30, D)) * np.linspace(2, 0.1, D) + 3
 # one stream, its last block closed as in a merge
 WHOLE = fs.SketchHash(6, block_rows=M, rotation="itq").merge(
-    fs.SketchHash(6, block_rows=M, rotation="itq").update(ROWS))
+    fs.SketchHash(6, block_rows=M, rotation="itq").update(ROWS)
+)
 
 
 def fit(data, **options):
@@ -31,8 +36,9 @@ def fit(data, **options):
 
 
 def local(workers):
-    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None,
-                                    worker_dashboard_address=None)
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
+    )
 
 
 def slow_rows(index):
@@ -104,19 +110,22 @@ def test_sketch():
     assert isinstance(fsd.sketch([delayed(ROWS)], 7), fs.FrequentDirections)
 
 
-@pytest.mark.parametrize(("call", "error", "match"), [
-    (lambda: fsd.SketchHash(0), ValueError, "n_bits"),
-    (lambda: fsd.SketchHash(4, fan_in=1), ValueError, "fan_in"),
-    (lambda: fsd.SketchHash(4).fit(ROWS.tolist()), TypeError, "delayed"),
-    (lambda: fsd.SketchHash(4).fit("x"), TypeError, "dask array"),
-    (lambda: fsd.SketchHash(4).fit([]), ValueError, "at least one partition"),
-    (lambda: fsd.SketchHash(4).fit(da.zeros(5)), ValueError, "two-dimensional"),
-    (lambda: fsd.SketchHash(4).fit(da.zeros((5, 0))), ValueError, "columns"),
-    (lambda: fsd.SketchHash(4).encode(ROWS), ValueError, "no rows"),
-    (lambda: fsd.SketchHash(8).fit(da.zeros((5, 4))), ValueError, "at most the 4 features"),
-    (lambda: fsd.sketch(da.zeros((5, 4)), 1), ValueError, "sketch_size"),
-    (lambda: fsd.sketch(da.from_array(ROWS * np.nan)), ValueError, "finite"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: fsd.SketchHash(0), ValueError, "n_bits"),
+        (lambda: fsd.SketchHash(4, fan_in=1), ValueError, "fan_in"),
+        (lambda: fsd.SketchHash(4).fit(ROWS.tolist()), TypeError, "delayed"),
+        (lambda: fsd.SketchHash(4).fit("x"), TypeError, "dask array"),
+        (lambda: fsd.SketchHash(4).fit([]), ValueError, "at least one partition"),
+        (lambda: fsd.SketchHash(4).fit(da.zeros(5)), ValueError, "two-dimensional"),
+        (lambda: fsd.SketchHash(4).fit(da.zeros((5, 0))), ValueError, "columns"),
+        (lambda: fsd.SketchHash(4).encode(ROWS), ValueError, "no rows"),
+        (lambda: fsd.SketchHash(8).fit(da.zeros((5, 4))), ValueError, "at most the 4 features"),
+        (lambda: fsd.sketch(da.zeros((5, 4)), 1), ValueError, "sketch_size"),
+        (lambda: fsd.sketch(da.from_array(ROWS * np.nan)), ValueError, "finite"),
+    ],
+)
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call()

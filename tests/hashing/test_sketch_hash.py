@@ -27,8 +27,9 @@ def fresh(sketch="srht", **options):
 
 def pieces(sketch, rows=ROWS, cuts=(0, 300, 400, 900, 1300), **options):
     """Models of pieces of one stream, cut at multiples of block_rows."""
-    return [fresh(sketch, first_block=a // 100, **options).update(rows[a:b])
-            for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [
+        fresh(sketch, first_block=a // 100, **options).update(rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)
+    ]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -72,8 +73,10 @@ def test_merges_in_any_order_give_the_bits_of_one_stream(sketch, rotation):
 @pytest.mark.parametrize("sketch", KINDS)
 def test_parts_of_any_length_merge_in_any_order_to_the_same_bits(sketch):
     cuts = [0, 17, 250, 251, 700, 1300]
-    models = [fresh(sketch, part=p, rotation="itq").update(ROWS[a:b])
-              for p, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+    models = [
+        fresh(sketch, part=p, rotation="itq").update(ROWS[a:b])
+        for p, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))
+    ]
     chain = models[0].copy()
     for model in models[1:]:
         chain.merge(model)
@@ -296,30 +299,37 @@ def test_a_refused_batch_changes_nothing(batch, sketch):
     with pytest.raises(ValueError, match=f"row {batch - 1} holds"):
         model.update(bad)
     assert model.to_bytes() == before
-    for rows, error, match in [(np.ones((2, 3)), ValueError, "40 columns"), (ROWS.astype(complex), TypeError, "real"),
-                               ([["x"] * 40], TypeError, "real"), (np.ones((2, 2, 2)), ValueError, "dimension")]:
+    for rows, error, match in [
+        (np.ones((2, 3)), ValueError, "40 columns"),
+        (ROWS.astype(complex), TypeError, "real"),
+        ([["x"] * 40], TypeError, "real"),
+        (np.ones((2, 2, 2)), ValueError, "dimension"),
+    ]:
         with pytest.raises(error, match=match):
             model.update(rows)
     assert model.to_bytes() == before
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"n_bits": 0}, ValueError, "n_bits"),
-    ({"n_bits": 2.0}, TypeError, "n_bits"),
-    ({"sketch": "x"}, ValueError, "sketch"),
-    ({"sketch_size": 15}, ValueError, "n_bits must be at most 7"),
-    ({"sketch_size": 8, "sketch": "fd"}, ValueError, "n_bits must be at most 7"),
-    ({"rotation": "x"}, ValueError, "rotation"),
-    ({"rotation": 1}, TypeError, "rotation"),
-    ({"block_rows": 7}, ValueError, "block_rows must be at least sketch_size // 2 = 8"),
-    ({"seed": -1}, ValueError, "seed"),
-    ({"seed": 2**64}, ValueError, "seed"),
-    ({"part": -1}, ValueError, "part"),
-    ({"part": 2**30}, ValueError, "part"),
-    ({"first_block": 2**32}, ValueError, "first_block"),
-    ({"reservoir_size": 0}, ValueError, "reservoir_size"),
-    ({"dtype": "int8"}, ValueError, "dtype"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"n_bits": 0}, ValueError, "n_bits"),
+        ({"n_bits": 2.0}, TypeError, "n_bits"),
+        ({"sketch": "x"}, ValueError, "sketch"),
+        ({"sketch_size": 15}, ValueError, "n_bits must be at most 7"),
+        ({"sketch_size": 8, "sketch": "fd"}, ValueError, "n_bits must be at most 7"),
+        ({"rotation": "x"}, ValueError, "rotation"),
+        ({"rotation": 1}, TypeError, "rotation"),
+        ({"block_rows": 7}, ValueError, "block_rows must be at least sketch_size // 2 = 8"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"seed": 2**64}, ValueError, "seed"),
+        ({"part": -1}, ValueError, "part"),
+        ({"part": 2**30}, ValueError, "part"),
+        ({"first_block": 2**32}, ValueError, "first_block"),
+        ({"reservoir_size": 0}, ValueError, "reservoir_size"),
+        ({"dtype": "int8"}, ValueError, "dtype"),
+    ],
+)
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
         fs.SketchHash(**{"n_bits": 8, **options})
@@ -332,11 +342,18 @@ def test_more_bits_than_features():
     assert model.n_features is None
 
 
-@pytest.mark.parametrize(("options", "match"), [
-    ({"seed": 4}, "seed"), ({"rotation": "itq"}, "rotation"), ({"rotation": None}, "rotation"),
-    ({"sketch": "fd"}, "sketch"), ({"sketch_size": 30}, "sketch_size"), ({"block_rows": 200}, "block_rows"),
-    ({"n_bits": 10}, "n_bits"),
-])
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"seed": 4}, "seed"),
+        ({"rotation": "itq"}, "rotation"),
+        ({"rotation": None}, "rotation"),
+        ({"sketch": "fd"}, "sketch"),
+        ({"sketch_size": 30}, "sketch_size"),
+        ({"block_rows": 200}, "block_rows"),
+        ({"n_bits": 10}, "n_bits"),
+    ],
+)
 def test_models_of_other_parameters_do_not_merge(options, match):
     one = fresh().update(ROWS[:100])
     before = one.to_bytes()
@@ -368,8 +385,14 @@ def test_what_does_not_merge():
 
 def test_an_unfitted_model_says_so():
     model = fs.SketchHash(4)
-    for use in (lambda: model.encode(ROWS), lambda: model.decision(ROWS), lambda: model.projection,
-                lambda: model.components, lambda: model.search(ROWS, np.zeros((3, 1), np.uint8), 1), model.anchor):
+    for use in (
+        lambda: model.encode(ROWS),
+        lambda: model.decision(ROWS),
+        lambda: model.projection,
+        lambda: model.components,
+        lambda: model.search(ROWS, np.zeros((3, 1), np.uint8), 1),
+        model.anchor,
+    ):
         with pytest.raises(ValueError, match="no rows"):
             use()
     assert (model.n_rows, model.n_features, model.mean, model.dtype, model.block_rows) == (0, None, None, None, None)
@@ -382,8 +405,11 @@ def test_an_unfitted_model_says_so():
 def test_bad_queries():
     model = fs.SketchHash(12).update(ROWS)
     codes = model.encode(ROWS)
-    for rows, error, match in [(ROWS[:, :5], ValueError, "40 columns"), (ROWS * np.nan, ValueError, "row 0 holds"),
-                               (ROWS.astype(complex), TypeError, "real")]:
+    for rows, error, match in [
+        (ROWS[:, :5], ValueError, "40 columns"),
+        (ROWS * np.nan, ValueError, "row 0 holds"),
+        (ROWS.astype(complex), TypeError, "real"),
+    ]:
         with pytest.raises(error, match=match):
             model.encode(rows)
     with pytest.raises(ValueError, match="2 bytes|3 bytes"):
@@ -428,8 +454,11 @@ def test_lsh_merges_and_keeps_its_directions():
     one = hashing.LSH(20, seed=2).update(ROWS)
     two = hashing.LSH(20, seed=2).update(ROWS[:500]).merge(hashing.LSH(20, seed=2).update(ROWS[500:]))
     assert np.allclose(one.decision(ROWS), two.decision(ROWS))
-    for other, error, match in [(hashing.LSH(20), ValueError, "seed"), (hashing.LSH(8, 2), ValueError, "n_bits"),
-                                (fs.SketchHash(20), TypeError, "SketchHash")]:
+    for other, error, match in [
+        (hashing.LSH(20), ValueError, "seed"),
+        (hashing.LSH(8, 2), ValueError, "n_bits"),
+        (fs.SketchHash(20), TypeError, "SketchHash"),
+    ]:
         with pytest.raises(error, match=match):
             one.merge(other)
 

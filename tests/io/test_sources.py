@@ -28,8 +28,16 @@ def text_of(rows, zero_based=False):
 def write(tmp_path, name):
     path = tmp_path / name
     if name.endswith(".npy"):
-        np.save(path, np.asfortranarray(ROWS) if "fortran" in name else
-                ROWS.astype(np.float32) if "float32" in name else ROWS.astype(">f8") if "big" in name else ROWS)
+        np.save(
+            path,
+            np.asfortranarray(ROWS)
+            if "fortran" in name
+            else ROWS.astype(np.float32)
+            if "float32" in name
+            else ROWS.astype(">f8")
+            if "big" in name
+            else ROWS,
+        )
     elif name.endswith(".npz"):
         sparse.save_npz(path, sparse.csc_matrix(ROWS) if "csc" in name else sparse.csr_array(ROWS))
     else:
@@ -39,8 +47,19 @@ def write(tmp_path, name):
     return path
 
 
-NAMES = ["a.npy", "fortran.npy", "float32.npy", "big.npy", "csr.npz", "csc.npz", "a.svm", "a.txt", "a.svm.gz", "a.bz2",
-         "a.xz"]
+NAMES = [
+    "a.npy",
+    "fortran.npy",
+    "float32.npy",
+    "big.npy",
+    "csr.npz",
+    "csc.npz",
+    "a.svm",
+    "a.txt",
+    "a.svm.gz",
+    "a.bz2",
+    "a.xz",
+]
 
 
 @pytest.mark.parametrize("chunk", [1, 4096, 8 << 20])
@@ -51,8 +70,10 @@ def test_every_format_gives_its_rows(tmp_path, monkeypatch, name, chunk):
     assert source.n_features == 40
     expected = ROWS.astype(np.float32) if "float32" in name else ROWS
     for start in (0, 1, 250, 499, 500):
-        parts = [(rows.toarray() if sparse.issparse(rows) else rows.copy(), position)
-                 for rows, position in source.chunks(start)]
+        parts = [
+            (rows.toarray() if sparse.issparse(rows) else rows.copy(), position)
+            for rows, position in source.chunks(start)
+        ]
         got = np.vstack([rows for rows, _ in parts]) if parts else np.empty((0, 40))
         assert np.array_equal(got, expected[start:])
         if parts and chunk == 1:
@@ -79,8 +100,24 @@ def test_load_svmlight_is_scikit_learn(dataset):
 def test_numbers_are_those_of_python(tmp_path):
     rng = np.random.default_rng(0)
     tokens = [repr(float(v)) for v in rng.standard_normal(3000) * 10.0 ** rng.integers(-320, 300, 3000)]
-    tokens += ["0", "-0", "1.", ".5", "+3", "1e5", "1E-5", "123456789012345678901234567890", "0.1" + "0" * 40 + "1",
-               "9007199254740993", "1e22", "1e23", "4.9e-324", "2.2250738585072011e-308", "00012.5000", "1e-400"]
+    tokens += [
+        "0",
+        "-0",
+        "1.",
+        ".5",
+        "+3",
+        "1e5",
+        "1E-5",
+        "123456789012345678901234567890",
+        "0.1" + "0" * 40 + "1",
+        "9007199254740993",
+        "1e22",
+        "1e23",
+        "4.9e-324",
+        "2.2250738585072011e-308",
+        "00012.5000",
+        "1e-400",
+    ]
     path = tmp_path / "a.svm"
     path.write_text("\n".join(f"{token} 1:{token}" for token in tokens))
     rows, labels = load_svmlight(path)
@@ -99,13 +136,26 @@ def test_what_svmlight_allows(tmp_path):
     assert zero.shape == (4, 9)
 
 
-@pytest.mark.parametrize("text, message", [
-    ("1 1:1\nx 1:1\n", "line 2.*label"), ("1 1:1\n\n1 a:1\n", "line 3.*index:value"), ("1 1\n", "line 1.*index:value"),
-    ("1 1:\n", "line 1.*value"), ("1 1:abc\n", "line 1.*value.*abc"), ("1 1:1.2.3\n", "line 1.*value"),
-    ("1 2:1 1:1\n", "line 1.*increase"), ("1 2:1 2:1\n", "line 1.*increase"), ("1 0:1\n", "line 1.*zero_based"),
-    ("1 1:1_0\n", "line 1.*value"), ("1_0 1:1\n", "line 1.*label"), ("1 99999999999:1\n", "line 1.*index"),
-    ("1 1:1e\n", "line 1.*value"), ("1 -1:2\n", "line 1.*index"), ("0x10 1:1\n", "line 1.*label"),
-])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("1 1:1\nx 1:1\n", "line 2.*label"),
+        ("1 1:1\n\n1 a:1\n", "line 3.*index:value"),
+        ("1 1\n", "line 1.*index:value"),
+        ("1 1:\n", "line 1.*value"),
+        ("1 1:abc\n", "line 1.*value.*abc"),
+        ("1 1:1.2.3\n", "line 1.*value"),
+        ("1 2:1 1:1\n", "line 1.*increase"),
+        ("1 2:1 2:1\n", "line 1.*increase"),
+        ("1 0:1\n", "line 1.*zero_based"),
+        ("1 1:1_0\n", "line 1.*value"),
+        ("1_0 1:1\n", "line 1.*label"),
+        ("1 99999999999:1\n", "line 1.*index"),
+        ("1 1:1e\n", "line 1.*value"),
+        ("1 -1:2\n", "line 1.*index"),
+        ("0x10 1:1\n", "line 1.*label"),
+    ],
+)
 def test_bad_svmlight(tmp_path, text, message):
     path = tmp_path / "a.svm"
     path.write_text(text)
@@ -133,8 +183,9 @@ def test_n_features_must_be_enough(tmp_path):
 
 
 def bad_file(tmp_path, kind):
-    path = tmp_path / ("bad.npz" if "npz" in kind else "bad.svm" if "text" in kind else "bad.svm.gz" if "gz" in kind
-                       else "bad.npy")
+    path = tmp_path / (
+        "bad.npz" if "npz" in kind else "bad.svm" if "text" in kind else "bad.svm.gz" if "gz" in kind else "bad.npy"
+    )
     if kind == "empty":
         path.write_bytes(b"")
     elif kind == "cut":
@@ -169,9 +220,25 @@ def bad_file(tmp_path, kind):
     return path
 
 
-@pytest.mark.parametrize("kind", ["empty", "cut", "cut in its header", "vector", "complex", "object", "no columns",
-                                  "npz of dense", "cut npz", "binary text", "text without features", "cut gz",
-                                  "directory", "missing"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "empty",
+        "cut",
+        "cut in its header",
+        "vector",
+        "complex",
+        "object",
+        "no columns",
+        "npz of dense",
+        "cut npz",
+        "binary text",
+        "text without features",
+        "cut gz",
+        "directory",
+        "missing",
+    ],
+)
 def test_bad_files(tmp_path, kind):
     path = bad_file(tmp_path, kind)
     with pytest.raises(ValueError, match=path.name):
@@ -186,11 +253,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     for start in range(0, 150_000, 2500):
         header[start : start + 2500] = block
     del header
-    code = ("import resource, sys, fastsketch as fs\n"
-            "fs.FrequentDirections(4).update([[1.0, 2.0]]).sketch()\n"
-            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-            f"fs.sketch_file({str(path)!r}, 32, solver='gram').sketch()\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)")
+    code = (
+        "import resource, sys, fastsketch as fs\n"
+        "fs.FrequentDirections(4).update([[1.0, 2.0]]).sketch()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"fs.sketch_file({str(path)!r}, 32, solver='gram').sketch()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
     if sys.platform != "linux":
         pytest.skip("ru_maxrss is in kB on Linux only")
     grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)

@@ -154,23 +154,26 @@ def rewrite(content, tmp_path, change):
     return target
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda h: h.update(schema=99), "newer version"),
-    (lambda h: h.update(kind="Oracle"), "Oracle"),
-    (lambda h: h.update(format="cake"), "no fastsketch state"),
-    (lambda h: h.update(schema="1"), "no fastsketch state"),
-    (lambda h: h["params"].pop("config"), "not consistent"),
-    (lambda h: h["params"]["config"].update(sketch_size=1), "not consistent"),
-    (lambda h: h["params"]["config"].update(sketch_size=7), "not consistent"),
-    (lambda h: h["params"]["engine"].update(n_features=21), "not consistent"),
-    (lambda h: h["params"]["engine"].update(kind="quantum"), "not consistent"),
-    (lambda h: h["arrays"]["buffer"].update(shape=[10**9, 20]), "size"),
-    (lambda h: h["arrays"]["buffer"].update(shape=[-1, 20]), "size"),
-    (lambda h: h["arrays"]["buffer"].update(dtype="<f4"), "damaged"),
-    (lambda h: h["arrays"]["buffer"].update(dtype="|O"), "damaged"),
-    (lambda h: h["arrays"]["buffer"].update(crc32=1), "checksum"),
-    (lambda h: h["arrays"].update(extra={"shape": [1], "dtype": "<f8", "crc32": 0}), "missing"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda h: h.update(schema=99), "newer version"),
+        (lambda h: h.update(kind="Oracle"), "Oracle"),
+        (lambda h: h.update(format="cake"), "no fastsketch state"),
+        (lambda h: h.update(schema="1"), "no fastsketch state"),
+        (lambda h: h["params"].pop("config"), "not consistent"),
+        (lambda h: h["params"]["config"].update(sketch_size=1), "not consistent"),
+        (lambda h: h["params"]["config"].update(sketch_size=7), "not consistent"),
+        (lambda h: h["params"]["engine"].update(n_features=21), "not consistent"),
+        (lambda h: h["params"]["engine"].update(kind="quantum"), "not consistent"),
+        (lambda h: h["arrays"]["buffer"].update(shape=[10**9, 20]), "size"),
+        (lambda h: h["arrays"]["buffer"].update(shape=[-1, 20]), "size"),
+        (lambda h: h["arrays"]["buffer"].update(dtype="<f4"), "damaged"),
+        (lambda h: h["arrays"]["buffer"].update(dtype="|O"), "damaged"),
+        (lambda h: h["arrays"]["buffer"].update(crc32=1), "checksum"),
+        (lambda h: h["arrays"].update(extra={"shape": [1], "dtype": "<f8", "crc32": 0}), "missing"),
+    ],
+)
 def test_wrong_headers(tmp_path, change, message):
     path = rewrite(make("gram").to_bytes(), tmp_path, change)
     with pytest.raises(StateError, match=message):
@@ -182,8 +185,14 @@ def test_files_of_other_kinds(tmp_path):
     np.savez(tmp_path / "b.npz", x=np.ones(3))
     (tmp_path / "c").write_bytes(b"")
     (tmp_path / "d").write_text("not a state")
-    for name, message in [("a.npy", "no fastsketch state"), ("b.npz", "no fastsketch state"), ("c", "empty"),
-                          ("d", "no fastsketch state"), ("missing", "cannot be read"), (".", "cannot be read")]:
+    for name, message in [
+        ("a.npy", "no fastsketch state"),
+        ("b.npz", "no fastsketch state"),
+        ("c", "empty"),
+        ("d", "no fastsketch state"),
+        ("missing", "cannot be read"),
+        (".", "cannot be read"),
+    ]:
         with pytest.raises(StateError, match=message):
             fs.load(tmp_path / name)
     with pytest.raises(TypeError, match="content"):
@@ -209,9 +218,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path):
     path = tmp_path / "s.fsk"
     make("gram").save(path)
-    code = (f"import numpy as np, fastsketch as fs\ns = fs.FrequentDirections(32, solver='gram')\n"
-            f"s.update(np.random.default_rng(0).standard_normal((100, 4000)))\nprint('go', flush=True)\n"
-            f"while True: s.save({str(path)!r})")
+    code = (
+        f"import numpy as np, fastsketch as fs\ns = fs.FrequentDirections(32, solver='gram')\n"
+        f"s.update(np.random.default_rng(0).standard_normal((100, 4000)))\nprint('go', flush=True)\n"
+        f"while True: s.save({str(path)!r})"
+    )
     for delay in (0.0, 0.005, 0.02):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         process.stdout.readline()

@@ -9,8 +9,9 @@ from fastsketch._kernels.lowrank import gram_product, times, transposed_times
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("m", "n", "density"), [(1, 1, 1.0), (7, 5, 0.5), (40, 90, 0.1), (30, 3, 0.0), (0, 4, 0.5),
-                                                 (50, 64, 1.0)])
+@pytest.mark.parametrize(
+    ("m", "n", "density"), [(1, 1, 1.0), (7, 5, 0.5), (40, 90, 0.1), (30, 3, 0.0), (0, 4, 0.5), (50, 64, 1.0)]
+)
 def test_products(m, n, density, dtype):
     rng = np.random.default_rng(m)
     dense = rng.standard_normal((m, n)) * (rng.random((m, n)) < density)

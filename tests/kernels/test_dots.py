@@ -29,8 +29,12 @@ def test_products_are_right_and_the_same_alone(d):
 
 def test_sizes_that_do_not_fit_are_refused():
     x = np.ones((3, 4))
-    for b, out, first in ((np.ones((3, 5)), np.empty((3, 3)), 0), (x, np.empty((2, 3)), 0), (x, np.empty((3, 3)), 1),
-                          (x, np.empty((3, 3)), -1)):
+    for b, out, first in (
+        (np.ones((3, 5)), np.empty((3, 3)), 0),
+        (x, np.empty((2, 3)), 0),
+        (x, np.empty((3, 3)), 1),
+        (x, np.empty((3, 3)), -1),
+    ):
         with pytest.raises(ValueError, match="belong"):
             row_products(x, b, out, first)
     row_products(np.empty((0, 4)), x, np.empty((0, 3)), 0)

@@ -9,10 +9,14 @@ from fastsketch._kernels.shrink import top_eigh
 def spectrum(kind, n, rng):
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     values = {
-        "even": np.linspace(0, 1, n), "steep": np.logspace(-12, 0, n), "low rank": np.r_[np.zeros(n - n // 3),
-                                                                                         np.linspace(1, 2, n // 3)],
-        "clusters": np.repeat([1.0, 2.0, 3.0], n // 3 + 1)[:n], "indefinite": np.linspace(-1, 1, n),
-        "zero": np.zeros(n), "huge": np.linspace(0, 1e25, n), "tiny": np.linspace(0, 1e-25, n),
+        "even": np.linspace(0, 1, n),
+        "steep": np.logspace(-12, 0, n),
+        "low rank": np.r_[np.zeros(n - n // 3), np.linspace(1, 2, n // 3)],
+        "clusters": np.repeat([1.0, 2.0, 3.0], n // 3 + 1)[:n],
+        "indefinite": np.linspace(-1, 1, n),
+        "zero": np.zeros(n),
+        "huge": np.linspace(0, 1e25, n),
+        "tiny": np.linspace(0, 1e-25, n),
     }[kind]
     return (q * values) @ q.T
 

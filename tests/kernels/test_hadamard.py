@@ -77,20 +77,23 @@ def test_empty_axes():
     assert fs.fwht(np.empty((0, 8)), axis=1).shape == (0, 8)
 
 
-@pytest.mark.parametrize(("x", "axis", "error", "match"), [
-    ([1.0, 2.0], 0, TypeError, "numpy array"),
-    (np.ma.masked_array([1.0, 2.0]), 0, TypeError, "numpy array"),
-    (np.arange(4), 0, TypeError, "float32 or float64"),
-    (np.zeros(4, complex), 0, TypeError, "float32 or float64"),
-    (np.zeros(4, ">f8"), 0, TypeError, "byte order"),
-    (np.zeros((2, 2, 2)), 0, ValueError, "dimensions"),
-    (np.zeros(0), 0, ValueError, "power of two"),
-    (np.zeros(3), 0, ValueError, "power of two"),
-    (np.zeros((4, 3)), 1, ValueError, "power of two"),
-    (np.zeros((4, 4)), 2, ValueError, "axis"),
-    (np.zeros((4, 4)), -3, ValueError, "axis"),
-    (np.zeros((4, 4)), 0.0, TypeError, "axis"),
-])
+@pytest.mark.parametrize(
+    ("x", "axis", "error", "match"),
+    [
+        ([1.0, 2.0], 0, TypeError, "numpy array"),
+        (np.ma.masked_array([1.0, 2.0]), 0, TypeError, "numpy array"),
+        (np.arange(4), 0, TypeError, "float32 or float64"),
+        (np.zeros(4, complex), 0, TypeError, "float32 or float64"),
+        (np.zeros(4, ">f8"), 0, TypeError, "byte order"),
+        (np.zeros((2, 2, 2)), 0, ValueError, "dimensions"),
+        (np.zeros(0), 0, ValueError, "power of two"),
+        (np.zeros(3), 0, ValueError, "power of two"),
+        (np.zeros((4, 3)), 1, ValueError, "power of two"),
+        (np.zeros((4, 4)), 2, ValueError, "axis"),
+        (np.zeros((4, 4)), -3, ValueError, "axis"),
+        (np.zeros((4, 4)), 0.0, TypeError, "axis"),
+    ],
+)
 def test_what_is_refused(x, axis, error, match):
     with pytest.raises(error, match=match):
         fs.fwht(x, axis)
@@ -128,17 +131,20 @@ def test_srht_takes_sparse_rows():
     assert np.allclose(fs.srht(rows, 20), fs.srht(rows.toarray(), 20))
 
 
-@pytest.mark.parametrize(("rows", "q", "seed", "error", "match"), [
-    (np.ones((4, 2)), 0, 0, ValueError, "q must be"),
-    (np.ones((4, 2)), 5, 0, ValueError, "at least rows_out = 5"),
-    (np.ones((4, 2)), 2.0, 0, TypeError, "q must be"),
-    (np.ones((0, 2)), 1, 0, ValueError, "at least one row"),
-    (np.ones((4, 2)), 2, -1, ValueError, "seed"),
-    (np.ones((4, 2)), 2, 2**64, ValueError, "seed"),
-    (np.full((4, 2), np.nan), 2, 0, ValueError, "finite"),
-    (np.ones((4, 2), complex), 2, 0, TypeError, "real"),
-    (np.full((4, 2), 1e308), 2, 0, ValueError, "magnitude"),
-])
+@pytest.mark.parametrize(
+    ("rows", "q", "seed", "error", "match"),
+    [
+        (np.ones((4, 2)), 0, 0, ValueError, "q must be"),
+        (np.ones((4, 2)), 5, 0, ValueError, "at least rows_out = 5"),
+        (np.ones((4, 2)), 2.0, 0, TypeError, "q must be"),
+        (np.ones((0, 2)), 1, 0, ValueError, "at least one row"),
+        (np.ones((4, 2)), 2, -1, ValueError, "seed"),
+        (np.ones((4, 2)), 2, 2**64, ValueError, "seed"),
+        (np.full((4, 2), np.nan), 2, 0, ValueError, "finite"),
+        (np.ones((4, 2), complex), 2, 0, TypeError, "real"),
+        (np.full((4, 2), 1e308), 2, 0, ValueError, "magnitude"),
+    ],
+)
 def test_srht_refuses(rows, q, seed, error, match):
     with pytest.raises(error, match=match):
         fs.srht(rows, q, seed)

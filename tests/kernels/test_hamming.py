@@ -56,18 +56,21 @@ def test_many_threads():
 GOOD = np.zeros((3, 2), np.uint8)
 
 
-@pytest.mark.parametrize(("queries", "codes", "k", "error", "match"), [
-    (GOOD, GOOD, 4, ValueError, "at most the 3 codes"),
-    (GOOD, GOOD, 0, ValueError, "k must be"),
-    (GOOD, GOOD, 1.0, TypeError, "k must be"),
-    (GOOD, np.empty((0, 2), np.uint8), 1, ValueError, "at most the 0 codes"),
-    (np.zeros((1, 3), np.uint8), GOOD, 1, ValueError, "2 bytes"),
-    (np.zeros((1, 2)), GOOD, 1, TypeError, "uint8"),
-    (GOOD, GOOD.astype(np.int8), 1, TypeError, "uint8"),
-    (GOOD, np.zeros((2, 2, 2), np.uint8), 1, ValueError, "shape"),
-    (GOOD, np.empty((3, 0), np.uint8), 1, ValueError, "shape"),
-    (np.ma.masked_array(GOOD), GOOD, 1, TypeError, "masked"),
-])
+@pytest.mark.parametrize(
+    ("queries", "codes", "k", "error", "match"),
+    [
+        (GOOD, GOOD, 4, ValueError, "at most the 3 codes"),
+        (GOOD, GOOD, 0, ValueError, "k must be"),
+        (GOOD, GOOD, 1.0, TypeError, "k must be"),
+        (GOOD, np.empty((0, 2), np.uint8), 1, ValueError, "at most the 0 codes"),
+        (np.zeros((1, 3), np.uint8), GOOD, 1, ValueError, "2 bytes"),
+        (np.zeros((1, 2)), GOOD, 1, TypeError, "uint8"),
+        (GOOD, GOOD.astype(np.int8), 1, TypeError, "uint8"),
+        (GOOD, np.zeros((2, 2, 2), np.uint8), 1, ValueError, "shape"),
+        (GOOD, np.empty((3, 0), np.uint8), 1, ValueError, "shape"),
+        (np.ma.masked_array(GOOD), GOOD, 1, TypeError, "masked"),
+    ],
+)
 def test_what_is_refused(queries, codes, k, error, match):
     with pytest.raises(error, match=match):
         fs.hamming_topk(queries, codes, k)

@@ -21,8 +21,9 @@ def scores(model, shape):
     return model.decision_function(rows, columns).reshape(shape)
 
 
-@pytest.mark.parametrize("model", [AISImpute(0.1, tol=1e-9, max_iterations=2000),
-                                   AltMin(2, ridge=1e-3, tol=1e-9, max_iterations=2000)])
+@pytest.mark.parametrize(
+    "model", [AISImpute(0.1, tol=1e-9, max_iterations=2000), AltMin(2, ridge=1e-3, tol=1e-9, max_iterations=2000)]
+)
 def test_they_complete_a_low_rank_matrix(model):
     truth, _, x = problem()
     assert np.abs(scores(model.fit(x), truth.shape) - truth).max() < 0.15

@@ -27,8 +27,11 @@ def write(kind):
     """How the files came to be: not called by any test."""
     model = MODELS[kind]().fit(seen())
     model.save(DATA / f"schema1-lowrank-{kind}.fsk")
-    facts = {"predictions": model.predict_block(np.arange(12)).tolist(), "rank": model.rank_,
-             "folded": model.fold_in(seen()[:3]).predict_block().tolist()}
+    facts = {
+        "predictions": model.predict_block(np.arange(12)).tolist(),
+        "rank": model.rank_,
+        "folded": model.fold_in(seen()[:3]).predict_block().tolist(),
+    }
     (DATA / f"schema1-lowrank-{kind}.json").write_text(json.dumps(facts))
 
 

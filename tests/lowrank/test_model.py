@@ -77,9 +77,15 @@ def exact_singular_vectors(monkeypatch):
 
 # of poisson without refinement there is no Lipschitz constant: its step is searched for
 @pytest.mark.parametrize("scaling", [False, True])
-@pytest.mark.parametrize(("loss", "refine"), [
-    (loss, refine) for loss in SMOOTH for refine in ("economic", "full", "none")
-    if (loss, refine) != ("poisson", "none")])
+@pytest.mark.parametrize(
+    ("loss", "refine"),
+    [
+        (loss, refine)
+        for loss in SMOOTH
+        for refine in ("economic", "full", "none")
+        if (loss, refine) != ("poisson", "none")
+    ],
+)
 def test_algorithm_2(loss, refine, scaling):
     o, seen = problem(loss)
     rank = 4
@@ -87,8 +93,9 @@ def test_algorithm_2(loss, refine, scaling):
     if scaling:
         scales = [(seen.sum(axis=k) + 30.0) ** -0.25 for k in (1, 0)]
         scales = [scale / scale.max() for scale in scales]
-    x, _, objectives = reference.greedy_low_rank_smooth(o, seen, rank, numpy_loss(loss), LOSSES[loss].lipschitz or 50.0,
-                                                        refine, scales=scales)
+    x, _, objectives = reference.greedy_low_rank_smooth(
+        o, seen, rank, numpy_loss(loss), LOSSES[loss].lipschitz or 50.0, refine, scales=scales
+    )
     model = made(rank, loss, refine, scaling=scaling).fit(stored(o, seen))
     rows, columns = np.nonzero(np.ones_like(seen))
     z = model.decision_function(rows, columns).reshape(o.shape)
@@ -127,9 +134,18 @@ def test_linear_rate_of_theorem_4():
 
 
 @pytest.mark.parametrize("biases", [False, True])
-@pytest.mark.parametrize(("loss", "refine", "shrink"), [
-    *((loss, refine, shrink) for loss in SMOOTH for refine in ("economic", "full", "none") for shrink in (1.0, 0.4)),
-    *((loss, "economic", 1.0) for loss in ROUGH)])
+@pytest.mark.parametrize(
+    ("loss", "refine", "shrink"),
+    [
+        *(
+            (loss, refine, shrink)
+            for loss in SMOOTH
+            for refine in ("economic", "full", "none")
+            for shrink in (1.0, 0.4)
+        ),
+        *((loss, "economic", 1.0) for loss in ROUGH),
+    ],
+)
 def test_the_objective_never_grows(loss, shrink, refine, biases):
     o, seen = problem(loss)
     model = made(8, loss, refine, shrink=shrink, biases=biases, scaling=biases).fit(stored(o, seen))
@@ -200,7 +216,8 @@ def test_fold_in_gives_training_rows_their_factors(loss):
     f = numpy_loss(loss)
     mine = f(model.decision_function(*np.nonzero(seen)), o[seen])[0].sum() + 0.5 * ((a**2).sum() + (own**2).sum())
     folded = f(rows._block(slice(None))[seen], o[seen])[0].sum() + 0.5 * (
-        (rows.factors**2).sum() + (rows.biases**2).sum())
+        (rows.factors**2).sum() + (rows.biases**2).sum()
+    )
     assert abs(folded - mine) <= (1e-6 if smooth else 1e-2) * abs(mine)
     columns = model.fold_in(x, axis=1)
     assert len(columns) == 40
@@ -280,8 +297,9 @@ def test_what_has_not_been_seen_is_answered_by_biases():
     model = fs.LowRankModel(3).fit(stored(o, seen))
     level, row, column = model.bias_terms()
     assert row[5] == column[7] == 0
-    assert np.allclose(model.predict([5, -1, 3, 3, -1], [2, 2, 7, -1, -1]),
-                       level + np.array([column[2], column[2], row[3], row[3], 0]))
+    assert np.allclose(
+        model.predict([5, -1, 3, 3, -1], [2, 2, 7, -1, -1]), level + np.array([column[2], column[2], row[3], row[3], 0])
+    )
     labels = fs.LowRankModel(2, "hinge").fit(stored(np.where(o > -1, 1.0, -1.0), seen))
     assert set(labels.predict(np.arange(30), np.zeros(30, int))) <= {-1.0, 1.0}
     assert labels.predict([-1], [-1]) == 1.0  # the more frequent label
@@ -332,8 +350,9 @@ def test_weights():
     some.data = (np.arange(x.nnz) % 3 > 0).astype(float)
     kept = stored(o, np.asarray(some.toarray() > 0))
     ours = fs.LowRankModel(2, scaling=False).fit(x, some)
-    assert np.allclose(ours.predict_block([0]), fs.LowRankModel(2, scaling=False).fit(kept).predict_block([0]),
-                       rtol=1e-4, atol=1e-6)
+    assert np.allclose(
+        ours.predict_block([0]), fs.LowRankModel(2, scaling=False).fit(kept).predict_block([0]), rtol=1e-4, atol=1e-6
+    )
     with pytest.raises(ValueError, match="not negative"):
         fs.LowRankModel(2).fit(x, -some)
     with pytest.raises(ValueError, match="stored where X is"):
@@ -413,8 +432,10 @@ def test_a_hundred_thousand_rows_folded_in_seconds():
     o, seen = problem(m=400, n=300, rank=5)
     model = fs.LowRankModel(5, sweeps=1).fit(stored(o, seen))
     n, each = 100_000, 20
-    new = sparse.csr_array((rng.standard_normal(n * each), rng.integers(0, 300, n * each),
-                            np.arange(0, n * each + 1, each)), shape=(n, 300))
+    new = sparse.csr_array(
+        (rng.standard_normal(n * each), rng.integers(0, 300, n * each), np.arange(0, n * each + 1, each)),
+        shape=(n, 300),
+    )
     new.sum_duplicates()
     model.fold_in(new[:10])
     start = time.perf_counter()
@@ -440,34 +461,54 @@ def test_the_median_needs_no_sort():
     assert np.isnan(weighted_median(np.empty(0), np.empty(0)))
 
 
-@pytest.mark.parametrize(("x", "loss", "error", "match"), [
-    (sparse.csr_array((3, 3)), "square", ValueError, "at least one observation"),
-    (np.array([[1.0, np.inf], [1, 2]]), "square", ValueError, "finite"),
-    (sparse.csr_array(np.array([[1.0, np.nan]])), "square", ValueError, r"entry \(0, 1\)"),
-    (np.array([[1.0, 2.0]]), "logistic", ValueError, "labels -1 and"),
-    (np.array([[1.0, -2.0]]), "poisson", ValueError, "nonnegative counts"),
-    (np.array([[1j, 2.0]]), "square", TypeError, "real"),
-    (np.ones(3), "square", ValueError, "two dimensions"),
-    (np.ma.masked_array(np.ones((2, 2))), "square", TypeError, "masked"),
-    (sparse.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 2)), "square", ValueError, "more than once"),
-    (sparse.csr_array((np.ones(2), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 2)), "square", ValueError,
-     "more than once"),
-])
+@pytest.mark.parametrize(
+    ("x", "loss", "error", "match"),
+    [
+        (sparse.csr_array((3, 3)), "square", ValueError, "at least one observation"),
+        (np.array([[1.0, np.inf], [1, 2]]), "square", ValueError, "finite"),
+        (sparse.csr_array(np.array([[1.0, np.nan]])), "square", ValueError, r"entry \(0, 1\)"),
+        (np.array([[1.0, 2.0]]), "logistic", ValueError, "labels -1 and"),
+        (np.array([[1.0, -2.0]]), "poisson", ValueError, "nonnegative counts"),
+        (np.array([[1j, 2.0]]), "square", TypeError, "real"),
+        (np.ones(3), "square", ValueError, "two dimensions"),
+        (np.ma.masked_array(np.ones((2, 2))), "square", TypeError, "masked"),
+        (sparse.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 2)), "square", ValueError, "more than once"),
+        (
+            sparse.csr_array((np.ones(2), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 2)),
+            "square",
+            ValueError,
+            "more than once",
+        ),
+    ],
+)
 def test_bad_input_is_named(x, loss, error, match):
     with pytest.raises(error, match=match):
         fs.LowRankModel(1, loss).fit(x)
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"rank": -1}, ValueError, "rank"), ({"rank": 2.0}, TypeError, "rank"), ({"loss": "x"}, ValueError, "loss"),
-    ({"refine": "x"}, ValueError, "refine"), ({"biases": 1}, TypeError, "biases"),
-    ({"loss_parameter": 1.0}, ValueError, "loss_parameter"),
-    ({"loss": "quantile", "loss_parameter": 1.0}, ValueError, "loss_parameter"),
-    ({"loss": "huber", "loss_parameter": 0.0}, ValueError, "loss_parameter"), ({"shrink": 0.0}, ValueError, "shrink"),
-    ({"sweeps": -1}, ValueError, "sweeps"), ({"ridge": -1.0}, ValueError, "ridge"), ({"step": "x"}, ValueError, "step"),
-    ({"clip": 3}, TypeError, "clip"), ({"clip": (2, 1)}, ValueError, "clip"), ({"dtype": "int8"}, ValueError, "dtype"),
-    ({"nu": 0.0}, ValueError, "nu"), ({"inner_rank": 0}, ValueError, "inner_rank"), ({"seed": -1}, ValueError, "seed"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"rank": -1}, ValueError, "rank"),
+        ({"rank": 2.0}, TypeError, "rank"),
+        ({"loss": "x"}, ValueError, "loss"),
+        ({"refine": "x"}, ValueError, "refine"),
+        ({"biases": 1}, TypeError, "biases"),
+        ({"loss_parameter": 1.0}, ValueError, "loss_parameter"),
+        ({"loss": "quantile", "loss_parameter": 1.0}, ValueError, "loss_parameter"),
+        ({"loss": "huber", "loss_parameter": 0.0}, ValueError, "loss_parameter"),
+        ({"shrink": 0.0}, ValueError, "shrink"),
+        ({"sweeps": -1}, ValueError, "sweeps"),
+        ({"ridge": -1.0}, ValueError, "ridge"),
+        ({"step": "x"}, ValueError, "step"),
+        ({"clip": 3}, TypeError, "clip"),
+        ({"clip": (2, 1)}, ValueError, "clip"),
+        ({"dtype": "int8"}, ValueError, "dtype"),
+        ({"nu": 0.0}, ValueError, "nu"),
+        ({"inner_rank": 0}, ValueError, "inner_rank"),
+        ({"seed": -1}, ValueError, "seed"),
+    ],
+)
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
         fs.LowRankModel(**{"rank": 2, **options})
@@ -482,18 +523,19 @@ def test_bad_queries_are_named():
         fs.LowRankModel(26).fit(stored(o, seen))
     model.fit(stored(o, seen))
     for call, error, match in (
-            (lambda: model.predict([30], [0]), IndexError, "rows must lie in"),
-            (lambda: model.predict([0], [-2]), IndexError, "columns must lie in"),
-            (lambda: model.predict([0.5], [0]), TypeError, "integers"),
-            (lambda: model.predict([0, 1], [0]), ValueError, "same shape"),
-            (lambda: model.fold_in(np.ones((2, 24))), ValueError, "25 columns"),
-            (lambda: model.fold_in(np.ones((2, 25)), axis=2), ValueError, "axis"),
-            (lambda: model.recommend([0], 0), ValueError, "n must"),
-            (lambda: model.recommend([0], exclude=sparse.csr_array((2, 25))), ValueError, "exclude"),
-            (lambda: model.similar(-1), ValueError, "index"),
-            (lambda: model.add_ranks(30), ValueError, "at most min"),
-            (lambda: model.fit(stored(o, seen), patience=3), ValueError, "validation"),
-            (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, "validation")):
+        (lambda: model.predict([30], [0]), IndexError, "rows must lie in"),
+        (lambda: model.predict([0], [-2]), IndexError, "columns must lie in"),
+        (lambda: model.predict([0.5], [0]), TypeError, "integers"),
+        (lambda: model.predict([0, 1], [0]), ValueError, "same shape"),
+        (lambda: model.fold_in(np.ones((2, 24))), ValueError, "25 columns"),
+        (lambda: model.fold_in(np.ones((2, 25)), axis=2), ValueError, "axis"),
+        (lambda: model.recommend([0], 0), ValueError, "n must"),
+        (lambda: model.recommend([0], exclude=sparse.csr_array((2, 25))), ValueError, "exclude"),
+        (lambda: model.similar(-1), ValueError, "index"),
+        (lambda: model.add_ranks(30), ValueError, "at most min"),
+        (lambda: model.fit(stored(o, seen), patience=3), ValueError, "validation"),
+        (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, "validation"),
+    ):
         with pytest.raises(error, match=match):
             call()
     assert fs.LowRankModel(1).fit(sparse.csr_array(np.array([[2.0]]))).predict([0], [0]) == pytest.approx(2.0, abs=0.1)

@@ -74,15 +74,18 @@ def test_tree_merge_is_pure_and_ordered():
     assert same_state(alone, models[0])
 
 
-@pytest.mark.parametrize(("call", "error", "match"), [
-    (lambda: fs.tree_merge([]), ValueError, "at least one model"),
-    (lambda: fs.map_merge(tasks.hash_of_block, []), ValueError, "at least one item"),
-    (lambda: fs.tree_merge([tasks.Count(1)], 1), ValueError, "fan_in"),
-    (lambda: fs.tree_merge([tasks.Count(1)], engine="x"), ValueError, "engine"),
-    (lambda: fs.tree_merge([tasks.Count(1)], workers=0), ValueError, "workers"),
-    (lambda: fs.map_merge(tasks.hash_of_block, [1], retries=-1), ValueError, "retries"),
-    (lambda: fs.tree_merge([fs.SketchHash(4), 3]), TypeError, "SketchHash"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: fs.tree_merge([]), ValueError, "at least one model"),
+        (lambda: fs.map_merge(tasks.hash_of_block, []), ValueError, "at least one item"),
+        (lambda: fs.tree_merge([tasks.Count(1)], 1), ValueError, "fan_in"),
+        (lambda: fs.tree_merge([tasks.Count(1)], engine="x"), ValueError, "engine"),
+        (lambda: fs.tree_merge([tasks.Count(1)], workers=0), ValueError, "workers"),
+        (lambda: fs.map_merge(tasks.hash_of_block, [1], retries=-1), ValueError, "retries"),
+        (lambda: fs.tree_merge([fs.SketchHash(4), 3]), TypeError, "SketchHash"),
+    ],
+)
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call()

@@ -114,7 +114,7 @@ def test_farm_ads_with_columns_that_occur(dataset, method, form):
     """Wide sparse rows; the reference is kept small by the columns that 400 rounds use."""
     rows = sparse.csr_array(sparse.load_npz(dataset("farm-ads/X_raw.npz")))[:400]
     y = np.where(np.load(dataset("farm-ads/y_raw.npy")).ravel()[:400] > 0, 1.0, -1.0)
-    used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[:300 if method == "ada-full" else 700]
+    used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[: 300 if method == "ada-full" else 700]
     rows = sparse.csr_array(rows[:, used])
     w, losses = referenced(method, rows, y, "logistic", 10, 0.1, 1.0, form)
     model = made(method, "logistic", 10, 0.1, 1.0, form).update(rows, y)
@@ -168,8 +168,9 @@ def basis(model):
         return a["turn"][:rank, :rows] @ a["rows"][:rows]
     fresh = rows - old
     end = a["kept_indptr"][fresh]
-    kept = sparse.csr_array((a["kept_data"][:end], a["kept_indices"][:end], a["kept_indptr"][: fresh + 1]),
-                            shape=(fresh, model.n_features)).toarray()
+    kept = sparse.csr_array(
+        (a["kept_data"][:end], a["kept_indices"][:end], a["kept_indptr"][: fresh + 1]), shape=(fresh, model.n_features)
+    ).toarray()
     c = np.vstack([a["frame"][:old, :old] @ a["z"][:, :old].T, kept])
     return a["turn"][:rank, :rows] @ c
 
@@ -299,8 +300,9 @@ def test_a_hundred_cut_points_in_new_processes(tmp_path):
                 assert model.progress == whole.progress, (name, cut)
             print(name, "same bits")
     """
-    out = subprocess.run([sys.executable, "-c", code, *models], cwd=tmp_path, check=True, capture_output=True,
-                         text=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code, *models], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     assert out.stdout.count("same bits") == len(models)
 
 
@@ -330,13 +332,16 @@ def test_sample_weights_scale_the_loss():
 
 def test_cost_of_a_round_grows_as_stated():
     """Dense: about d; sparse: about nnz, not d. Exponents from minima of several runs, with room for noise."""
+
     def seconds(d, nnz=None, tau=10, method="ada-ffd"):
         rng = np.random.default_rng(0)
         if nnz is None:
             rows = rng.standard_normal((300, d))
         else:
-            rows = sparse.csr_array((rng.standard_normal(300 * nnz), rng.integers(0, d, 300 * nnz),
-                                     np.arange(0, 300 * nnz + 1, nnz)), shape=(300, d))
+            rows = sparse.csr_array(
+                (rng.standard_normal(300 * nnz), rng.integers(0, d, 300 * nnz), np.arange(0, 300 * nnz + 1, nnz)),
+                shape=(300, d),
+            )
             rows.sum_duplicates()
         model = fs.AdaptiveSubgradient(tau, method).update(rows, np.ones(300))
         best = np.inf
@@ -403,13 +408,16 @@ def test_what_leaves_the_range_is_refused_and_named(method, form):
         assert model.to_bytes() == before
 
 
-@pytest.mark.parametrize(("rows", "targets", "error", "match"), [
-    (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
-    (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
-    (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
-    (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
-    (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
-])
+@pytest.mark.parametrize(
+    ("rows", "targets", "error", "match"),
+    [
+        (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
+        (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
+        (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
+        (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
+        (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
+    ],
+)
 def test_bad_batches_change_nothing(rows, targets, error, match):
     for method in _adaptive.METHODS:
         model = fs.AdaptiveSubgradient(3, method).update(RNG.standard_normal((20, 4)), np.ones(20))
@@ -419,14 +427,25 @@ def test_bad_batches_change_nothing(rows, targets, error, match):
         assert model.to_bytes() == before
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"sketch_size": 1}, ValueError, "sketch_size"), ({"method": "x"}, ValueError, "method"),
-    ({"form": "x"}, ValueError, "form"), ({"loss": "x"}, ValueError, "loss"), ({"eta": 0.0}, ValueError, "eta"),
-    ({"eta": -1}, ValueError, "eta"), ({"delta": 0.0}, ValueError, "delta"), ({"eta": "a"}, TypeError, "eta"),
-    ({"penalty": "l3", "strength": 1.0}, ValueError, "penalty"), ({"penalty": "l1"}, ValueError, "go together"),
-    ({"strength": 1.0}, ValueError, "go together"), ({"strength": -1.0}, ValueError, "strength"),
-    ({"method": "adam", "form": "pds"}, ValueError, "mirror-descent form"), ({"seed": -1}, ValueError, "seed"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"sketch_size": 1}, ValueError, "sketch_size"),
+        ({"method": "x"}, ValueError, "method"),
+        ({"form": "x"}, ValueError, "form"),
+        ({"loss": "x"}, ValueError, "loss"),
+        ({"eta": 0.0}, ValueError, "eta"),
+        ({"eta": -1}, ValueError, "eta"),
+        ({"delta": 0.0}, ValueError, "delta"),
+        ({"eta": "a"}, TypeError, "eta"),
+        ({"penalty": "l3", "strength": 1.0}, ValueError, "penalty"),
+        ({"penalty": "l1"}, ValueError, "go together"),
+        ({"strength": 1.0}, ValueError, "go together"),
+        ({"strength": -1.0}, ValueError, "strength"),
+        ({"method": "adam", "form": "pds"}, ValueError, "mirror-descent form"),
+        ({"seed": -1}, ValueError, "seed"),
+    ],
+)
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
         fs.AdaptiveSubgradient(**options)

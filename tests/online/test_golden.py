@@ -30,8 +30,11 @@ def write(kind):
     rows, y = stream(kind)
     model = MODELS[kind]().update(rows[:47], y[:47])
     model.save(DATA / f"schema1-online-{kind}.fsk")
-    facts = {"weights": model.weights.tolist(), "after": model.update(rows[47:], y[47:]).weights.tolist(),
-             "progress": model.progress}
+    facts = {
+        "weights": model.weights.tolist(),
+        "after": model.update(rows[47:], y[47:]).weights.tolist(),
+        "progress": model.progress,
+    }
     (DATA / f"schema1-online-{kind}.json").write_text(json.dumps(facts))
 
 

@@ -176,8 +176,14 @@ def test_ojas_directions_stay_orthonormal(form):
     z = a["z"].T if form == "sparse" else a["z"]
     n = int(a["count"][1])
     if form == "sparse":
-        kept = sparse.csr_array((a["kept_data"][: a["kept_indptr"][n]], a["kept_indices"][: a["kept_indptr"][n]],
-                                 a["kept_indptr"][: n + 1]), shape=(n, 12)).toarray()
+        kept = sparse.csr_array(
+            (
+                a["kept_data"][: a["kept_indptr"][n]],
+                a["kept_indices"][: a["kept_indptr"][n]],
+                a["kept_indptr"][: n + 1],
+            ),
+            shape=(n, 12),
+        ).toarray()
     else:
         kept = a["kept"][:n]
     v = a["frame"][:, : 4 + n] @ np.vstack([z, kept])
@@ -196,9 +202,18 @@ def test_nothing_drifts_in_a_million_rounds(sketch, form):
     a = model._a
     r, n = int(a["count"][0]), int(a["count"][1])
     z = a["z"][:, :r].T if form == "sparse" else a["z"][:r]
-    kept = a["kept"][:n] if form == "dense" else sparse.csr_array(
-        (a["kept_data"][: a["kept_indptr"][n]], a["kept_indices"][: a["kept_indptr"][n]], a["kept_indptr"][: n + 1]),
-        shape=(n, 12)).toarray()
+    kept = (
+        a["kept"][:n]
+        if form == "dense"
+        else sparse.csr_array(
+            (
+                a["kept_data"][: a["kept_indptr"][n]],
+                a["kept_indices"][: a["kept_indptr"][n]],
+                a["kept_indptr"][: n + 1],
+            ),
+            shape=(n, 12),
+        ).toarray()
+    )
     b = np.vstack([a["frame"][:r, :r] @ z, a["coef"][:n, None] * kept])
     gram, k = b @ b.T, r + n
     assert np.abs(a["small"][:k, :k] - gram).max() <= 1e-9 * np.abs(gram).max()
@@ -231,8 +246,12 @@ def test_predictions_stay_within_one():
 def test_progress_and_regret():
     rows, y = stream(400)
     best = np.linalg.lstsq(rows, y, rcond=None)[0]
-    model = fs.SketchedNewton(8, projection="none").compare_with(best).update(rows[:250], y[:250]).update(rows[250:],
-                                                                                                   y[250:])
+    model = (
+        fs.SketchedNewton(8, projection="none")
+        .compare_with(best)
+        .update(rows[:250], y[:250])
+        .update(rows[250:], y[250:])
+    )
     theirs = ((rows @ best - y) ** 2).sum()
     assert np.isclose(model.progress["regret"], model.progress["cumulative_loss"] - theirs)
     assert model.progress["rounds"] == 400
@@ -309,16 +328,19 @@ def test_an_interrupt_leaves_the_model_before_or_after():
         signal.signal(signal.SIGALRM, old)
 
 
-@pytest.mark.parametrize(("rows", "targets", "error", "match"), [
-    (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
-    (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
-    (np.ones((3, 4)), [1j, 1, 1], TypeError, "real"),
-    (np.ones((3, 4)), ["a", "b", "c"], TypeError, "real"),
-    (np.ones((3, 4)), np.ma.masked_array([1.0, 2, 3]), TypeError, "masked"),
-    (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
-    (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
-    (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
-])
+@pytest.mark.parametrize(
+    ("rows", "targets", "error", "match"),
+    [
+        (np.ones((3, 4)), [1, 1], ValueError, "each of the 3 rows"),
+        (np.ones((3, 4)), [1, np.nan, 1], ValueError, "entry 1"),
+        (np.ones((3, 4)), [1j, 1, 1], TypeError, "real"),
+        (np.ones((3, 4)), ["a", "b", "c"], TypeError, "real"),
+        (np.ones((3, 4)), np.ma.masked_array([1.0, 2, 3]), TypeError, "masked"),
+        (np.full((3, 4), np.inf), [1, 1, 1], ValueError, "finite"),
+        (np.ones((3, 5)), [1, 1, 1], ValueError, "4 columns"),
+        (np.ones((3, 4), complex), [1, 1, 1], TypeError, "real"),
+    ],
+)
 def test_bad_batches_change_nothing(rows, targets, error, match):
     model = fs.SketchedNewton(3).update(RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20)))
     before = model.to_bytes()
@@ -334,13 +356,21 @@ def test_labels_are_named(loss, labels):
         fs.SketchedNewton(3, loss=loss).update(np.ones((3, 4)), labels)
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"sketch_size": 1}, ValueError, "sketch_size"), ({"sketch_size": 2.0}, TypeError, "sketch_size"),
-    ({"sketch": "x"}, ValueError, "sketch"), ({"loss": "x"}, ValueError, "loss"), ({"loss": 1}, TypeError, "loss"),
-    ({"alpha0": -1.0}, ValueError, "alpha0"), ({"sketch": "fd"}, ValueError, "alpha0 must be positive"),
-    ({"projection": "x"}, ValueError, "projection"), ({"beta": 0.5}, ValueError, "beta"),
-    ({"sketch": "pfd", "alpha0": 1.0, "beta": 2.0}, ValueError, "beta"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"sketch_size": 1}, ValueError, "sketch_size"),
+        ({"sketch_size": 2.0}, TypeError, "sketch_size"),
+        ({"sketch": "x"}, ValueError, "sketch"),
+        ({"loss": "x"}, ValueError, "loss"),
+        ({"loss": 1}, TypeError, "loss"),
+        ({"alpha0": -1.0}, ValueError, "alpha0"),
+        ({"sketch": "fd"}, ValueError, "alpha0 must be positive"),
+        ({"projection": "x"}, ValueError, "projection"),
+        ({"beta": 0.5}, ValueError, "beta"),
+        ({"sketch": "pfd", "alpha0": 1.0, "beta": 2.0}, ValueError, "beta"),
+    ],
+)
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
         fs.SketchedNewton(**options)

@@ -8,6 +8,7 @@ from fastsketch import reference
 
 def absolute_loss(rows, targets):
     """subgradient(t, beta) of |x_t'beta - y_t|."""
+
     def subgradient(t, beta):
         r = rows[t - 1] @ beta - targets[t - 1]
         return abs(r), np.sign(r) * rows[t - 1]
@@ -28,8 +29,10 @@ def test_sketches_that_lose_nothing_are_ada_full(form):
     rows, targets = problem()
     d = rows.shape[1]
     full, losses = reference.adaptive_full(d, 300, absolute_loss(rows, targets), 0.5, 1.0, form)
-    for method, tau in ((reference.adaptive_frequent_directions, d + 1),
-                        (reference.adaptive_fast_frequent_directions, d // 2 + 1)):
+    for method, tau in (
+        (reference.adaptive_frequent_directions, d + 1),
+        (reference.adaptive_fast_frequent_directions, d // 2 + 1),
+    ):
         beta, found = method(d, 300, absolute_loss(rows, targets), tau, 0.5, 1.0, form)
         assert np.allclose(beta, full, atol=1e-6)
         assert np.allclose(found, losses, atol=1e-5)

@@ -20,8 +20,13 @@ def matrix(kind, q, m, seed=0, index=0):
 
 
 # (sum of value * position, of targets, of hi) for q = 4, m = 40, seed 7, chunk 2, as first released
-GOLDEN = {"srht": (4.0, 10, 14), "countsketch": (592.0, 95, 0), "sparse": (1555.0, 384, 0),
-          "gaussian": (-1740.875839, 0, 0), "sampling": (227.683992, 6, 0)}
+GOLDEN = {
+    "srht": (4.0, 10, 14),
+    "countsketch": (592.0, 95, 0),
+    "sparse": (1555.0, 384, 0),
+    "gaussian": (-1740.875839, 0, 0),
+    "sampling": (227.683992, 6, 0),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,8 +58,14 @@ def test_the_draws_do_not_change_between_versions():
     """Golden numbers: a state file that is resumed must meet the same signs and samples."""
     assert fs.srht(np.eye(8), 2, seed=7).tolist() == fs.Compressor("srht", 2, 8, seed=7).compress(np.eye(8)).tolist()
     drawn = {kind: fs.Compressor(kind, 4, 40, seed=7).draw(2, np.dtype(np.float64)) for kind in KINDS}
-    sums = {kind: (round(float(np.dot(d["value"], np.arange(d["value"].size))), 6), int(d["target"].sum()),
-                   int(d["hi"].sum())) for kind, d in drawn.items()}
+    sums = {
+        kind: (
+            round(float(np.dot(d["value"], np.arange(d["value"].size))), 6),
+            int(d["target"].sum()),
+            int(d["hi"].sum()),
+        )
+        for kind, d in drawn.items()
+    }
     assert sums == GOLDEN
 
 
@@ -117,8 +128,11 @@ def explicit_chunks(rows, compressor, center):
         drawn = compressor.draw(index, np.dtype(np.float64))
         sample = drawn["hi"] * compressor.rows_per_call + drawn["target"]
         mu = chunk.mean(axis=0) if center else 0.0
-        out.append(chunk - mu if len(chunk) <= compressor.rows_out
-                   else reference.subsampled_hadamard(chunk - mu, drawn["value"], sample))
+        out.append(
+            chunk - mu
+            if len(chunk) <= compressor.rows_out
+            else reference.subsampled_hadamard(chunk - mu, drawn["value"], sample)
+        )
         if center and mean is not None:
             out.append(np.sqrt(n * len(chunk) / (n + len(chunk))) * (mu - mean)[np.newaxis])
         mean = mu if mean is None else (n * mean + len(chunk) * mu) / (n + len(chunk))
@@ -163,7 +177,8 @@ def test_algorithm_2_and_ours_have_like_errors():
 def test_merge_is_exact_in_the_mean_and_counts(kind):
     rows = stream("signal", RNG, 900, 12) + 7
     make = lambda first: fs.FrequentDirections(  # noqa: E731
-        20, solver="gram", compressor=fs.Compressor(kind, 20, 100, first_block=first), center=True)
+        20, solver="gram", compressor=fs.Compressor(kind, 20, 100, first_block=first), center=True
+    )
     one, two = make(0).update(rows[:450]), make(100).update(rows[450:])
     before = two.to_bytes()
     merged = one.merge(two)
@@ -218,16 +233,19 @@ def test_a_refused_batch_changes_nothing(batch, dtype):
     assert s.to_bytes() == before
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"kind": "x"}, ValueError, "kind"),
-    ({"kind": None}, TypeError, "kind"),
-    ({"rows_out": 0}, ValueError, "rows_out"),
-    ({"rows_out": 9, "block_rows": 8}, ValueError, "block_rows must be at least rows_out"),
-    ({"block_rows": 1.5}, TypeError, "block_rows"),
-    ({"seed": -1}, ValueError, "seed"),
-    ({"seed": 2**64}, ValueError, "seed"),
-    ({"first_block": -1}, ValueError, "first_block"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"kind": "x"}, ValueError, "kind"),
+        ({"kind": None}, TypeError, "kind"),
+        ({"rows_out": 0}, ValueError, "rows_out"),
+        ({"rows_out": 9, "block_rows": 8}, ValueError, "block_rows must be at least rows_out"),
+        ({"block_rows": 1.5}, TypeError, "block_rows"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"seed": 2**64}, ValueError, "seed"),
+        ({"first_block": -1}, ValueError, "first_block"),
+    ],
+)
 def test_bad_parameters(options, error, match):
     with pytest.raises(error, match=match):
         fs.Compressor(**options)

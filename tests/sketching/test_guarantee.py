@@ -65,8 +65,9 @@ def test_iterative_svd_has_no_a_priori_guarantee():
     rows[size - 1 :, d - 1] = 0.9
     lost = fs.FrequentDirections(size, rule="isvd", buffer_size=0, solver="gram").update(rows)
     kept = fs.FrequentDirections(size, rule="fd", buffer_size=0, solver="gram").update(rows)
-    a_priori = min(np.sum(np.sort(np.linalg.svd(rows, compute_uv=False) ** 2)[:-k or None]) / (size - k)
-                   for k in range(size))
+    a_priori = min(
+        np.sum(np.sort(np.linalg.svd(rows, compute_uv=False) ** 2)[: -k or None]) / (size - k) for k in range(size)
+    )
     assert error_interval(rows, lost)[1] > 10 * a_priori
     slack = kept._read().rounding
     assert error_interval(rows, kept)[1] <= a_priori + slack
@@ -171,8 +172,13 @@ def test_centring_is_exact_through_merges(rule, kind, dtype):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(1, 25), st.lists(st.integers(0, 30), min_size=1,
-                                                                                 max_size=8), st.booleans())
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 9),
+    st.integers(1, 25),
+    st.lists(st.integers(0, 30), min_size=1, max_size=8),
+    st.booleans(),
+)
 def test_batches_do_not_matter(seed, size, d, batches, center):
     """Any split of a stream into batches gives the same bits."""
     rng = np.random.default_rng(seed)

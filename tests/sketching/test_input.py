@@ -69,8 +69,9 @@ def test_the_first_batch_decides_the_dtype():
     assert fresh(dtype="float64").update(ROWS.astype(np.float32)).sketch().dtype == np.float64
 
 
-@pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "csc_array", "coo_array", "lil_array", "dok_array",
-                                  "bsr_array", "dia_array"])
+@pytest.mark.parametrize(
+    "kind", ["csr_array", "csr_matrix", "csc_array", "coo_array", "lil_array", "dok_array", "bsr_array", "dia_array"]
+)
 def test_sparse_containers(kind):
     rows = ROWS * (RNG.random(ROWS.shape) < 0.1)
     expected = fresh().update(sparse.csr_array(rows))
@@ -162,7 +163,14 @@ def test_sketch_larger_than_the_features_is_exact():
 def test_no_rows():
     s = fresh()
     assert (s.n_rows, s.n_features, s.dtype, s.mean, s.squared_norm, s.error_bound, s.alpha) == (
-        0, None, None, None, 0.0, 0.0, 0.0)
+        0,
+        None,
+        None,
+        None,
+        0.0,
+        0.0,
+        0.0,
+    )
     with pytest.raises(ValueError, match="no rows"):
         s.sketch()
     s.update(np.empty((0, 7)))
@@ -177,8 +185,11 @@ BAD_ROWS = {
     "nan": (NAN_ROW, ValueError, "row 70 "),
     "inf": (np.vstack([ROWS, ROWS[:1] * np.inf]), ValueError, "row 70 "),
     "late nan in many slices": (np.vstack([ROWS] * 30 + [NAN_ROW]), ValueError, "row 2170 "),
-    "sparse nan": (sparse.csr_array(np.nan_to_num(NAN_ROW, nan=np.nan) * (np.arange(141) == 70)[:, None]), ValueError,
-                   "row 70 "),
+    "sparse nan": (
+        sparse.csr_array(np.nan_to_num(NAN_ROW, nan=np.nan) * (np.arange(141) == 70)[:, None]),
+        ValueError,
+        "row 70 ",
+    ),
     "wrong width": (np.ones((3, 11)), ValueError, "12 columns"),
     "wrong width, one row": (np.ones(13), ValueError, "12 columns"),
     "three dimensions": (np.ones((2, 3, 12)), ValueError, "dimension"),
@@ -237,12 +248,21 @@ def test_overflow_in_conversion_is_named():
         fresh(dtype="float32").update([[1.0, 2.0], [1e300, 1.0]])
 
 
-@pytest.mark.parametrize("weights, error", [
-    ([-1.0] + [1.0] * 69, ValueError), ([np.nan] * 70, ValueError), ([np.inf] * 70, ValueError),
-    ([1.0] * 69, ValueError),
-    (np.ones((70, 1)), ValueError), (["a"] * 70, TypeError), (np.ones(70) * 1j, TypeError), (-2.0, ValueError),
-    (np.ma.masked_less(np.ones(70), 0), TypeError), ([[1.0], [1.0, 2.0]], ValueError),
-])
+@pytest.mark.parametrize(
+    "weights, error",
+    [
+        ([-1.0] + [1.0] * 69, ValueError),
+        ([np.nan] * 70, ValueError),
+        ([np.inf] * 70, ValueError),
+        ([1.0] * 69, ValueError),
+        (np.ones((70, 1)), ValueError),
+        (["a"] * 70, TypeError),
+        (np.ones(70) * 1j, TypeError),
+        (-2.0, ValueError),
+        (np.ma.masked_less(np.ones(70), 0), TypeError),
+        ([[1.0], [1.0, 2.0]], ValueError),
+    ],
+)
 def test_bad_weights(weights, error):
     s = fresh().update(ROWS)
     before = s.to_bytes()
@@ -257,20 +277,33 @@ def test_one_weight_for_all_rows():
     assert fresh().update(ROWS, 0.0).squared_norm == 0.0
 
 
-@pytest.mark.parametrize("options, error, message", [
-    ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
-    ({"sketch_size": 2.5}, TypeError, "sketch_size"), ({"sketch_size": "8"}, TypeError, "sketch_size"),
-    ({"sketch_size": True}, TypeError, "sketch_size"), ({"sketch_size": None}, TypeError, "sketch_size"),
-    ({"rule": "nope"}, ValueError, "rule"), ({"rule": None}, TypeError, "rule"),
-    ({"beta": 0.5}, ValueError, "beta"), ({"rule": "pfd", "beta": 1.5}, ValueError, "beta"),
-    ({"rule": "pfd", "beta": np.nan}, ValueError, "beta"),
-    ({"alpha0": 1.0}, ValueError, "alpha0"), ({"rule": "rfd", "alpha0": -1.0}, ValueError, "alpha0"),
-    ({"rule": "rfd", "alpha0": np.inf}, ValueError, "alpha0"),
-    ({"buffer_size": -1}, ValueError, "buffer_size"), ({"center": True, "buffer_size": 0}, ValueError, "buffer_size"),
-    ({"solver": "lu"}, ValueError, "solver"), ({"center": 1}, TypeError, "center"),
-    ({"decay": 0.0}, ValueError, "decay"), ({"decay": 1.1}, ValueError, "decay"), ({"decay": "1"}, TypeError, "decay"),
-    ({"dtype": int}, ValueError, "dtype"), ({"dtype": "nope"}, TypeError, "dtype"),
-])
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"sketch_size": 1}, ValueError, "sketch_size must be at least 2, got 1"),
+        ({"sketch_size": 2.5}, TypeError, "sketch_size"),
+        ({"sketch_size": "8"}, TypeError, "sketch_size"),
+        ({"sketch_size": True}, TypeError, "sketch_size"),
+        ({"sketch_size": None}, TypeError, "sketch_size"),
+        ({"rule": "nope"}, ValueError, "rule"),
+        ({"rule": None}, TypeError, "rule"),
+        ({"beta": 0.5}, ValueError, "beta"),
+        ({"rule": "pfd", "beta": 1.5}, ValueError, "beta"),
+        ({"rule": "pfd", "beta": np.nan}, ValueError, "beta"),
+        ({"alpha0": 1.0}, ValueError, "alpha0"),
+        ({"rule": "rfd", "alpha0": -1.0}, ValueError, "alpha0"),
+        ({"rule": "rfd", "alpha0": np.inf}, ValueError, "alpha0"),
+        ({"buffer_size": -1}, ValueError, "buffer_size"),
+        ({"center": True, "buffer_size": 0}, ValueError, "buffer_size"),
+        ({"solver": "lu"}, ValueError, "solver"),
+        ({"center": 1}, TypeError, "center"),
+        ({"decay": 0.0}, ValueError, "decay"),
+        ({"decay": 1.1}, ValueError, "decay"),
+        ({"decay": "1"}, TypeError, "decay"),
+        ({"dtype": int}, ValueError, "dtype"),
+        ({"dtype": "nope"}, TypeError, "dtype"),
+    ],
+)
 def test_bad_parameters(options, error, message):
     with pytest.raises(error, match=message):
         fs.FrequentDirections(**{"sketch_size": 5, **options})
@@ -280,10 +313,14 @@ def test_bad_merges():
     s = fresh().update(ROWS)
     before = s.to_bytes()
     others = {
-        "sketch_size": fs.FrequentDirections(6, solver="gram"), "rule": fresh(rule="rfd"),
+        "sketch_size": fs.FrequentDirections(6, solver="gram"),
+        "rule": fresh(rule="rfd"),
         "solver": fresh(solver="svd"),
-        "center": fresh(center=True), "decay": fresh(decay=0.5), "buffer_size": fresh(buffer_size=3),
-        "n_features": fresh().update(np.ones((2, 5))), "dtype": fresh().update(ROWS.astype(np.float32)),
+        "center": fresh(center=True),
+        "decay": fresh(decay=0.5),
+        "buffer_size": fresh(buffer_size=3),
+        "n_features": fresh().update(np.ones((2, 5))),
+        "dtype": fresh().update(ROWS.astype(np.float32)),
     }
     for name, other in others.items():
         with pytest.raises(ValueError, match=name):

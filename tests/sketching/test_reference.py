@@ -68,7 +68,8 @@ def test_algorithm_4_and_7_agree_with_5():
     head = 2 * L
     cuts = list(range(head, 101, L + 1))
     b7, alpha7, _ = ref.robust_frequent_directions_blocks(
-        [a[: 2 * L - 1], a[2 * L - 1 : head]] + [a[i : i + L + 1] for i in cuts[:-1]], L)
+        [a[: 2 * L - 1], a[2 * L - 1 : head]] + [a[i : i + L + 1] for i in cuts[:-1]], L
+    )
     b5, alpha5, _ = ref.fast_robust_frequent_directions(a[: cuts[-1]], L)
     assert np.allclose(gram(b7), gram(b5), atol=1e-10)
     assert np.isclose(alpha7, alpha5)

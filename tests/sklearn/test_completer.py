@@ -11,8 +11,9 @@ import fastsketch as fs  # noqa: E402
 from fastsketch.sklearn import LowRankCompleter  # noqa: E402
 
 
-@parametrize_with_checks([LowRankCompleter(), LowRankCompleter(3, loss="huber", sweeps=0),
-                          LowRankCompleter(2, biases=False, refine="full")])
+@parametrize_with_checks(
+    [LowRankCompleter(), LowRankCompleter(3, loss="huber", sweeps=0), LowRankCompleter(2, biases=False, refine="full")]
+)
 def test_estimator_check(estimator, check):
     check(estimator)
 

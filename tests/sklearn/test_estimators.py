@@ -17,8 +17,9 @@ from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 
-@parametrize_with_checks([SketchedPCA(), SketchedPCA(n_components=1, sketch_size=3), SketchedCovariance(),
-                          SketchedCovariance(sketch_size=3)])
+@parametrize_with_checks(
+    [SketchedPCA(), SketchedPCA(n_components=1, sketch_size=3), SketchedCovariance(), SketchedCovariance(sketch_size=3)]
+)
 def test_estimator_check(estimator, check):
     check(estimator)
 
@@ -117,10 +118,19 @@ def test_pipelines_pickles_and_clones():
     assert np.array_equal(resumed.components_, half.partial_fit(X[150:]).components_)
 
 
-@pytest.mark.parametrize("parameters", [
-    {"n_components": 0}, {"n_components": 31}, {"n_components": 2.5}, {"n_components": 4, "sketch_size": 4},
-    {"sketch_size": 1}, {"rule": "x"}, {"solver": "x"}, {"batch_size": 0},
-])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_components": 0},
+        {"n_components": 31},
+        {"n_components": 2.5},
+        {"n_components": 4, "sketch_size": 4},
+        {"sketch_size": 1},
+        {"rule": "x"},
+        {"solver": "x"},
+        {"batch_size": 0},
+    ],
+)
 def test_bad_parameters_are_named(parameters):
     with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
         SketchedPCA(**parameters).fit(X)

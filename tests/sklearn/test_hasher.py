@@ -17,8 +17,15 @@ from fastsketch.sklearn import SketchHasher  # noqa: E402
 from tests.helpers import same_state, stream  # noqa: E402
 
 
-@parametrize_with_checks([SketchHasher(), SketchHasher(sketch="fd", rotation="itq"), SketchHasher(sketch="exact"),
-                          SketchHasher(n_bits=1, output="values"), SketchHasher(output="bits", random_state=3)])
+@parametrize_with_checks(
+    [
+        SketchHasher(),
+        SketchHasher(sketch="fd", rotation="itq"),
+        SketchHasher(sketch="exact"),
+        SketchHasher(n_bits=1, output="values"),
+        SketchHasher(output="bits", random_state=3),
+    ]
+)
 def test_estimator_check(estimator, check):
     check(estimator)
 
@@ -61,10 +68,19 @@ def test_pipelines_sparse_rows_and_pickles():
     assert np.array_equal(one.transform(rows), two.transform(rows.toarray()))
 
 
-@pytest.mark.parametrize("parameters", [
-    {"n_bits": 0}, {"n_bits": 31}, {"n_bits": 2.5}, {"sketch": "x"}, {"rotation": "x"}, {"output": "x"},
-    {"block_rows": 0}, {"n_bits": 8, "sketch_size": 10},
-])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_bits": 0},
+        {"n_bits": 31},
+        {"n_bits": 2.5},
+        {"sketch": "x"},
+        {"rotation": "x"},
+        {"output": "x"},
+        {"block_rows": 0},
+        {"n_bits": 8, "sketch_size": 10},
+    ],
+)
 def test_bad_parameters_are_named(parameters):
     with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
         SketchHasher(**parameters).fit(X)

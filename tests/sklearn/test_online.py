@@ -19,19 +19,26 @@ from fastsketch.sklearn import (  # noqa: E402
 )
 
 # of scikit-learn's own online learners as well
-NOT_FOR_ONLINE = {name: "a weight scales the loss of one round; it does not repeat the round"
-                  for name in ("check_sample_weight_equivalence_on_dense_data",
-                               "check_sample_weight_equivalence_on_sparse_data")}
+NOT_FOR_ONLINE = {
+    name: "a weight scales the loss of one round; it does not repeat the round"
+    for name in ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+}
 
 
-@parametrize_with_checks([SketchedNewtonClassifier(),
-                          SketchedNewtonClassifier(loss="logistic", projection="none", alpha0=1.0),
-                          SketchedNewtonRegressor(), SketchedNewtonRegressor(sketch="full", alpha0=1.0),
-                          AdaptiveSubgradientClassifier(), AdaptiveSubgradientClassifier(method="ada-fd", form="pds"),
-                          AdaptiveSubgradientClassifier(loss="logistic", method="ada-diag", penalty="l1",
-                                                        strength=1e-3),
-                          AdaptiveSubgradientRegressor(), AdaptiveSubgradientRegressor(method="ada-diag")],
-                         expected_failed_checks=lambda estimator: NOT_FOR_ONLINE)
+@parametrize_with_checks(
+    [
+        SketchedNewtonClassifier(),
+        SketchedNewtonClassifier(loss="logistic", projection="none", alpha0=1.0),
+        SketchedNewtonRegressor(),
+        SketchedNewtonRegressor(sketch="full", alpha0=1.0),
+        AdaptiveSubgradientClassifier(),
+        AdaptiveSubgradientClassifier(method="ada-fd", form="pds"),
+        AdaptiveSubgradientClassifier(loss="logistic", method="ada-diag", penalty="l1", strength=1e-3),
+        AdaptiveSubgradientRegressor(),
+        AdaptiveSubgradientRegressor(method="ada-diag"),
+    ],
+    expected_failed_checks=lambda estimator: NOT_FOR_ONLINE,
+)
 def test_estimator_check(estimator, check):
     check(estimator)
 
@@ -43,8 +50,9 @@ def data(n=1200, d=15, classes=2, seed=0):
     return X, np.array(["a", "b", "c", "d"])[scores.argmax(axis=1)]
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "logistic", "projection": "none", "alpha0": 1.0}],
-                         ids=["default", "logistic"])
+@pytest.mark.parametrize(
+    "options", [{}, {"loss": "logistic", "projection": "none", "alpha0": 1.0}], ids=["default", "logistic"]
+)
 @pytest.mark.parametrize("classes", [2, 4])
 def test_accuracy_is_near_that_of_logistic_regression(classes, options):
     X, y = data(classes=classes)

@@ -84,31 +84,35 @@ def test_directions_stay_orthonormal(kind):
 
 def network(dtype=torch.float32):
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(),
-                               torch.nn.Linear(4 * 36, 10)).to(dtype)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 10)
+    ).to(dtype)
 
 
 def batches(n, dtype=torch.float32):
     generator = torch.Generator().manual_seed(1)
     for _ in range(n):
-        yield (torch.randn(16, 1, 8, 8, generator=generator).to(dtype),
-               torch.randint(10, (16,), generator=generator))
+        yield (torch.randn(16, 1, 8, 8, generator=generator).to(dtype), torch.randint(10, (16,), generator=generator))
 
 
 def train(model, optimizer, data):
     for x, y in data:
+
         def closure(x=x, y=y):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x).float(), y)
             loss.backward()
             return loss
+
         loss = optimizer.step(closure)
     return loss.item()
 
 
 def groups(model):
-    return [{"params": model[0].parameters(), "sketch": "auto", "lr": 0.02},
-            {"params": model[3].parameters(), "sketch": False}]
+    return [
+        {"params": model[0].parameters(), "sketch": "auto", "lr": 0.02},
+        {"params": model[3].parameters(), "sketch": False},
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -192,8 +196,11 @@ def test_bad_gradients_change_nothing(kind):
     after = optimizer.state_dict()
     for i, entry in state["state"].items():
         for name, value in entry.items():
-            same = torch.equal(value, after["state"][i][name]) if isinstance(value, torch.Tensor) else (
-                value == after["state"][i][name])
+            same = (
+                torch.equal(value, after["state"][i][name])
+                if isinstance(value, torch.Tensor)
+                else (value == after["state"][i][name])
+            )
             assert same, name
     embedding = torch.nn.Embedding(10, 3, sparse=True)
     embedding(torch.tensor([1, 2])).sum().backward()
@@ -207,12 +214,19 @@ def test_bad_gradients_change_nothing(kind):
     assert torch.equal(model[0].weight, before[0])
 
 
-@pytest.mark.parametrize(("options", "error", "match"), [
-    ({"lr": -1.0}, ValueError, "lr"), ({"sketch_size": 1}, ValueError, "sketch_size"),
-    ({"sketch_size": 2.5}, TypeError, "sketch_size"), ({"delta": 0.0}, ValueError, "delta"),
-    ({"eps": 0.0}, ValueError, "eps"), ({"weight_decay": -0.1}, ValueError, "weight_decay"),
-    ({"sketch": "x"}, ValueError, "sketch"), ({"max_elements": -1}, ValueError, "max_elements"),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"lr": -1.0}, ValueError, "lr"),
+        ({"sketch_size": 1}, ValueError, "sketch_size"),
+        ({"sketch_size": 2.5}, TypeError, "sketch_size"),
+        ({"delta": 0.0}, ValueError, "delta"),
+        ({"eps": 0.0}, ValueError, "eps"),
+        ({"weight_decay": -0.1}, ValueError, "weight_decay"),
+        ({"sketch": "x"}, ValueError, "sketch"),
+        ({"max_elements": -1}, ValueError, "max_elements"),
+    ],
+)
 def test_bad_options_are_named(options, error, match):
     with pytest.raises(error, match=match):
         AdaFFD([torch.zeros(3, 3, requires_grad=True)], **options)
