@@ -45,6 +45,7 @@ def extensions():
         "hamming": ["csrc/fs_hamming.c"],
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],
+        "losses": [],
         "dots": ["csrc/fs_dots.c"],
         "block": ["csrc/fs_block.c"],
         "svmlight": ["csrc/fs_svmlight.c"],

@@ -1,50 +1,55 @@
-"""fastsketch: matrix sketches with a guarantee, and binary codes, for rows that do not fit in memory.
+"""fastsketch: matrix sketches with a guarantee, binary codes, online learners and low-rank models, in one pass.
 
-Names are imported when they are first used, so that ``import fastsketch`` costs next to nothing.
+Names are imported when they are first used, so that ``import fastsketch`` costs next to nothing; ``__init__.pyi``
+tells type checkers and editors where each of them is.
 """
 
 from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
 _HOME = {
     "FrequentDirections": "fastsketch.sketching",
     "RobustFrequentDirections": "fastsketch.sketching",
-    "merge": "fastsketch.sketching",
-    "sketch_file": "fastsketch.sketching",
     "Compressor": "fastsketch.sketching",
+    "sketch_file": "fastsketch.sketching",
     "fwht": "fastsketch.sketching",
     "srht": "fastsketch.sketching",
     "SketchHash": "fastsketch.hashing",
+    "hamming_distances": "fastsketch.hashing",
+    "hamming_topk": "fastsketch.hashing",
     "SketchedNewton": "fastsketch.online",
     "AdaptiveSubgradient": "fastsketch.online",
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
-    "hamming_distances": "fastsketch.hashing",
-    "hamming_topk": "fastsketch.hashing",
+    "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
-    "tree_merge": "fastsketch.merging",
-    "load": "fastsketch._persistence",
-    "from_bytes": "fastsketch._persistence",
+    "load": "fastsketch._model",
+    "from_bytes": "fastsketch._model",
     "StateError": "fastsketch.io",
+    "thread_limit": "fastsketch._threads",
     "show_config": "fastsketch._show_config",
-    "threads": "fastsketch._threads",
 }
-_ROOMS = ("hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+_ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+# Names that were public before the first release.
+_RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     elif name in _ROOMS:
         value = import_module(f"fastsketch.{name}")
+    elif name in _RENAMED:
+        raise AttributeError(f"fastsketch.{name} is fastsketch.{_RENAMED[name]} now")
     else:
         raise AttributeError(f"module 'fastsketch' has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -9,17 +9,19 @@ import contextlib
 import sys
 import threading
 import weakref
+from contextlib import AbstractContextManager
+from typing import Any, Self
 
 from fastsketch._validation import as_integer
 
 _lock = threading.RLock()
 # Limits in force. Weak references: a limit whose owner was interrupted between two lines ends with its owner.
-_limits = weakref.WeakSet()
-_before = []
-_controller = None
+_limits: "weakref.WeakSet[_Limit]" = weakref.WeakSet()
+_before: list[tuple[Any, int]] = []
+_controller: tuple[int, list[Any]] | None = None
 
 
-def _blas_libraries():
+def _blas_libraries() -> list[Any]:
     """Controllers of the BLAS pools loaded so far; looked up again only when a library was loaded since."""
     global _controller
     from threadpoolctl import ThreadpoolController
@@ -32,7 +34,7 @@ def _blas_libraries():
     return _controller[1]
 
 
-def _set(library, n):
+def _set(library: Any, n: int) -> None:
     library.set_num_threads(n)
     # Newer versions of threadpoolctl let only one thread set a pool until it lets go of it; ours take turns by _lock.
     release = getattr(library, "clear_controlling_thread", None)
@@ -40,7 +42,7 @@ def _set(library, n):
         release()
 
 
-def _apply():
+def _apply() -> None:
     """Bring every pool to what the limits in force ask for; may be called at any time, any number of times."""
     limits = list(_limits)
     if limits:
@@ -60,13 +62,13 @@ def _apply():
 class _Limit:
     """One limit in force from __enter__ to __exit__, or until it is collected and ``settle`` is called."""
 
-    def __init__(self, limit, own):
+    def __init__(self, limit: int, own: bool) -> None:
         self.limit = limit
         self.own = own  # numba follows too
         self.thread = threading.get_ident()
-        self.numba_before = None
+        self.numba_before: int | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         numba = sys.modules.get("numba") if self.own else None
         with _lock:
             if numba is not None:
@@ -82,7 +84,7 @@ class _Limit:
             _apply()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         with _lock:
             _limits.discard(self)
             _apply()
@@ -91,7 +93,7 @@ class _Limit:
                 self.numba_before = None
 
 
-def settle():
+def settle() -> None:
     """After an exception in a kernel's work: end its limit, if an interrupt in an __enter__ or __exit__ left it."""
     if _before:
         with _lock:
@@ -101,7 +103,7 @@ def settle():
             _apply()
 
 
-def threads(n):
+def thread_limit(n: int) -> _Limit:
     """Limit numpy's and scipy's BLAS (and numba, if it is loaded) to at most n threads inside a ``with`` block.
 
     Parameters
@@ -127,7 +129,7 @@ def threads(n):
     Examples
     --------
     >>> import fastsketch as fs
-    >>> with fs.threads(1):
+    >>> with fs.thread_limit(1):
     ...     s = fs.FrequentDirections(8).update([[1.0, 2.0], [3.0, 4.0]])
     """
     return _Limit(as_integer(n, "n", 1), own=True)
@@ -137,6 +139,6 @@ def threads(n):
 SMALL_SHRINK = 1024
 
 
-def blas_for(buffer_rows):
+def blas_for(buffer_rows: int) -> AbstractContextManager[Any]:
     """The limit a kernel runs under: one thread for a small shrink, else whatever holds already."""
     return _Limit(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()

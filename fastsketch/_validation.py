@@ -3,21 +3,40 @@
 import math
 import numbers
 import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
-def as_integer(value, name, minimum):
+def as_integer(value: Any, name: str, minimum: int, below: int | None = None) -> int:
     """Return value as int, or raise TypeError / ValueError naming the argument."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     value = int(value)
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if below is not None and value >= below:
+        power = below.bit_length() - 1
+        limit = f"2**{power}" if below == 1 << power and power > 9 else str(below)
+        raise ValueError(f"{name} must be below {limit}, got {value}")
     return value
 
 
-def as_real(value, name, low, high, *, low_open=False):
+def as_seed(value: Any, name: str = "seed") -> int:
+    """An integer in [0, 2**64): a seed of any generator of the library."""
+    return as_integer(value, name, 0, 1 << 64)
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def as_real(value: Any, name: str, low: float, high: float, *, low_open: bool = False) -> float:
     """Return value as float within [low, high] (or (low, high]), or raise naming the argument."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
@@ -28,19 +47,19 @@ def as_real(value, name, low, high, *, low_open=False):
     return value
 
 
-def as_choice(value, name, choices):
-    """Return value if it is one of the choices, or raise naming the argument."""
+def as_choice(value: Any, name: str, choices: Iterable[str], older: Mapping[str, str | None] | None = None) -> str:
+    """Return value if it is one of the choices, or raise naming the argument (an older value: its present name)."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
     if value not in choices:
+        if older and value in older:
+            raise ValueError(f"{name}={value!r} is now {name}={older[value]!r}")
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
 
-def as_dtype(dtype, name="dtype"):
-    """float32, float64 or None (decided by the first batch)."""
-    if dtype is None:
-        return None
+def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
+    """float32 or float64, in the byte order of this machine."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -50,18 +69,18 @@ def as_dtype(dtype, name="dtype"):
     return found.newbyteorder("=")
 
 
-def is_sparse(value):
+def is_sparse(value: Any) -> bool:
     """Whether value is a scipy.sparse container, without importing scipy.sparse."""
     module = sys.modules.get("scipy.sparse")
     return module is not None and module.issparse(value)
 
 
-def natural_dtype(dtype):
+def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
-def as_rows(rows, n_features=None, name="rows"):
+def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
     """A 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
 
     Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
@@ -88,7 +107,7 @@ def as_rows(rows, n_features=None, name="rows"):
     return out
 
 
-def _as_csr(rows, name):
+def _as_csr(rows: Any, name: str) -> Any:
     if rows.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, got {rows.ndim} dimensions")
     if rows.dtype.kind not in "fiub":
@@ -103,7 +122,7 @@ def _as_csr(rows, name):
     return out
 
 
-def as_weights(weights, n_rows, name="weights"):
+def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
     """None, or a contiguous float64 vector of n_rows finite numbers >= 0; a scalar is one weight for every row."""
     if weights is None:
         return None
@@ -127,7 +146,7 @@ def as_weights(weights, n_rows, name="weights"):
     return out
 
 
-def as_vector(v, n_features, name="v"):
+def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     """A float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
     out = np.asarray(v)
     if out.dtype.kind not in "fiub":
@@ -137,3 +156,21 @@ def as_vector(v, n_features, name="v"):
     if not np.isfinite(out).all():
         raise ValueError(f"{name} must be finite")
     return out
+
+
+def not_finite(row: int, dtype: Any = None, name: str = "rows") -> ValueError:
+    """The error for a row that holds a NaN or an infinity (perhaps only as float32): the one place of its message."""
+    narrow = " (as float32)" if dtype == np.float32 else ""
+    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}")
+
+
+def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
+    """Raise ValueError naming the first row (counted from offset) of an array or CSR container that is not finite."""
+    values = rows if isinstance(rows, np.ndarray) else rows.data
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    if values is rows:
+        row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+    else:
+        row = int(np.searchsorted(rows.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
+    raise not_finite(offset + row, name=name)

@@ -25,7 +25,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport gemm, gemv
-from fastsketch._kernels.losses cimport ABSOLUTE, L1, L2, NONE, dot, finite, flat, loss_and_slope
+from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
 from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_weights)
 
@@ -76,7 +76,7 @@ cdef struct Model:
     double* rows             # dense: (cap, d)
     double* z                # sparse: (d, width)
     double* b                # (points, width)
-    double* total            # phi = L1, dual: (points, d), the sum of gradients, base being w
+    double* total            # phi = L1_PENALTY, dual: (points, d), the sum of gradients, base being w
     double* frame            # F (width, width), leading dimension width
     double* kept_data
     int32_t* kept_indices
@@ -493,14 +493,14 @@ cdef void step(Model* s) noexcept nogil:
         if s.dual:
             # inner = C sum of gradients; coef = (eta / delta_t) T diag(share) T'inner
             add(rows, a, s.p, s.inner + k * s.cap)
-            delta = s.delta[k] + (eta * s.strength * s.count[ROUND] if s.phi == L2 else 0)
+            delta = s.delta[k] + (eta * s.strength * s.count[ROUND] if s.phi == L2_PENALTY else 0)
             s.scale[k] = -eta / delta
             memset(s.coef + k * s.cap, 0, s.cap * sizeof(double))
             for i in range(rank):
                 s.f[i] = share(s, s.lam[i], delta) * dot(rows, s.turn + i * s.cap, s.inner + k * s.cap)
             add_turned(s, eta / delta, s.f, s.coef + k * s.cap)
             continue
-        if s.phi == L2:
+        if s.phi == L2_PENALTY:
             # w -= (I - V share V')(eta g + ratio delta w) / delta, delta + eta lambda in H
             delta = s.delta[k] + eta * s.strength
             ratio = eta * s.strength / delta
@@ -528,7 +528,7 @@ cdef void step(Model* s) noexcept nogil:
 
 cdef bint still(Model* s, double weight) noexcept nogil:
     """Whether a round changes nothing: no gradient, no regulariser that pulls, no shrink that w is to follow."""
-    return s.phi == NONE and (flat(drawn(s, weight)) or s.x_square == 0) and not (s.dual and full(s))
+    return s.phi == NO_PENALTY and (flat(drawn(s, weight)) or s.x_square == 0) and not (s.dual and full(s))
 
 
 # -- phi = strength |w|_1: w is base itself ------------------------------------------------------------------------------
@@ -713,7 +713,7 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
                     else:
                         explicit_dense(s, x, v)
                 sketch(s, drawn(s, weights[i]))
-            if s.phi == L1:
+            if s.phi == L1_PENALTY:
                 for k in range(s.points):
                     step_l1(s, k, x, v)
                 x += s.d
@@ -930,7 +930,7 @@ def space_sizes(most, cap, width, points):
 
 def extra_size(d, most, cap, phi):
     """Elements of the workspace of dense rounds."""
-    return 3 * d + 6 * most + 256 * cap if phi == L1 else d
+    return 3 * d + 6 * most + 256 * cap if phi == L1_PENALTY else d
 
 
 cdef int fill(Model* s, dict a, tuple setting, const double[::1] eta, const double[::1] delta) except -1:
@@ -958,7 +958,7 @@ def dense_rounds(dict a, tuple setting, const double[::1] eta, const double[::1]
                  const double[::1] targets, const double[::1] weights, double[::1] extra, double[::1] predictions):
     """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite prediction.
 
-    a: the arrays above by name, with rows (cap, d), space and ints (see space_sizes); for phi = L1 in the dual form
+    a: the arrays above by name, with rows (cap, d), space and ints (see space_sizes); for phi = L1_PENALTY in the dual form
     total (points, d). setting: (loss, rule, phi, dual, root, fade, tau, strength). extra: see extra_size.
     """
     cdef Model s

@@ -14,7 +14,7 @@ that its rounds cost d). The arrays of a model:
 from libc.math cimport exp, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t
 
-from fastsketch._kernels.losses cimport ABSOLUTE, L1, L2, NONE, finite, flat, loss_and_slope
+from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
 
 
 cdef enum:
@@ -54,8 +54,8 @@ def loss_of(int loss, double z, double y):
 
 
 cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
-    """w after the regulariser: soft threshold (L1), or a factor whose logarithm is -amount (L2)."""
-    if phi == L1:
+    """w after the regulariser: soft threshold (L1_PENALTY), or a factor whose logarithm is -amount (L2_PENALTY)."""
+    if phi == L1_PENALTY:
         return w - amount if w > amount else w + amount if w < -amount else 0.0
     return w * exp(-amount)
 
@@ -69,7 +69,7 @@ cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units)
     cdef double rate = s.eta[k] * s.strength
     if s.method == GRADIENT:
         return units
-    return units * (rate / diagonal(s, k, j) if s.phi == L1 else log1p(rate / diagonal(s, k, j)))
+    return units * (rate / diagonal(s, k, j) if s.phi == L1_PENALTY else log1p(rate / diagonal(s, k, j)))
 
 
 cdef inline double weight_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
@@ -80,10 +80,10 @@ cdef inline double weight_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogi
         t, h, g = <double> s.count[ROUND], diagonal(s, k, j), s.base[at]
         if g == 0:
             return 0
-        if s.phi == L1:
-            return -s.eta[k] / h * pulled(L1, g, t * s.strength)
-        return -s.eta[k] * g / (h + (s.eta[k] * s.strength * t if s.phi == L2 else 0))
-    if s.phi != NONE and s.last[at] != s.clock[k]:
+        if s.phi == L1_PENALTY:
+            return -s.eta[k] / h * pulled(L1_PENALTY, g, t * s.strength)
+        return -s.eta[k] * g / (h + (s.eta[k] * s.strength * t if s.phi == L2_PENALTY else 0))
+    if s.phi != NO_PENALTY and s.last[at] != s.clock[k]:
         if s.base[at] != 0:
             s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, s.clock[k] - s.last[at]))
         s.last[at] = s.clock[k]
@@ -109,9 +109,9 @@ cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ss
             at = k * s.d + j
             h = sqrt(s.squares[j] / two) + s.delta[k]
             s.base[at] -= s.eta[k] * (s.first[at] / one) / h
-            if s.phi != NONE:
+            if s.phi != NO_PENALTY:
                 rate = s.eta[k] * s.strength / h
-                s.base[at] = pulled(s.phi, s.base[at], rate if s.phi == L1 else log1p(rate))
+                s.base[at] = pulled(s.phi, s.base[at], rate if s.phi == L1_PENALTY else log1p(rate))
 
 
 cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
@@ -130,13 +130,13 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
         rate, units = s.eta[k], 1.0
         if s.method == GRADIENT:
             rate /= sqrt(t)
-            units = rate * s.strength if s.phi == L1 else log1p(rate * s.strength)
+            units = rate * s.strength if s.phi == L1_PENALTY else log1p(rate * s.strength)
         s.clock[k] += units
         for i in range(nonzeros):
             j = places[i] if places != NULL else i
             at = k * s.d + j
             s.base[at] -= rate * s.slopes[k] * values[i] / diagonal(s, k, j)
-            if s.phi != NONE:
+            if s.phi != NO_PENALTY:
                 s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, units))
                 s.last[at] = s.clock[k]
 
@@ -172,7 +172,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         drawn = weights[i] if s.loss == ABSOLUTE else s.slopes[0]
         if s.method == ADAM:
             move_adam(s, values, places, nonzeros, drawn)
-        elif not (s.phi == NONE and flat(drawn)):
+        elif not (s.phi == NO_PENALTY and flat(drawn)):
             move(s, values, places, nonzeros, drawn)
     return n
 

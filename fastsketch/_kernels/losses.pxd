@@ -1,18 +1,28 @@
-# Losses of a linear model, as the Cython learners have them; regularisers; what their loops share.
+# Losses of a linear model as the Cython learners compute them: the numbers of all losses (fastsketch/_losses.py is the
+# table; _kernels/losses_jit.py the same formulas for Numba), regularisers, and what the loops share.
+#
+# A new loss: a number here, its value and slope below, three lines in losses_jit.py, an entry in the table.
 
 from libc.float cimport DBL_MAX
 from libc.math cimport exp, fabs, log1p
 
-cdef enum:
+cpdef enum:
     SQUARE = 0
     LOGISTIC = 1
     SQUARED_HINGE = 2
     HUBER = 3
-    ABSOLUTE = 4
+    POISSON = 4
+    # from here on losses have kinks: no curvature anywhere
+    ABSOLUTE = 5
+    HINGE = 6
+    QUANTILE = 7
+    EPSILON_INSENSITIVE = 8
+
+cpdef enum:
     # regulariser phi
-    NONE = 0
-    L1 = 1
-    L2 = 2
+    NO_PENALTY = 0
+    L1_PENALTY = 1
+    L2_PENALTY = 2
 
 
 cdef inline double dot(Py_ssize_t n, const double* a, const double* b) noexcept nogil:
@@ -40,16 +50,21 @@ cdef inline bint finite(double x) noexcept nogil:
 
 
 cdef inline double loss_and_slope(int loss, double z, double y, double* slope) noexcept nogil:
+    # the losses of the online learners; their parameter, where they have one, is the default of the table
     cdef double r, e
     if loss == SQUARE:
-        slope[0] = 2 * (z - y)
-        return (z - y) * (z - y)
+        # (z - y)^2 / 2
+        r = z - y
+        slope[0] = r
+        return 0.5 * r * r
     if loss == LOGISTIC:
+        # log(1 + exp(-y z))
         r = y * z
         e = exp(-fabs(r))
         slope[0] = -y * e / (1 + e) if r > 0 else -y / (1 + e)
         return log1p(e) if r > 0 else log1p(e) - r
     if loss == SQUARED_HINGE:
+        # max(0, 1 - y z)^2
         r = 1 - y * z
         if r <= 0:
             slope[0] = 0

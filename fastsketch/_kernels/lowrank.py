@@ -12,54 +12,10 @@ columns and of entries may be float32 or float64; sums over entries are float64.
 import numpy as np
 from numba import njit
 
-SQUARE, LOGISTIC, HUBER, POISSON, ABSOLUTE, HINGE, QUANTILE, EPSILON = range(8)
+from fastsketch._kernels.losses import ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE
+from fastsketch._kernels.losses_jit import value_slope_curvature
+
 TINY = 1e-300
-
-
-@njit(cache=True, nogil=True)
-def value_slope_curve(loss, p, z, y):
-    """Loss at prediction z of y, its derivative and its second derivative (0 where it has none)."""
-    if loss == SQUARE:
-        r = z - y
-        return 0.5 * r * r, r, 1.0
-    if loss == LOGISTIC:
-        margin = y * z
-        if margin > 0:
-            e = np.exp(-margin)
-            s = e / (1.0 + e)
-            return np.log1p(e), -y * s, s * (1.0 - s)
-        e = np.exp(margin)
-        s = 1.0 / (1.0 + e)
-        return -margin + np.log1p(e), -y * s, s * (1.0 - s)
-    if loss == HUBER:
-        r = z - y
-        if abs(r) <= p:
-            return 0.5 * r * r, r, 1.0
-        return p * (abs(r) - 0.5 * p), p * np.sign(r), 0.0
-    if loss == POISSON:
-        # rate exp(z), without the constant log y!; z is kept below what would overflow
-        e = np.exp(min(z, 700.0))
-        return e - y * z, e - y, e
-    if loss == ABSOLUTE:
-        r = z - y
-        return abs(r), np.sign(r), 0.0
-    if loss == HINGE:
-        if y * z < 1.0:
-            return 1.0 - y * z, -y, 0.0
-        return 0.0, 0.0, 0.0
-    if loss == QUANTILE:
-        r = y - z
-        if r > 0:
-            return p * r, -p, 0.0
-        if r < 0:
-            return (p - 1.0) * r, 1.0 - p, 0.0
-        return 0.0, 0.0, 0.0
-    r = z - y
-    if r > p:
-        return r - p, 1.0, 0.0
-    if r < -p:
-        return -r - p, -1.0, 0.0
-    return 0.0, 0.0, 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -67,7 +23,7 @@ def objective(loss, p, z, o, c):
     """Sum of weighted losses."""
     total = 0.0
     for k in range(len(z)):
-        f = value_slope_curve(loss, p, z[k], o[k])[0]
+        f = value_slope_curvature(loss, p, z[k], o[k])[0]
         total += f * c[k] if len(c) else f
     return total
 
@@ -79,7 +35,7 @@ def gradient(loss, p, indptr, indices, z, o, c, left, right, a):
     for i in range(len(indptr) - 1):
         scale = left[i]
         for k in range(indptr[i], indptr[i + 1]):
-            f, slope, _ = value_slope_curve(loss, p, z[k], o[k])
+            f, slope, _ = value_slope_curvature(loss, p, z[k], o[k])
             if len(c):
                 f *= c[k]
                 slope *= c[k]
@@ -101,7 +57,7 @@ def step_gradient(loss, p, indptr, indices, z, o, c, left, right, keep, theta, u
             else:
                 b = bi + cb[j]
                 z[k] = b + keep * (z[k] - b) + ui * v[j]
-            f, slope, _ = value_slope_curve(loss, p, z[k], o[k])
+            f, slope, _ = value_slope_curvature(loss, p, z[k], o[k])
             if len(c):
                 f *= c[k]
                 slope *= c[k]
@@ -158,7 +114,7 @@ def five_dots(loss, p, indptr, indices, z, o, c, rb, cb, mu, rho, u, v, out):
             j = indices[k]
             b = bi + cb[j]
             x, q = z[k] - b, ui * v[j]
-            f, slope, curve = value_slope_curve(loss, p, b + mu * x + rho * q, o[k])
+            f, slope, curve = value_slope_curvature(loss, p, b + mu * x + rho * q, o[k])
             if len(c):
                 f *= c[k]
                 slope *= c[k]
@@ -201,7 +157,7 @@ def coefficient_gradient(loss, p, indptr, indices, o, c, rb, cb, left, right, th
             for q in range(t):
                 product[q] = mine[q] * right[j, q]
                 z += theta[q] * product[q]
-            f, slope, _ = value_slope_curve(loss, p, z, o[k])
+            f, slope, _ = value_slope_curvature(loss, p, z, o[k])
             if len(c):
                 f *= c[k]
                 slope *= c[k]
@@ -303,7 +259,7 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
         for q in range(t):
             s += factors[j, q] * a[q]
         z[e] = s
-        f = value_slope_curve(loss, p, s, o[k])[0]
+        f = value_slope_curvature(loss, p, s, o[k])[0]
         value += f * c[k] if len(c) else f
     move = np.empty(t)
     for turn in range(turns):
@@ -315,7 +271,7 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
         for e in range(count):
             k = first + e
             j = indices[k]
-            _, slope, curve = value_slope_curve(loss, p, z[e], o[k])
+            _, slope, curve = value_slope_curvature(loss, p, z[e], o[k])
             if loss >= ABSOLUTE or (loss == HUBER and curve == 0.0):
                 curve = bound_of_curve(loss, p, z[e], o[k], width)
             if len(c):
@@ -351,7 +307,7 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
                 s = own + cb[j]
                 for q in range(t):
                     s += factors[j, q] * (a[q] + step * move[q])
-                f = value_slope_curve(loss, p, s, o[k])[0]
+                f = value_slope_curvature(loss, p, s, o[k])[0]
                 better += f * c[k] if len(c) else f
             if better <= value + 1e-4 * step * slope0:
                 break
@@ -476,7 +432,7 @@ def bias_sums(loss, p, smooth, indptr, indices, o, c, rb, cb, gr, hr, gc, hc):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
             z = rb[i] + cb[j]
-            f, slope, curve = value_slope_curve(loss, p, z, o[k])
+            f, slope, curve = value_slope_curvature(loss, p, z, o[k])
             if loss >= ABSOLUTE or (loss == HUBER and curve == 0.0):
                 curve = bound_of_curve(loss, p, z, o[k], smooth)
             if len(c):
@@ -497,7 +453,7 @@ def slope_along(loss, p, z, o, c, d, eta):
     """(f, df / deta) at z + eta d."""
     total, slope_total = 0.0, 0.0
     for k in range(len(z)):
-        f, slope, _ = value_slope_curve(loss, p, z[k] + eta * d[k], o[k])
+        f, slope, _ = value_slope_curvature(loss, p, z[k] + eta * d[k], o[k])
         if len(c):
             f *= c[k]
             slope *= c[k]

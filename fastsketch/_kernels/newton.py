@@ -14,9 +14,10 @@ changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new 
 import numpy as np
 from numba import njit
 
+from fastsketch._kernels.losses_jit import value_slope_curvature
+
 ALPHA, SHRINKAGE, LOSS = range(3)
 RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
-SQUARE, LOGISTIC, SQUARED_HINGE, HUBER, ABSOLUTE = range(5)
 NO_PROJECTION, SAME, NEXT, BOTH = range(4)
 
 MU = 0.125  # C = 1: the curvature constant of the losses, RFD paper, section 6.2
@@ -24,31 +25,6 @@ RANK_SHARE = 1e-10  # eigenvalues of K below this share of the largest are zero
 FLAT = 1e-12  # a slope below this is zero: what a projection on a target leaves is rounding
 MOST_CONDITION = 1e6  # of F, beyond which Z is made anew: every factor of ten costs a digit of the weights
 NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
-
-
-@njit(cache=True, nogil=True)
-def loss_and_slope(code, z, y):
-    """Value and derivative in z of a loss at prediction z."""
-    if code == SQUARE:
-        return (z - y) ** 2, 2.0 * (z - y)
-    if code == LOGISTIC:
-        margin = y * z
-        if margin > 0:
-            e = np.exp(-margin)
-            return np.log1p(e), -y * e / (1.0 + e)
-        e = np.exp(margin)
-        return -margin + np.log1p(e), -y / (1.0 + e)
-    if code == SQUARED_HINGE:
-        gap = 1.0 - y * z
-        if gap <= 0:
-            return 0.0, 0.0
-        return gap * gap, -2.0 * y * gap
-    r = z - y
-    if code == HUBER:
-        if abs(r) <= 1.0:
-            return 0.5 * r * r, r
-        return abs(r) - 0.5, np.sign(r)
-    return abs(r), np.sign(r)
 
 
 @njit(cache=True, nogil=True)
@@ -208,7 +184,7 @@ def one_round(
         times_basis(frame, coef, r, n, zx, gx, ahead)
         extra = project(x_square, ahead, z, scalar[ALPHA], small, inverse, frame, coef, r, n, b, e)
         z = np.sign(z)  # exactly: where that is the target nothing is to be learned
-    value, slope = loss_and_slope(loss, z, y)
+    value, slope, _ = value_slope_curvature(loss, 1.0, z, y)
     value, slope = weight * value, weight * slope
     if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
         count[FULL] = -1
@@ -384,7 +360,7 @@ def mixed_round(
             add_mixed(over / (h * alpha), v, frame, m, n, b, e)
             extra = -over / (h * alpha)
             z = np.sign(z)
-    value, slope = loss_and_slope(loss, z, y)
+    value, slope, _ = value_slope_curvature(loss, 1.0, z, y)
     value, slope = weight * value, weight * slope
     if not (np.isfinite(slope) and np.isfinite(slope * slope * x_square)):
         count[FULL] = -1
@@ -906,7 +882,7 @@ def full_rounds(rows, targets, weights, loss, projection, w, inverse, scalar, co
             q = inverse @ x
             w -= excess(z) / (x @ q) * q
             z = np.sign(z)
-        value, slope = loss_and_slope(loss, z, targets[i])
+        value, slope, _ = value_slope_curvature(loss, 1.0, z, targets[i])
         value, slope = weights[i] * value, weights[i] * slope
         scalar[LOSS] += value
         count[ROUND] += 1

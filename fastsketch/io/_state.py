@@ -15,18 +15,21 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
 # Raised whenever an older reader could misread a file; readers accept every version up to their own.
-SCHEMA = 1
+SCHEMA = 2
 
-_registry = {}
-
+Source = str | PathLike[str] | BinaryIO
 
 # What zipfile and numpy raise for bytes that are not what they should be: also "encrypted", "compression method".
 DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, struct.error, zlib.error)
@@ -36,19 +39,13 @@ class StateError(ValueError):
     """A state file or byte string that cannot be read: missing, damaged, of another format or too new."""
 
 
-def register(kind, build):
-    """Let ``load`` make models of this kind: build(params: dict, arrays: dict) -> model."""
-    _registry[kind] = build
-
-
-def pack(kind, params, arrays):
-    """Bytes of a state file."""
+def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Bytes of a state file; `about` (what json can write) becomes part of its header."""
     members = {name: _portable(array) for name, array in arrays.items()}
     header = {
         "format": FORMAT,
         "schema": SCHEMA,
-        "kind": kind,
-        "params": params,
+        **about,
         "arrays": {
             name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.tobytes())}
             for name, a in members.items()
@@ -64,56 +61,36 @@ def pack(kind, params, arrays):
     return out.getvalue()
 
 
-def write(path, content):
+def write(path: str | PathLike[str], content: bytes) -> None:
     """Write bytes so that path holds either its old content or all of the new one, whatever happens meanwhile."""
     with replacing(path) as file:
         file.write(content)
 
 
-def load(source):
-    """Read any model of the library from a path or an open binary file.
-
-    Raises
-    ------
-    StateError
-        If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
-    """
+def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """(header, arrays) of a state file, checked against its length and checksums; StateError for anything else."""
     with _opened(source) as (archive, size, name):
         header = _header(archive, size, name)
-        build = _registry.get(header["kind"])
-        if build is None:
-            raise StateError(f"{name} holds a {header['kind']!r}, which this version of fastsketch does not know")
-        arrays = {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
-    try:
-        return build(header["params"], arrays)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, MemoryError) as error:
-        raise StateError(f"{name}: the {header['kind']} in it is not consistent: {error}") from error
+        return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
 
 
-def from_bytes(content):
-    """Read any model of the library from the bytes that its ``to_bytes`` returned."""
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise TypeError(f"content must be bytes, got {type(content).__name__}")
-    return load(io.BytesIO(content))
-
-
-def read_header(source):
+def read_header(source: Source) -> dict[str, Any]:
     """The checked header of a state file as a dict, without its arrays."""
     with _opened(source) as (archive, size, name):
         return _header(archive, size, name)
 
 
-def _portable(array):
+def _portable(array: NDArray[Any]) -> NDArray[Any]:
     array = np.ascontiguousarray(array)
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 @contextlib.contextmanager
-def _opened(source):
-    name = "the state" if hasattr(source, "read") else str(source)
+def _opened(source: Source) -> Iterator[tuple[zipfile.ZipFile, int, str]]:
+    name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:
-            file = source if hasattr(source, "read") else stack.enter_context(Path(source).open("rb"))
+            file = stack.enter_context(Path(source).open("rb")) if isinstance(source, str | PathLike) else source
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             if size == 0:
@@ -125,7 +102,7 @@ def _opened(source):
         raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def _member(archive, key, name):
+def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
     try:
         info = archive.getinfo(f"{key}.npy")
     except KeyError:
@@ -136,7 +113,7 @@ def _member(archive, key, name):
     return info
 
 
-def _header(archive, size, name):
+def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
     info = _member(archive, "header", name)
     if info.file_size > min(size, 2**24):
         raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
@@ -146,8 +123,7 @@ def _header(archive, size, name):
         if header["format"] != FORMAT:
             raise KeyError("format")
         schema = header["schema"]
-        kinds = isinstance(schema, int) and isinstance(header["kind"], str) and isinstance(header["params"], dict)
-        if not kinds or not isinstance(header["arrays"], dict):
+        if not isinstance(schema, int) or not isinstance(header["kind"], str) or not isinstance(header["arrays"], dict):
             raise KeyError("types")
     except (ValueError, KeyError, TypeError, *DAMAGE) as error:
         raise StateError(f"{name} is no fastsketch state") from error
@@ -156,7 +132,7 @@ def _header(archive, size, name):
     return header
 
 
-def _array(archive, key, about, name):
+def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray[Any]:
     info = _member(archive, key, name)
     try:
         shape = tuple(int(n) for n in about["shape"])

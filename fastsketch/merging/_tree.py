@@ -1,10 +1,31 @@
-"""Merge trees. They know nothing of models but ``copy`` and ``merge``."""
+"""The one merge tree: serial, in threads, in processes, on Dask. It knows nothing of models but ``copy``, ``merge``."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from fastsketch._validation import as_choice, as_integer
-from fastsketch.merging._engines import ENGINES
+from fastsketch.merging._executors import EXECUTORS, Run
 
 
-def merged(models):
+class Mergeable(Protocol):
+    """What the tree asks of a model."""
+
+    def copy(self) -> Self:
+        """An independent model in the same state."""
+        ...
+
+    def merge(self, other: Self, /) -> Self:
+        """Add what another model has seen."""
+        ...
+
+
+M = TypeVar("M", bound=Mergeable)
+Item = TypeVar("Item")
+Node = TypeVar("Node")
+Executor = Literal["serial", "thread", "process"]
+
+
+def merged(models: Sequence[M]) -> M:
     """A new model from several, in their order; none of them is changed."""
     out = models[0].copy()
     for model in models[1:]:
@@ -12,19 +33,33 @@ def merged(models):
     return out
 
 
-def tree_merge(models, fan_in=2, *, engine="serial", workers=None):
-    """Merge models into a new one along a tree that their order alone decides; none of them is changed.
+def climb(nodes: Sequence[Node], fan_in: int, join_all: Callable[[list[list[Node]]], Sequence[Node]]) -> Node:
+    """The root of the tree over nodes: neighbours join, `fan_in` at a time, level by level.
+
+    join_all(groups of at least two neighbours) returns one node for each. The shape depends on the number of nodes and
+    on fan_in alone, whatever a node is: a model, or a promise of one.
+    """
+    level = list(nodes)
+    while len(level) > 1:
+        groups = [level[start : start + fan_in] for start in range(0, len(level), fan_in)]
+        joined = iter(join_all([group for group in groups if len(group) > 1]))
+        level = [next(joined) if len(group) > 1 else group[0] for group in groups]
+    return level[0]
+
+
+def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial", workers: int | None = None) -> M:
+    """Merge models of one kind into a new one along a tree that their order alone decides; none of them is changed.
 
     Parameters
     ----------
-    models : sequence
+    models : iterable
         Sketches, hashes or any objects with ``copy()`` and ``merge(other)`` (picklable for processes).
     fan_in : int, default 2
-        Neighbours merged at a time, at least 2.
-    engine : {"serial", "threads", "processes"}, default "serial"
-        Where merges of one level run. The result has the same bits with every engine.
+        Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges.
+    executor : {"serial", "thread", "process"}, default "serial"
+        Where the merges of one level run. The result has the same bits everywhere.
     workers : int, optional
-        Threads or processes; default: the CPUs this process may use.
+        Threads or processes; default: the CPUs that this process may use.
 
     Returns
     -------
@@ -40,18 +75,29 @@ def tree_merge(models, fan_in=2, *, engine="serial", workers=None):
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((400, 20))
     >>> sketches = [fs.FrequentDirections(8).update(part) for part in np.array_split(rows, 5)]
-    >>> fs.tree_merge(sketches).n_rows
+    >>> fs.merge(sketches).n_rows
     400
     """
-    fan_in, models = as_integer(fan_in, "fan_in", 2), list(models)
-    if not models:
+    fan_in, leaves = as_integer(fan_in, "fan_in", 2), list(models)
+    if not leaves:
         raise ValueError("models must hold at least one model")
-    with _opened(engine, workers) as run:
-        return _climb(run, models, fan_in)
+    for model in leaves:
+        if not (hasattr(model, "merge") and hasattr(model, "copy")):
+            raise TypeError(f"models must hold models that merge, got {type(model).__name__}")
+    with _opened(executor, workers) as run:
+        return _root(run, leaves, fan_in)
 
 
-def map_merge(task, items, fan_in=2, *, engine="processes", workers=None, retries=3):
-    """Make a model of every item and merge them: ``task(item, index)`` for each, then ``tree_merge``.
+def map_merge(
+    task: Callable[[Item, int], M],
+    items: Iterable[Item],
+    *,
+    fan_in: int = 2,
+    executor: Executor = "process",
+    workers: int | None = None,
+    retries: int = 3,
+) -> M:
+    """Make a model of every item and merge them: ``task(item, index)`` for each, then ``merge``.
 
     Parameters
     ----------
@@ -61,7 +107,7 @@ def map_merge(task, items, fan_in=2, *, engine="processes", workers=None, retrie
     items : iterable
         Small: paths, ranges, keys.
     fan_in : int, default 2
-    engine : {"serial", "threads", "processes"}, default "processes"
+    executor : {"serial", "thread", "process"}, default "process"
         Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     workers : int, optional
     retries : int, default 3
@@ -91,25 +137,22 @@ def map_merge(task, items, fan_in=2, *, engine="processes", workers=None, retrie
     >>> def learn(seed, index):
     ...     rows = np.random.default_rng(seed).standard_normal((500, 30))
     ...     return fs.SketchHash(8, part=index).update(rows).seal()
-    >>> fs.map_merge(learn, [1, 2, 3], engine="threads").n_rows
+    >>> fs.map_merge(learn, [1, 2, 3], executor="thread").n_rows
     1500
     """
-    fan_in, items = as_integer(fan_in, "fan_in", 2), list(items)
-    if not items:
+    fan_in, wanted = as_integer(fan_in, "fan_in", 2), list(items)
+    if not wanted:
         raise ValueError("items must hold at least one item")
-    with _opened(engine, workers, as_integer(retries, "retries", 0)) as run:
-        return _climb(run, run(task, [(item, index) for index, item in enumerate(items)]), fan_in)
+    with _opened(executor, workers, as_integer(retries, "retries", 0)) as run:
+        return _root(run, run(task, [(item, index) for index, item in enumerate(wanted)]), fan_in)
 
 
-def _opened(engine, workers, retries=3):
-    as_choice(engine, "engine", tuple(ENGINES))
-    return ENGINES[engine](None if workers is None else as_integer(workers, "workers", 1), retries)
+def _opened(executor: str, workers: int | None, retries: int = 3) -> Any:
+    older: dict[str, str | None] = {"threads": "thread", "processes": "process"}
+    as_choice(executor, "executor", tuple(EXECUTORS), older)
+    return EXECUTORS[executor](None if workers is None else as_integer(workers, "workers", 1), retries)
 
 
-def _climb(run, level, fan_in):
-    alone = len(level) == 1
-    while len(level) > 1:
-        groups = [level[start : start + fan_in] for start in range(0, len(level), fan_in)]
-        done = iter(run(merged, [(group,) for group in groups if len(group) > 1]))
-        level = [next(done) if len(group) > 1 else group[0] for group in groups]
-    return level[0].copy() if alone else level[0]
+def _root(run: Run, models: Sequence[M], fan_in: int) -> M:
+    root = climb(models, fan_in, lambda groups: run(merged, [(group,) for group in groups]))
+    return root.copy() if len(models) == 1 else root

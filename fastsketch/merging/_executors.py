@@ -1,40 +1,44 @@
-"""Where tasks run. An engine is a context manager that gives run(function, list of arguments) -> list of results."""
+"""Where tasks run. An executor is a context manager that gives run(function, argument tuples) -> list of results."""
 
 import contextlib
 import os
 import queue
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 from fastsketch import _threads
+
+Run = Callable[[Callable[..., Any], list[Any]], list[Any]]
 
 
 class WorkerLost(RuntimeError):
     """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory."""
 
 
-def _cpus():
+def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
-def serial(workers, retries):
+def serial(workers: int | None, retries: int) -> Iterator[Run]:
     """One task after the other, here."""
 
-    def run(function, arguments):
+    def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
         return [function(*args) for args in arguments]
 
-    with _threads.threads(1):
+    with _threads.thread_limit(1):
         yield run
 
 
 @contextlib.contextmanager
-def threads(workers, retries):
+def threads(workers: int | None, retries: int) -> Iterator[Run]:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
-    with _threads.threads(1), ThreadPoolExecutor(workers or _cpus()) as pool:
+    with _threads.thread_limit(1), ThreadPoolExecutor(workers or _cpus()) as pool:
 
-        def run(function, arguments):
+        def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
             futures = [pool.submit(function, *args) for args in arguments]
             try:
                 return [future.result() for future in futures]
@@ -46,7 +50,7 @@ def threads(workers, retries):
         yield run
 
 
-def _serve(pipe):
+def _serve(pipe: Any) -> None:
     """A worker's life: run what comes through the pipe until it closes."""
     while True:
         try:
@@ -54,7 +58,7 @@ def _serve(pipe):
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            with _threads.threads(1):
+            with _threads.thread_limit(1):
                 answer = True, function(*args)
         except BaseException as error:
             answer = False, error
@@ -69,17 +73,18 @@ def _serve(pipe):
 class _Worker:
     """One spawned process, replaced when it dies. A pool would lose what its other processes were doing as well."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._context = get_context("spawn")
-        self.process = None
+        self.process: Any = None
+        self._pipe: Any = None
 
-    def _start(self):
+    def _start(self) -> None:
         self._pipe, theirs = self._context.Pipe()
         self.process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()  # or the end of the process would not close the pipe
 
-    def call(self, function, args, retries):
+    def call(self, function: Callable[..., Any], args: Any, retries: int) -> tuple[bool, Any]:
         for _ in range(retries + 1):
             if self.process is None:
                 self._start()
@@ -90,7 +95,7 @@ class _Worker:
                 self.stop()
         return False, WorkerLost(f"a task lost its process {retries + 1} times: killed, or out of memory?")
 
-    def stop(self):
+    def stop(self) -> None:
         if self.process is not None:
             self._pipe.close()
             self.process.terminate()
@@ -99,17 +104,18 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def processes(workers, retries):
+def processes(workers: int | None, retries: int) -> Iterator[Run]:
     """Spawned processes, each fed by a thread here; what a lost one was doing is done again by a new one."""
     crew = [_Worker() for _ in range(workers or _cpus())]
 
-    def run(function, arguments):
-        waiting = queue.SimpleQueue()
+    def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
+        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for number, args in enumerate(arguments):
             waiting.put((number, args))
-        results, failure = [None] * len(arguments), []
+        results: list[Any] = [None] * len(arguments)
+        failure: list[Any] = []
 
-        def feed(worker):
+        def feed(worker: _Worker) -> None:
             while not failure:
                 try:
                     number, args = waiting.get_nowait()
@@ -140,4 +146,4 @@ def processes(workers, retries):
             worker.stop()
 
 
-ENGINES = {"serial": serial, "threads": threads, "processes": processes}
+EXECUTORS = {"serial": serial, "thread": threads, "process": processes}

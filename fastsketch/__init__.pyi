@@ -1,0 +1,31 @@
+from fastsketch import baselines as baselines
+from fastsketch import hashing as hashing
+from fastsketch import io as io
+from fastsketch import lowrank as lowrank
+from fastsketch import merging as merging
+from fastsketch import online as online
+from fastsketch import reference as reference
+from fastsketch import sketching as sketching
+from fastsketch._model import from_bytes as from_bytes
+from fastsketch._model import load as load
+from fastsketch._show_config import show_config as show_config
+from fastsketch._threads import thread_limit as thread_limit
+from fastsketch.hashing import SketchHash as SketchHash
+from fastsketch.hashing import hamming_distances as hamming_distances
+from fastsketch.hashing import hamming_topk as hamming_topk
+from fastsketch.io import StateError as StateError
+from fastsketch.lowrank import LowRankModel as LowRankModel
+from fastsketch.merging import map_merge as map_merge
+from fastsketch.merging import merge as merge
+from fastsketch.online import AdaptiveGrid as AdaptiveGrid
+from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
+from fastsketch.online import SketchedNewton as SketchedNewton
+from fastsketch.sketching import Compressor as Compressor
+from fastsketch.sketching import FrequentDirections as FrequentDirections
+from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
+from fastsketch.sketching import fwht as fwht
+from fastsketch.sketching import sketch_file as sketch_file
+from fastsketch.sketching import srht as srht
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,408 @@
+"""The frame of every model: parameters, notes, copies, bytes, files, facts, merges.
+
+A model declares its parameters (``_parameters``) and defines what the frame asks for:
+
+    class Total(MergeableModel):
+        '''Weighted sum of the rows.'''
+
+        scale: float = real(default=1.0)
+
+        def _begin(self):                       # the state before the first row
+            self._total, self._n = None, 0
+
+        def _state(self):                       # what json can write, and arrays by name
+            return {"n": self._n}, {} if self._total is None else {"total": self._total}
+
+        def _restore(self, state, arrays):      # the inverse, on a model that has just begun
+            self._total, self._n = arrays.get("total"), state["n"]
+
+        n_rows and n_features as properties; _merge(other) if it merges.
+
+It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
+``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it.
+"""
+
+import copy as _copy
+import io as _io
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from importlib import import_module
+from os import PathLike
+from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
+from fastsketch.io import _state as files
+from fastsketch.io._state import StateError
+
+Arrays = dict[str, NDArray[Any]]
+
+_kinds: dict[str, "type[Model]"] = {}
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
+class Model:
+    """What every model of the library has."""
+
+    # {older name: name} of parameters and of attributes; "" where there is no successor
+    _RENAMED: ClassVar[Mapping[str, str]] = {}
+    _declared: ClassVar[dict[str, Parameter]] = {}
+
+    notes: dict[str, Any]
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Collect the declared parameters into a constructor; `abstract` classes are no kind of state file."""
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
+        cls._declared = {**cls._declared, **own}
+        cls._RENAMED = {**{k: v for base in reversed(cls.__mro__) for k, v in vars(base).get("_RENAMED", {}).items()}}
+        cls.__init__ = constructor(cls, cls._declared, cls._RENAMED)  # type: ignore[method-assign]
+        if not abstract:
+            known = _kinds.get(cls.__name__)
+            if known is not None and known.__module__ != cls.__module__:
+                raise TypeError(f"a model called {cls.__name__} is defined in {known.__module__} already")
+            _kinds[cls.__name__] = cls
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        """Check and keep the arguments, then begin."""
+        self._values = {}
+        for name, declared in self._declared.items():
+            self._values[name] = declared.checked(given.get(name, declared.default))
+        self._check()
+        self.notes = {}
+        self._begin()
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _check(self) -> None:
+        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
+
+    def _begin(self) -> None:
+        """Set the attributes of a model that has seen nothing."""
+        raise NotImplementedError
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """What a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
+        raise NotImplementedError
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
+        raise NotImplementedError
+
+    def _keep_in_memory(self, other: Self) -> None:
+        """Give a copy what no file holds (nothing by default)."""
+
+    def _resolved(self) -> dict[str, Any]:
+        """Parameters that were None or "auto" with the values in use."""
+        return {}
+
+    def _facts(self) -> dict[str, Any]:
+        """What ``facts`` adds to the counts and the parameters."""
+        return {}
+
+    @property
+    def n_rows(self) -> int:
+        """Rows seen."""
+        raise NotImplementedError
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of the rows; None before the first."""
+        raise NotImplementedError
+
+    @classmethod
+    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
+        """(parameters, state, arrays) from a file of schema 1: its "config" has the older names of parameters."""
+        parameters: dict[str, Any] = {}
+        for older, value in params["config"].items():
+            name = cls._RENAMED.get(older, older)
+            declared = cls._declared[name]
+            if not declared.fixed:
+                parameters[name] = declared.older.get(value, value) if isinstance(value, str) else value
+        state = {name: value for name, value in params.items() if name not in ("config", "notes")}
+        return parameters, state, arrays
+
+    # -- parameters and facts --------------------------------------------------------------------------------------
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one."""
+        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The parameters with the value in use for each that was None or "auto", as soon as that is decided."""
+        return {**self._values, **self._resolved()}
+
+    def facts(self) -> dict[str, Any]:
+        """What there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
+
+        Returns
+        -------
+        dict
+            "kind", "n_rows", "n_features", every parameter in use that is not None, and what the kind adds.
+        """
+        settled = {name: plain(value) for name, value in self.resolved.items() if value is not None}
+        counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
+        return {**counts, **settled, **plain(self._facts())}
+
+    def __repr__(self) -> str:
+        given = ", ".join(
+            f"{name}={plain(value)!r}"
+            for name, value in self.parameters.items()
+            if not _same(value, self._declared[name].default)
+        )
+        return f"<{type(self).__name__}({given}): {self._seen()}>"
+
+    def _seen(self) -> str:
+        return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def copy(self) -> Self:
+        """An independent model in the same state."""
+        state, arrays = self._state()
+        other = type(self)._built(
+            self.parameters,
+            _copy.deepcopy(self.notes),
+            _copy.deepcopy(state),
+            {name: array.copy() for name, array in arrays.items()},
+        )
+        self._keep_in_memory(other)
+        return other
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
+        state, arrays = self._state()
+        about = {
+            "kind": type(self).__name__,
+            "home": _home(type(self)),
+            "parameters": plain(self.parameters),
+            "notes": self.notes,
+            "state": state,
+        }
+        return files.pack(about, arrays)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
+        files.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
+        """As ``fs.load``, for a model of this class.
+
+        Raises
+        ------
+        StateError
+            Also if the file holds a model of another kind.
+        """
+        found = load(source)
+        if not isinstance(found, cls):
+            raise StateError(f"{_named(source)} holds a {type(found).__name__}, not a {cls.__name__}")
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state, arrays = self._state()
+        return _unpickled, (type(self), self.parameters, self.notes, state, arrays)
+
+    @classmethod
+    def _built(cls, parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays) -> Self:
+        model = cls(**parameters)
+        model.notes = notes
+        model._restore(state, arrays)
+        return model
+
+
+class MergeableModel(Model, abstract=True):
+    """A model of which two, that have seen different rows, can become one."""
+
+    # Parameters in which two models may differ and still merge.
+    _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
+
+    def _merge(self, other: Self) -> None:
+        """Add what `other` has seen; both have seen rows, of one width and dtype. All or nothing; `other` stays."""
+        raise NotImplementedError
+
+    def _must_agree(self) -> dict[str, Any]:
+        """The parameters in which two models must agree to merge."""
+        return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
+
+    def merge(self, other: Self) -> Self:
+        """Add what another model has seen, as if its rows had passed through this one.
+
+        Parameters
+        ----------
+        other : model
+            Of the same kind, parameters, width and dtype; it is not changed.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the two do not belong together; this model is then as it was.
+        """
+        family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
+        if not isinstance(other, family):
+            raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
+        theirs = other._must_agree()
+        for name, value in self._must_agree().items():
+            if not _same(theirs.get(name), value):
+                raise ValueError(
+                    f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(value)!r}: they do not merge"
+                )
+        if other.n_features is None:
+            return self
+        wanted = self.resolved.get("dtype")
+        if wanted is not None and other.resolved.get("dtype") != wanted:
+            raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
+        if self.n_features is None:
+            self._adopt(other)
+            return self
+        if self.n_features != other.n_features:
+            raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
+        self._merge(other)
+        return self
+
+    def _adopt(self, other: Self) -> None:
+        """Take over the state of a model of the same parameters; this one has seen nothing."""
+        state, arrays = other._state()
+        self._restore(state, {name: array.copy() for name, array in arrays.items()})
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+def load(source: str | PathLike[str] | BinaryIO) -> Any:
+    """Read any model of the library from a path or an open binary file.
+
+    Parameters
+    ----------
+    source : str, path or binary file
+
+    Returns
+    -------
+    model
+        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone.
+
+    Raises
+    ------
+    StateError
+        If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
+    """
+    about, arrays = files.read(source)
+    kind, name = about["kind"], _named(source)
+    cls = _class_of(kind, about.get("home"))
+    if cls is None:
+        raise StateError(
+            f"{name} holds a {kind!r}, which this version of fastsketch does not know "
+            "(a model of your own: import the module that defines it first)"
+        )
+    try:
+        if about["schema"] == 1:
+            params = about["params"]
+            parameters, state, arrays = cls._from_schema_1(params, arrays)
+            notes = dict(params["notes"])
+        else:
+            parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
+        return cls._built(parameters, notes, state, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+        raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
+
+
+def from_bytes(content: bytes | bytearray | memoryview) -> Any:
+    """Read any model of the library from the bytes that its ``to_bytes`` returned.
+
+    Raises
+    ------
+    TypeError
+        If content is not bytes.
+    StateError
+        As for ``load``.
+    """
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise TypeError(f"content must be bytes, got {type(content).__name__}")
+    return load(_io.BytesIO(content))
+
+
+# Rooms of the kinds that files of schema 1 hold, which do not name theirs.
+_HOMES_OF_SCHEMA_1 = {
+    "FrequentDirections": "fastsketch.sketching",
+    "SketchHash": "fastsketch.hashing",
+    "LSH": "fastsketch.baselines",
+    "PCAHash": "fastsketch.baselines",
+    "ITQ": "fastsketch.baselines",
+    "SGH": "fastsketch.baselines",
+    "SketchedNewton": "fastsketch.online",
+    "AdaptiveSubgradient": "fastsketch.online",
+    "AdaptiveGrid": "fastsketch.online",
+    "LowRankModel": "fastsketch.lowrank",
+}
+
+
+def _class_of(kind: str, home: Any) -> "type[Model] | None":
+    """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet."""
+    if kind not in _kinds:
+        home = home or _HOMES_OF_SCHEMA_1.get(kind, "")
+        if not isinstance(home, str) or not home.startswith("fastsketch.") or not home.isascii():
+            return None
+        try:
+            import_module(home)
+        except ImportError:
+            return None
+    return _kinds.get(kind)
+
+
+def _home(cls: type) -> str:
+    """The module whose import makes a kind known: of our own ones the room."""
+    parts = cls.__module__.split(".")
+    return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
+
+
+def _unpickled(
+    cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
+) -> Model:
+    return cls._built(parameters, notes, state, arrays)
+
+
+def _named(source: Any) -> str:
+    return str(source) if isinstance(source, str | PathLike) else "the state"
+
+
+def plain(value: Any) -> Any:
+    """The same as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return plain(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def _same(one: Any, two: Any) -> bool:
+    return type(one) is type(two) and bool(one == two)
+
+
+def _attribute_error(self: Model, name: str) -> Any:
+    """For a name of an older version the error says what it is called now."""
+    renamed = type(self)._RENAMED
+    if renamed.get(name):
+        raise AttributeError(f"{type(self).__name__} has no {name!r}: it is {renamed[name]!r} now")
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+# Assigned here, and not defined in the class, so that type checkers go on refusing names that do not exist.
+setattr(Model, "__getattr__", _attribute_error)  # noqa: B010

@@ -1,0 +1,179 @@
+"""Declared parameters: type, default, check and documentation of a constructor's argument in one line of its class.
+
+    class Mean(Model):
+        scale: float = real(default=1.0, low=0.0)
+
+declares the argument ``scale`` of ``Mean(scale=1.0)`` and the read-only attribute ``Mean.scale``. Type checkers read
+the annotation (PEP 681), the frame in ``_model`` builds the constructor.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from inspect import Parameter as Argument
+from inspect import Signature
+from typing import Any, Final
+
+from fastsketch._validation import as_choice, as_dtype, as_flag, as_integer, as_real, as_seed
+
+Check = Callable[[Any, str], Any]
+
+# Stands for "no default": the argument must be given.
+REQUIRED: Final = object()
+
+
+class Parameter:
+    """One argument of a model's constructor, and the attribute that reads it."""
+
+    def __init__(
+        self,
+        check: Check,
+        default: Any,
+        positional: bool,
+        fixed: bool,
+        older: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.check = check
+        self.older = older or {}  # values that have another name now
+        self.default = default
+        self.positional = positional
+        self.fixed = fixed  # no argument: a subclass has settled the value
+        self.name = ""
+        self.__doc__ = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.__doc__ = f"The parameter {name}, as it was given."
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else instance._values[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
+
+    def checked(self, value: Any) -> Any:
+        """The value in the type that is kept; None is allowed where it is the default."""
+        return None if value is None and self.default is None else self.check(value, self.name)
+
+
+# What follows are field specifiers in the sense of PEP 681: hence `default`, `kw_only` and `init` by these names, and
+# the return type Any, which lets the annotation of the class speak.
+
+
+def parameter(check: Check, *, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
+    """An argument with a check of its own: check(value, name) returns the value to keep, or raises."""
+    return Parameter(check, default, not kw_only, not init)
+
+
+def integer(
+    *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
+) -> Any:
+    """An integer of at least `at_least`, and below `below` if that is given."""
+    return Parameter(lambda value, name: as_integer(value, name, at_least, below), default, not kw_only, not init)
+
+
+def real(
+    *,
+    default: Any = REQUIRED,
+    low: float = 0.0,
+    high: float = 1e300,
+    low_open: bool = False,
+    kw_only: bool = True,
+    init: bool = True,
+) -> Any:
+    """A float within [low, high], or (low, high] with low_open."""
+
+    def check(value: Any, name: str) -> float:
+        return as_real(value, name, low, high, low_open=low_open)
+
+    return Parameter(check, default, not kw_only, not init)
+
+
+def choice(
+    choices: tuple[str, ...],
+    *,
+    default: Any = REQUIRED,
+    older: dict[str, str | None] | None = None,
+    kw_only: bool = True,
+    init: bool = True,
+) -> Any:
+    """One of several strings; `older` names values that have another name now."""
+
+    def check(value: Any, name: str) -> str:
+        return as_choice(value, name, choices, older)
+
+    return Parameter(check, default, not kw_only, not init, older)
+
+
+def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
+    """True or False."""
+    return Parameter(as_flag, default, not kw_only, not init)
+
+
+def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
+    """An integer in [0, 2**64)."""
+    return Parameter(as_seed, default, not kw_only, not init)
+
+
+def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
+    """float32, float64, or None: that of the first batch."""
+    return Parameter(as_dtype, default, not kw_only, not init)
+
+
+# -- constructors --------------------------------------------------------------------------------------------------
+def constructor(cls: type, all_declared: Mapping[str, Parameter], renamed: Mapping[str, str]) -> Any:
+    """__init__ of a model's class, with the signature that its declared parameters give it.
+
+    It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
+    """
+    declared = {name: item for name, item in all_declared.items() if not item.fixed}
+    positional = [name for name, item in declared.items() if item.positional]
+    if len(positional) > 2:
+        raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        if len(args) > len(positional):
+            allowed = (
+                f"at most {len(positional)} positional ({', '.join(positional)})" if positional else "keywords alone"
+            )
+            raise TypeError(f"{name}() takes {allowed}, got {len(args)}")
+        given = dict(zip(positional, args, strict=False))
+        for key, value in kwargs.items():
+            if key not in declared:
+                raise TypeError(unknown_keyword(f"{name}()", key, declared, renamed))
+            if key in given:
+                raise TypeError(f"{name}() got {key!r} twice")
+            given[key] = value
+        for key, item in declared.items():
+            if item.default is REQUIRED and key not in given:
+                raise TypeError(f"{name}() needs {key}")
+        self._set_up(given)
+
+    arguments = [Argument("self", Argument.POSITIONAL_ONLY)]
+    for name, item in sorted(declared.items(), key=lambda entry: not entry[1].positional):
+        kind = Argument.POSITIONAL_OR_KEYWORD if item.positional else Argument.KEYWORD_ONLY
+        default = Argument.empty if item.default is REQUIRED else item.default
+        arguments.append(Argument(name, kind, default=default, annotation=_annotation(cls, name)))
+    # required keywords may follow optional ones, required positional ones may not: the declarations see to that
+    __init__.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    return __init__
+
+
+def _annotation(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        found = base.__dict__.get("__annotations__", {})
+        if name in found:
+            return found[name]
+    return Argument.empty
+
+
+def unknown_keyword(what: str, key: str, known: Mapping[str, Any], renamed: Mapping[str, str]) -> str:
+    """The message for a keyword that is not known: its present name if it is an older one, else the nearest."""
+    if key in renamed:
+        return (
+            f"{what} has no {key!r}: it is {renamed[key]!r} now" if renamed[key] else f"{what} has no {key!r} any more"
+        )
+    near = difflib.get_close_matches(key, list(known), 1, 0.5)
+    return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")

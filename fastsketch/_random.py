@@ -1,0 +1,58 @@
+"""Random numbers that are a function of (key, seed, place) alone, and the list of all keys in use.
+
+numpy's Philox is counter-based: any stretch of any stream can be computed anywhere, in any order. Only its raw 64-bit
+output is used, which is the same in every version of numpy.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Key(IntEnum):
+    """First half of the generator's key (the seed is the other). A number in use is never given another meaning."""
+
+    SRHT = 0
+    COUNTSKETCH = 1
+    SPARSE_SIGNS = 2
+    GAUSSIAN = 3
+    SAMPLING = 4
+    RESERVOIR = 64
+    NORMAL = 65
+    SGH_BASES = 66
+    SGH_ORDER = 67
+
+
+class Normal(IntEnum):
+    """Streams of ``random_normal``. Those above 2**32 are families: the lower 32 bits count its members."""
+
+    ROTATION = 0
+    COMPLETION = 1
+    HYPERPLANES = 2
+    OJA_START = 3
+    RADAGRAD = 71
+    NEWTON_PROJECTION = 68 << 32
+    ADA_LR = 72 << 32
+    PURSUIT = 81 << 32
+
+
+def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int) -> NDArray[np.uint64]:
+    """n uint64 (n,), a function of the other arguments alone."""
+    generator = np.random.Philox(
+        key=np.array([seed, key], np.uint64), counter=np.array([0, stream, index, 0], np.uint64)
+    )
+    return generator.random_raw(n)
+
+
+def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:
+    """n standard normal numbers (n,), a function of the other arguments alone."""
+    return as_normal(raw_numbers(seed, Key.NORMAL, 0, stream, n))
+
+
+def as_normal(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Standard normal numbers from raw ones, by inversion."""
+    from scipy.special import ndtri
+
+    # uniform in the open interval (0, 1), in steps of 2**-53
+    return ndtri(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)

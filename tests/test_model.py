@@ -1,0 +1,222 @@
+"""The frame: a model of a few lines has everything that a model of the library has."""
+
+import copy
+import inspect
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
+from fastsketch.cli import main
+
+
+class Total(MergeableModel):
+    """Weighted sum of rows."""
+
+    _RENAMED = {"factor": "scale", "gone": "", "total": "sums"}
+
+    width: int = integer(default=2, at_least=1, kw_only=False)
+    scale: float = real(default=1.0, low=0.0, low_open=True)
+    mode: str = choice(("sum", "mean"), default="sum", older={"average": "mean"})
+    square: bool = flag(default=False)
+    limits: tuple[float, float] | None = parameter(lambda value, name: (float(value[0]), float(value[1])), default=None)
+    seed: int = seed()
+    dtype: np.dtype | None = float_dtype()
+
+    def _check(self):
+        if self.square and self.mode == "mean":
+            raise ValueError("square goes with mode='sum' alone")
+
+    def _begin(self):
+        self._sum, self._n = None, 0
+
+    def update(self, rows):
+        rows = np.atleast_2d(rows)
+        self._sum = rows.sum(axis=0) * self.scale + (0 if self._sum is None else self._sum)
+        self._n += len(rows)
+        return self
+
+    def _state(self):
+        return {"n": self._n}, {} if self._sum is None else {"sum": self._sum}
+
+    def _restore(self, state, arrays: Arrays):
+        self._n, self._sum = state["n"], arrays.get("sum")
+
+    def _merge(self, other):
+        self._sum, self._n = self._sum + other._sum, self._n + other._n
+
+    def _resolved(self):
+        return {} if self._sum is None else {"dtype": self._sum.dtype}
+
+    def _facts(self):
+        return {"largest": None if self._sum is None else self._sum.max()}
+
+    @property
+    def n_rows(self):
+        return self._n
+
+    @property
+    def n_features(self):
+        return None if self._sum is None else len(self._sum)
+
+
+def learned(**parameters):
+    return Total(**parameters).update(np.arange(6.0).reshape(3, 2))
+
+
+def same(one, two):
+    return one.to_bytes() == two.to_bytes()
+
+
+def test_parameters_are_verbatim_and_make_the_same_model():
+    model = learned(scale=2, limits=[1, 2], dtype="float32")
+    assert model.scale == 2.0 and model.limits == (1.0, 2.0) and model.dtype == np.float32
+    assert type(model)(**model.parameters).parameters == model.parameters
+    assert list(model.parameters) == ["width", "scale", "mode", "square", "limits", "seed", "dtype"]
+    assert learned().dtype is None and learned().resolved["dtype"] == np.float64
+    with pytest.raises(AttributeError, match="scale does not change after construction"):
+        model.scale = 3.0
+
+
+def test_the_constructor_has_its_signature():
+    signature = inspect.signature(Total)
+    assert [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD] == ["width"]
+    assert signature.parameters["scale"].default == 1.0 and signature.parameters["scale"].kind.name == "KEYWORD_ONLY"
+    assert Total(5).width == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"scal": 1.0}, TypeError, r"Total\(\) has no parameter 'scal': did you mean 'scale'\?"),
+        ({"qqqq": 1.0}, TypeError, r"Total\(\) has no parameter 'qqqq'$"),
+        ({"factor": 1.0}, TypeError, r"Total\(\) has no 'factor': it is 'scale' now"),
+        ({"gone": 1.0}, TypeError, r"Total\(\) has no 'gone' any more"),
+        ({"mode": "average"}, ValueError, r"mode='average' is now mode='mean'"),
+        ({"mode": "median"}, ValueError, r"mode must be one of 'sum', 'mean', got 'median'"),
+        ({"scale": 0.0}, ValueError, r"scale must lie in \(0, 1e\+300\], got 0"),
+        ({"width": 0}, ValueError, r"width must be at least 1, got 0"),
+        ({"seed": 2**64}, ValueError, r"seed must be below 2\*\*64"),
+        ({"seed": None}, TypeError, r"seed must be an integer, got None"),
+        ({"square": 1}, TypeError, r"square must be True or False, got 1"),
+        ({"dtype": "int8"}, ValueError, r"dtype must be float32 or float64, got int8"),
+        ({"square": True, "mode": "mean"}, ValueError, r"square goes with"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Total(**arguments)
+
+
+def test_too_many_positional_arguments_are_refused():
+    with pytest.raises(TypeError, match=r"takes at most 1 positional \(width\), got 2"):
+        Total(1, 2.0)
+    with pytest.raises(TypeError, match="more than two positional parameters"):
+
+        class Three(MergeableModel, abstract=True):
+            a: int = integer(default=0, kw_only=False)
+            b: int = integer(default=0, kw_only=False)
+            c: int = integer(default=0, kw_only=False)
+
+
+def test_an_attribute_of_an_older_name_says_the_new_one():
+    with pytest.raises(AttributeError, match="Total has no 'total': it is 'sums' now"):
+        Total().total  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        Total().nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda model: model.copy(),
+        copy.copy,
+        copy.deepcopy,
+        lambda model: pickle.loads(pickle.dumps(model)),
+        lambda model: fs.from_bytes(model.to_bytes()),
+    ],
+    ids=["copy", "copy.copy", "deepcopy", "pickle", "bytes"],
+)
+def test_twins_are_equal_and_independent(twin):
+    model = learned(scale=2.0)
+    model.notes = {"from": ["here"]}
+    before = model.to_bytes()
+    other = twin(model)
+    assert same(other, model) and type(other) is Total
+    other.update([1.0, 1.0])
+    other.notes["from"].append("there")
+    assert model.to_bytes() == before and not same(other, model)
+    assert same(twin(Total()), Total())
+
+
+def test_save_and_load(tmp_path):
+    model = learned()
+    model.save(tmp_path / "total.fsk")
+    assert same(fs.load(tmp_path / "total.fsk"), model)
+    assert same(Total.load(tmp_path / "total.fsk"), model)
+    with pytest.raises(fs.StateError, match="holds a Total, not a FrequentDirections"):
+        fs.FrequentDirections.load(tmp_path / "total.fsk")
+
+
+def test_merging_by_the_frame_alone():
+    parts = [Total().update(np.full((2, 3), float(k))) for k in range(5)]
+    for executor in ("serial", "thread"):
+        out = fs.merge(parts, executor=executor)
+        assert out.n_rows == 10 and np.array_equal(out._sum, [20.0] * 3)
+    assert same(Total().merge(parts[0]), parts[0]) and same(parts[0].copy().merge(Total()), parts[0])
+    before = parts[0].to_bytes()
+    for other, message in (
+        (Total(scale=2.0).update([1.0, 1.0, 1.0]), "other has scale=2.0, this model has 1.0: they do not merge"),
+        (Total().update([1.0]), "other has n_features=1, this model has 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parts[0].merge(other)
+    with pytest.raises(TypeError, match="other must be a Total, got str"):
+        parts[0].merge("no model")
+    assert parts[0].to_bytes() == before
+    with pytest.raises(ValueError, match="at least one model"):
+        fs.merge([])
+    with pytest.raises(TypeError, match="models that merge, got int"):
+        fs.merge([1, 2])
+
+
+def test_facts_are_what_info_prints(tmp_path, capsys):
+    model = learned(scale=2.0)
+    assert model.facts() == {
+        "kind": "Total",
+        "n_rows": 3,
+        "n_features": 2,
+        "width": 2,
+        "scale": 2.0,
+        "mode": "sum",
+        "square": False,
+        "seed": 0,
+        "dtype": "float64",
+        "largest": 18.0,
+    }
+    model.save(tmp_path / "total.fsk")
+    assert main(["info", str(tmp_path / "total.fsk"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**model.facts(), "notes": {}}
+    assert main(["info", str(tmp_path / "total.fsk")]) == 0
+    assert "kind" in capsys.readouterr().out
+
+
+def test_repr_shows_what_was_given():
+    assert repr(learned(scale=2.0)) == "<Total(scale=2.0): 3 rows of 2 features>"
+    assert repr(Total()) == "<Total(): no rows yet>"
+
+
+def test_two_models_of_one_name_are_refused():
+    with pytest.raises(TypeError, match="a model called FrequentDirections is defined in"):
+        fs.FrequentDirections  # noqa: B018  known by now
+        type("FrequentDirections", (MergeableModel,), {"__module__": "elsewhere"})
+
+
+def test_a_kind_that_is_not_known_is_a_state_error():
+    content = learned().to_bytes().replace(b"Total", b"Totel")
+    with pytest.raises(fs.StateError):
+        fs.from_bytes(content)
