@@ -168,7 +168,7 @@ def not_finite(row: int, dtype: Any = None, name: str = "rows") -> ValueError:
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
     """Raise ValueError naming the first row (counted from offset) of an array or CSR container that is not finite."""
-    dense = isinstance(rows, np.ndarray)
+    dense = not is_sparse(rows)
     values: NDArray[Any] = np.asarray(rows if dense else rows.data)
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return
