@@ -1,6 +1,6 @@
 """Random hyperplanes."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
-from fastsketch._validation import as_integer, as_rows, check_finite
+from fastsketch._validation import Rows, as_integer, as_rows, check_finite
 from fastsketch.hashing._hasher import LinearHasher
 
 
@@ -47,7 +47,7 @@ class LSH(LinearHasher, MergeableModel):
     (100, 8)
     """
 
-    _RENAMED = {"decision": "decision_function"}
+    _RENAMED: ClassVar = {"decision": "decision_function"}
 
     seed: int = seed()
 
@@ -55,7 +55,7 @@ class LSH(LinearHasher, MergeableModel):
         self._total: _Total | None = None
         self._directions: NDArray[np.float64] | None = None
 
-    def update(self, rows: Any) -> Self:
+    def update(self, rows: Rows) -> Self:
         """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
 
         Raises

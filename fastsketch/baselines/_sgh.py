@@ -1,6 +1,6 @@
 """Scalable graph hashing."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._model import Arrays
 from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
-from fastsketch._validation import as_integer, as_real, as_rows, check_finite
+from fastsketch._validation import Rows, as_integer, as_real, as_rows, check_finite
 from fastsketch.hashing._hasher import Hasher
 
 Array = NDArray[np.float64]
@@ -67,7 +67,7 @@ class SGH(Hasher):
     (100, 1)
     """
 
-    _RENAMED = {"decision": "decision_function"}
+    _RENAMED: ClassVar = {"decision": "decision_function"}
 
     n_bases: int = integer(default=300, at_least=1)
     seed: int = seed()
@@ -79,7 +79,7 @@ class SGH(Hasher):
     def _begin(self) -> None:
         self._learned: _Learned | None = None
 
-    def update(self, rows: Any) -> Self:
+    def update(self, rows: Rows) -> Self:
         """Learn from all rows at once, array_like or scipy.sparse (n, d); returns self.
 
         Raises

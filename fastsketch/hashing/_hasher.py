@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._model import Model
 from fastsketch._parameters import integer
-from fastsketch._validation import as_rows, check_finite, natural_dtype
+from fastsketch._validation import Rows, as_rows, check_finite, natural_dtype
 from fastsketch.hashing._codes import Codes, as_codes, code_width, hamming_topk, pack
 
 # Rows encoded at a time: their scores stay in the cache.
@@ -23,7 +23,7 @@ class Hasher(Model, abstract=True):
         """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
         raise NotImplementedError
 
-    def decision_function(self, rows: Any) -> NDArray[np.floating[Any]]:
+    def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
         """Signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
 
         Parameters
@@ -46,7 +46,7 @@ class Hasher(Model, abstract=True):
             out[start : start + ENCODE_ROWS] = self._scores_from(rows, start)
         return out
 
-    def encode(self, rows: Any) -> Codes:
+    def encode(self, rows: Rows) -> Codes:
         """Binary codes of rows.
 
         Parameters
@@ -69,7 +69,7 @@ class Hasher(Model, abstract=True):
             out[start : start + ENCODE_ROWS] = pack(self._scores_from(rows, start) > 0)
         return out
 
-    def search(self, queries: Any, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def search(self, queries: Rows, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Encode real-valued queries and find their k nearest codes.
 
         Parameters
@@ -118,7 +118,7 @@ class Hasher(Model, abstract=True):
         if not self.n_rows:
             raise ValueError("the model has seen no rows: call update first")
 
-    def _checked(self, rows: Any) -> Any:
+    def _checked(self, rows: Rows) -> Any:
         self._require_rows()
         return as_rows(rows, self.n_features)
 

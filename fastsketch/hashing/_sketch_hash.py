@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch import _threads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, parameter, seed
-from fastsketch._validation import as_choice, as_dtype, as_integer, as_rows, natural_dtype
+from fastsketch._validation import Rows, as_choice, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
@@ -109,8 +109,8 @@ class SketchHash(LinearHasher, MergeableModel):
     0
     """
 
-    _RENAMED = {"sketch": "method", "decision": "decision_function"}
-    _MAY_DIFFER = frozenset({"part", "first_block", "dtype"})
+    _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}
+    _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
 
     method: Method = choice(METHODS, default="srht")
     sketch_size: int | None = integer(default=None, at_least=2)
@@ -151,7 +151,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._learned: _Learned | None = None  # of the rows seen so far, as soon as it is asked for
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def update(self, rows: Any) -> Self:
+    def update(self, rows: Rows) -> Self:
         """Learn from one row or many.
 
         Parameters
