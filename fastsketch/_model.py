@@ -234,8 +234,9 @@ class MergeableModel(Model, abstract=True):
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
-    def _merge(self, other: Self) -> None:
-        """Add what `other` has seen; both have seen rows, of one width and dtype. All or nothing; `other` stays."""
+    # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
+    def _merge(self, other: Any) -> None:
+        """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
     def _must_agree(self) -> dict[str, Any]:
@@ -296,7 +297,7 @@ class MergeableModel(Model, abstract=True):
     def _complete_part(self) -> None:
         """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""
 
-    def _adopt(self, other: Self) -> None:
+    def _adopt(self, other: Any) -> None:
         """Take over the state of a model of the same parameters; this one has seen nothing."""
         state, arrays = other._state()
         self._restore(state, {name: array.copy() for name, array in arrays.items()})

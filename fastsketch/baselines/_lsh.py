@@ -63,13 +63,13 @@ class LSH(LinearHasher, MergeableModel):
         TypeError, ValueError
             If rows are no finite real matrix of the width seen before, or their sum overflows.
         """
-        rows = as_rows(rows, self.n_features)
+        checked = as_rows(rows, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
-            added = np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
+            added = np.asarray(checked.sum(axis=0, dtype=np.float64)).ravel()
             held = self._total
-            total = _Total(added if held is None else held.rows + added, self.n_rows + rows.shape[0])
+            total = _Total(added if held is None else held.rows + added, self.n_rows + checked.shape[0])
         if not np.isfinite(total.rows).all():
-            check_finite(rows)
+            check_finite(checked)
             raise ValueError("the sum of the rows must be finite: it overflows")
         self._total = total
         return self

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._model import Arrays
 from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
-from fastsketch._validation import Rows, as_integer, as_real, as_rows, check_finite
+from fastsketch._validation import Rows, as_integer, as_real, as_rows, check_finite, is_sparse
 from fastsketch.hashing._hasher import Hasher
 
 Array = NDArray[np.float64]
@@ -89,14 +89,14 @@ class SGH(Hasher):
         """
         if self._learned is not None:
             raise ValueError("SGH learns from one batch: make a new model")
-        rows = as_rows(rows)
-        check_finite(rows)
-        rows = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
-        n = len(rows)
+        checked = as_rows(rows)
+        check_finite(checked)
+        dense: Array = np.asarray(checked.toarray() if is_sparse(checked) else checked, np.float64)
+        n = len(dense)
         if n < self.n_bases:
             raise ValueError(f"rows must be at least n_bases = {self.n_bases}, got {n}")
-        mean = rows.mean(axis=0)
-        x = _unit(rows - mean)
+        mean = dense.mean(axis=0)
+        x = _unit(dense - mean)
         chosen = np.argsort(raw_numbers(self.seed, Key.SGH_BASES, 0, 0, n), kind="stable")[: self.n_bases]
         bases = x[np.sort(chosen)]
         sample = x[:: max(1, n // 1000)]
@@ -144,9 +144,9 @@ class SGH(Hasher):
     def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
         learned = self._learned
         assert learned is not None  # or there would be no rows to score
-        rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        k = _kernel(_unit(rows - learned.mean), learned.bases, width=learned.width) - learned.offset
-        return (k @ learned.w).astype(rows.dtype)
+        dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
+        k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
+        return (k @ learned.w).astype(dense.dtype)
 
     @property
     def n_rows(self) -> int:

@@ -1,7 +1,8 @@
 """Partitions in, one model out. Tasks are pure and open their own data: a lost worker costs a retry of what it held."""
 
-# Dask has no types.
+# Dask has no types; models have hooks for the parts of a job.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -38,6 +39,11 @@ def _encode(rows: Any, model: Hasher) -> NDArray[np.uint8]:
         return model.encode(rows)
 
 
+def _whole_rows(data: Any) -> Any:
+    """A dask array with all columns in one chunk."""
+    return data.rechunk({1: -1})
+
+
 class _Partitions(NamedTuple):
     """Delayed partitions, and what is known of them before they are loaded."""
 
@@ -47,18 +53,18 @@ class _Partitions(NamedTuple):
 
 
 def _partitions(data: Any) -> _Partitions:
-    from dask import array, delayed
-    from dask.delayed import Delayed
+    from dask import array
+    from dask.delayed import Delayed, delayed
 
     if isinstance(data, array.Array):
         if data.ndim != 2:
             raise ValueError(f"data must be two-dimensional, got {data.ndim} dimensions")
         if data.shape[1] == 0 or np.isnan(data.shape[1]):
             raise ValueError(f"data must have a known number of columns, at least one, got {data.shape[1]}")
-        data = data.rechunk({1: -1})
-        lengths = data.chunks[0]
+        whole: Any = _whole_rows(data)
+        lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
-        return _Partitions(list(data.to_delayed().ravel()), known, int(data.shape[1]))
+        return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
     if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
         raise TypeError(f"data must be a dask array or a list of delayed partitions, got {type(data).__name__}")
     parts = [part if isinstance(part, Delayed) else delayed(part)() if callable(part) else None for part in data]
@@ -107,7 +113,7 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     >>> fastsketch.dask.encode(model, rows).shape
     (4000, 2)
     """
-    from dask import delayed
+    from dask.delayed import delayed
 
     fan_in = as_integer(fan_in, "fan_in", 2)
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -152,6 +158,6 @@ def encode(model: Hasher, data: Any) -> Any:
         raise ValueError("the model has seen no rows: call fit first")
     if not isinstance(data, array.Array):
         return model.encode(data)
-    data = data.rechunk({1: -1})
-    chunks = (data.chunks[0], (code_width(model.n_bits),))
-    return data.map_blocks(_encode, model, dtype=np.uint8, chunks=chunks)
+    whole = _whole_rows(data)
+    chunks = (whole.chunks[0], (code_width(model.n_bits),))
+    return whole.map_blocks(_encode, model, dtype=np.uint8, chunks=chunks)

@@ -65,9 +65,7 @@ def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]
     return kernel.distances(as_codes(queries, "queries", width=collection.shape[1]), collection)
 
 
-def hamming_topk(
-    queries: ArrayLike, codes: ArrayLike, *, k: int = 10
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The k nearest of packed codes for every query, exactly.
 
     Parameters

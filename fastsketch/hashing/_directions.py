@@ -41,7 +41,8 @@ def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
     if top == 0:
         return _completed(np.empty((0, len(moment))), n, seed=seed)
     d = len(moment)
-    values, vectors = eigh(moment / top, subset_by_index=(d - n, d - 1), check_finite=False)
+    found: tuple[Array, Array] = eigh(moment / top, subset_by_index=(d - n, d - 1), check_finite=False)
+    values, vectors = found
     rank = int(np.count_nonzero(values > values[-1] * d * np.finfo(float).eps))
     return _completed(_signed(vectors.T[::-1][:rank]), n, seed=seed)
 

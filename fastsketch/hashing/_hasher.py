@@ -40,10 +40,10 @@ class Hasher(Model, abstract=True):
         TypeError, ValueError
             If the model has learned nothing, or rows are no finite real matrix of its width.
         """
-        rows = self._checked(rows)
-        out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
-        for start in range(0, rows.shape[0], ENCODE_ROWS):
-            out[start : start + ENCODE_ROWS] = self._scores_from(rows, start)
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], self.n_bits), natural_dtype(checked.dtype))
+        for start in range(0, len(out), ENCODE_ROWS):
+            out[start : start + ENCODE_ROWS] = self._scores_from(checked, start)
         return out
 
     def encode(self, rows: Rows) -> Codes:
@@ -63,10 +63,10 @@ class Hasher(Model, abstract=True):
         TypeError, ValueError
             As for ``decision_function``.
         """
-        rows = self._checked(rows)
-        out = np.empty((rows.shape[0], code_width(self.n_bits)), np.uint8)
-        for start in range(0, rows.shape[0], ENCODE_ROWS):
-            out[start : start + ENCODE_ROWS] = pack(self._scores_from(rows, start) > 0)
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
+        for start in range(0, len(out), ENCODE_ROWS):
+            out[start : start + ENCODE_ROWS] = pack(self._scores_from(checked, start) > 0)
         return out
 
     def search(self, queries: Rows, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.hashing._forest import Node
-from fastsketch.sketching._engines import EngineSetting, make_engine
+from fastsketch.sketching._engines import DenseEngine, EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._sized_map import SizedMap
 
@@ -119,7 +119,7 @@ class EngineLeaf:
     ) -> None:
         self.block_rows, self.index = block_rows, index
         self._setting = setting
-        self._engine = make_engine(setting, np.empty((0, n_features)), dtype=dtype)
+        self._engine = DenseEngine(setting, n_features, dtype=dtype)
 
     @property
     def n_rows(self) -> int:
@@ -157,7 +157,7 @@ class EngineLeaf:
 
     def restart(self, index: int) -> None:
         self.index = index
-        self._engine = make_engine(self._setting, np.empty((0, self._engine.n_features)), dtype=self._engine.dtype)
+        self._engine = DenseEngine(self._setting, self._engine.n_features, dtype=self._engine.dtype)
 
     def copy(self) -> "EngineLeaf":
         other = object.__new__(EngineLeaf)

@@ -15,7 +15,7 @@ def random_rotation(n: int, seed: int) -> Array:
     from scipy.linalg import qr
 
     q, r = qr(random_normal(seed, Normal.ROTATION, n * n).reshape(n, n))
-    return q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0), np.float64)
 
 
 def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:

@@ -64,7 +64,7 @@ class SketchHash(LinearHasher, MergeableModel):
         by the seed; with None the bits are of very different worth, worse than hyperplanes at random from 64 bits on.
     seed : int, default 0
     part, first_block : int, default 0
-        Which blocks of a distributed job this model sees: see ``merge``.
+        Which blocks of a distributed job this model sees: see the notes.
     reservoir_size : int, default 2000
     dtype : float32 or float64, optional
         Of the sketch; by default that of the first batch.
@@ -87,6 +87,11 @@ class SketchHash(LinearHasher, MergeableModel):
     The result is a function of the rows, their order and the parameters: batches of any sizes, and models that saw
     different blocks and were merged in any order, give the same bits, as long as every block but the last of a part is
     complete. Memory: blocks join like the digits of a binary counter, l / 2 rows (d x d for "exact") a digit.
+
+    Merging: two models of the same ``part`` are pieces of one stream; they merge to what one model would be if each
+    begins at a multiple of ``block_rows`` rows, of which ``first_block`` is the number. Models of different parts are
+    complete: merging seals them, and no more rows of these parts can be added but to the merged model. The bits depend
+    neither on the order nor on the grouping of merges.
 
     The model learns on: ``encode`` uses what was learned so far. Codes made before and after more rows stay comparable
     as far as W stays; ``anchor`` keeps them so by an orthogonal alignment.
@@ -169,13 +174,13 @@ class SketchHash(LinearHasher, MergeableModel):
             For anything that is no matrix of finite real numbers of the width seen before, or of fewer features than
             bits. The model is then as it was before the call.
         """
-        rows = as_rows(rows, self.n_features)
+        checked = as_rows(rows, self.n_features)
         summary = self._summary
         if summary is None:
-            dtype = natural_dtype(rows.dtype) if self.dtype is None else self.dtype
-            summary = self._empty_summary(rows.shape[1], dtype=dtype)
+            dtype = natural_dtype(checked.dtype) if self.dtype is None else self.dtype
+            summary = self._empty_summary(checked.shape[1], dtype=dtype)
         self._learned = None
-        summary.update(rows)
+        summary.update(checked)
         self._summary = summary
         return self
 
@@ -197,32 +202,6 @@ class SketchHash(LinearHasher, MergeableModel):
     def _place(self) -> int:
         """Place of the first block."""
         return (self.part << PART_LEVEL) + self.first_block
-
-    def merge(self, other: Self) -> Self:
-        """Add what another model has learned.
-
-        Parameters
-        ----------
-        other : SketchHash
-            Of the same parameters but ``part`` and ``first_block``, the same width and dtype; it is not changed.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the two do not belong together, or hold the same block.
-
-        Notes
-        -----
-        Two models of the same ``part`` are pieces of one stream; they merge to what one model would be if each begins
-        at a multiple of ``block_rows`` rows, of which ``first_block`` is the number. Models of different parts are
-        complete: merging seals them, and no more rows of these parts can be added but to what is merged already. The
-        bits depend neither on the order nor on the grouping of merges.
-        """
-        return super().merge(other)
 
     def _must_agree(self) -> dict[str, Any]:
         return {**super()._must_agree(), "sketch_size": self._size}
@@ -253,7 +232,8 @@ class SketchHash(LinearHasher, MergeableModel):
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         place = {"part": self.part + part, "first_block": self.first_block + first_block}
-        return type(self)(**{**self.parameters, **place})
+        parameters: dict[str, Any] = {**self.parameters, **place}
+        return type(self)(**parameters)
 
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
         dtype = np.dtype(np.float64)  # of no influence

@@ -1,7 +1,7 @@
 """What a model has seen of its stream: blocks that are complete, the one being filled, a sample of the rows."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,8 @@ from fastsketch.hashing._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
 from fastsketch.hashing._reservoir import Reservoir
 from fastsketch.sketching._engines import EngineSetting
 from fastsketch.sketching._mapped_block import plain_rows
-from fastsketch.sketching._random_maps import Compressor, sized
+from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
+from fastsketch.sketching._sized_map import SizedMap
 
 # Rows of a step: checked and used while they are in the cache.
 SLICE_BYTES = 4 << 20
@@ -110,8 +111,8 @@ class BlockSummary:
         """
         n = rows.shape[0]
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
-        as_it_is = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
-        if (as_it_is or n <= step) and self._held.leaf.atomic(n):
+        in_place = isinstance(rows, np.ndarray) and cast(NDArray[Any], rows).dtype == self.dtype
+        if (in_place or n <= step) and self._held.leaf.atomic(n):
             self._update_in_place(plain_rows(rows, self.dtype))
             return
         new = self._held.copy()
@@ -199,8 +200,7 @@ class BlockSummary:
             "dtype": self.dtype.name,
             "index": leaf.index,
             "nodes": [
-                {"start": n.start, "level": n.level, "n_rows": n.n_rows, "shrinkage": n.shrinkage}
-                for n in forest.nodes
+                {"start": n.start, "level": n.level, "n_rows": n.n_rows, "shrinkage": n.shrinkage} for n in forest.nodes
             ],
         }
         arrays = {f"leaf_{name}": array for name, array in leaf.arrays().items()}
@@ -242,7 +242,5 @@ def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[
         block_rows = block_rows or max(4 * d, 8 * size)
         return EngineLeaf(engine, d, block_rows=block_rows, dtype=dtype, index=place), join_rows(size - 1)
     q = size // 2
-    random_map = sized(
-        Compressor(setting.method, q, block_rows=block_rows, seed=setting.seed), rows_out=q, n_features=d
-    )
+    random_map = SizedMap(setting.method, q, block_rows or max(ROWS_PER_FEATURE * d, 2 * q), setting.seed)
     return MappedLeaf(random_map, d, dtype=dtype, index=place), join_rows(q)

@@ -6,11 +6,11 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._validation import as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
 from fastsketch.sklearn._random_state import seed_of
@@ -71,25 +71,25 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_bits = n_bits
-        self.method = method
+        self.method: Method = method
         self.sketch_size = sketch_size
         self.block_rows = block_rows
-        self.rotation = rotation
-        self.output = output
+        self.rotation: Rotation = rotation
+        self.output: Literal["packed", "bits", "values"] = output
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
         X = self._checked(X, reset=True)
         if hasattr(self, "hash_"):
             del self.hash_
         return self._take(X)
 
-    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def partial_fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from one more batch of any size."""
         return self._take(self._checked(X, reset=not hasattr(self, "hash_")))
 
-    def _checked(self, X: ArrayLike, *, reset: bool) -> Any:
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
     def _take(self, X: Any) -> Self:
@@ -110,7 +110,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_bits_ = model.n_bits
         return self
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:
+    def transform(self, X: Rows) -> NDArray[Any]:
         """Codes of the rows of X: see ``output``."""
         check_is_fitted(self, "hash_")
         X = self._checked(X, reset=False)
@@ -120,7 +120,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return values if self.output == "values" else (values > 0).astype(np.uint8)
 
     @property
-    def mean_(self) -> NDArray[np.float64]:
+    def mean_(self) -> NDArray[np.float64] | None:
         """Mean of the rows."""
         check_is_fitted(self, "hash_")
         return self.hash_.mean
