@@ -70,7 +70,7 @@ static inline void add_side(ptrdiff_t first, ptrdiff_t stop, const double *d, co
     double s[FS_ROOTS], q[FS_ROOTS];
     LANES s[l] = sum[l], q[l] = slope[l];
     ptrdiff_t j = first;
-    for (; j + 1 < stop; j += 2) { /* one division for two poles: it is what this loop waits for */
+    for (; j + 1 < stop; j += 2) { /* one division for two poles: division bounds the speed of this loop */
         const double dj = d[j], zj = z[j], dk = d[j + 1], zk = z[j + 1];
         LANES
         {

@@ -22,13 +22,15 @@ It then has a keyword constructor that checks and completes, readable parameters
 ``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it.
 """
 
-import copy as _copy
-import io as _io
+# pyright: reportPrivateUsage=false
+# (the functions of this module are part of the frame)
+import copy
+import io
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +48,7 @@ _kinds: dict[str, "type[Model]"] = {}
 class Model:
     """What every model of the library has."""
 
-    # {older name: name} of parameters and of attributes; "" where there is no successor
+    # {older name: name} of parameters, attributes and methods; "" where there is no successor
     _RENAMED: ClassVar[Mapping[str, str]] = {}
     _declared: ClassVar[dict[str, Parameter]] = {}
 
@@ -57,8 +59,7 @@ class Model:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         cls._declared = {**cls._declared, **own}
-        cls._RENAMED = {**{k: v for base in reversed(cls.__mro__) for k, v in vars(base).get("_RENAMED", {}).items()}}
-        cls.__init__ = constructor(cls, cls._declared, cls._RENAMED)  # type: ignore[method-assign]
+        cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:
             known = _kinds.get(cls.__name__)
             if known is not None and known.__module__ != cls.__module__:
@@ -70,7 +71,7 @@ class Model:
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check and keep the arguments, then begin."""
-        self._values = {}
+        self._values: dict[str, Any] = {}
         for name, declared in self._declared.items():
             self._values[name] = declared.checked(given.get(name, declared.default))
         self._check()
@@ -118,8 +119,9 @@ class Model:
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
         """(parameters, state, arrays) from a file of schema 1: its "config" has the older names of parameters."""
         parameters: dict[str, Any] = {}
-        for older, value in params["config"].items():
-            name = cls._RENAMED.get(older, older)
+        config: dict[str, Any] = params["config"]
+        for older, value in config.items():
+            name: str = older_names(cls).get(older, older)
             declared = cls._declared[name]
             if not declared.fixed:
                 parameters[name] = declared.older.get(value, value) if isinstance(value, str) else value
@@ -166,8 +168,8 @@ class Model:
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
-            _copy.deepcopy(self.notes),
-            _copy.deepcopy(state),
+            copy.deepcopy(self.notes),
+            copy.deepcopy(state),
             {name: array.copy() for name, array in arrays.items()},
         )
         self._keep_in_memory(other)
@@ -330,7 +332,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"content must be bytes, got {type(content).__name__}")
-    return load(_io.BytesIO(content))
+    return load(io.BytesIO(content))
 
 
 # Rooms of the kinds that files of schema 1 hold, which do not name theirs.
@@ -373,8 +375,13 @@ def _unpickled(
     return cls._built(parameters, notes, state, arrays)
 
 
-def _named(source: Any) -> str:
-    return str(source) if isinstance(source, str | PathLike) else "the state"
+def _named(source: files.Source) -> str:
+    return "the state" if isinstance(source, io.IOBase) else str(source)
+
+
+def older_names(cls: type) -> dict[str, str]:
+    """{older name: name} of a class and its bases."""
+    return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
 
 
 def plain(value: Any) -> Any:
@@ -384,12 +391,12 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return plain(value.tolist()) if isinstance(value, np.ndarray) else value
+        return [plain(item) for item in cast(list[Any], value)]
+    if isinstance(value, np.generic | np.ndarray):
+        return cast(NDArray[Any], value).tolist()
+    return value
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -398,7 +405,7 @@ def _same(one: Any, two: Any) -> bool:
 
 def _attribute_error(self: Model, name: str) -> Any:
     """For a name of an older version the error says what it is called now."""
-    renamed = type(self)._RENAMED
+    renamed = older_names(type(self))
     if renamed.get(name):
         raise AttributeError(f"{type(self).__name__} has no {name!r}: it is {renamed[name]!r} now")
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
