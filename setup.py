@@ -41,7 +41,7 @@ def extensions():
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "hadamard": ["csrc/fs_hadamard.c"],
-        "compress": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
+        "random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
         "hamming": ["csrc/fs_hamming.c"],
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],

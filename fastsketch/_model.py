@@ -44,6 +44,11 @@ Arrays = dict[str, NDArray[Any]]
 _kinds: dict[str, "type[Model]"] = {}
 
 
+def older_names(cls: type) -> dict[str, str]:
+    """{older name: name} of a class and its bases."""
+    return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
 class Model:
     """What every model of the library has."""
@@ -377,11 +382,6 @@ def _unpickled(
 
 def _named(source: files.Source) -> str:
     return "the state" if isinstance(source, io.IOBase) else str(source)
-
-
-def older_names(cls: type) -> dict[str, str]:
-    """{older name: name} of a class and its bases."""
-    return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
 
 
 def plain(value: Any) -> Any:

@@ -4,10 +4,27 @@ import math
 import numbers
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+
+class SparseRows(Protocol):
+    """A scipy.sparse container, or what converts itself to CSR as they do."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        ...
+
+    def tocsr(self) -> Any:
+        """The same as CSR."""
+        ...
+
+
+# Rows as they come in at a public door.
+Rows = ArrayLike | SparseRows
 
 _BOOL: tuple[type, ...] = (bool, np.bool_)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastsketch._kernels import hadamard as kernel
 from fastsketch._validation import as_integer
-from fastsketch.sketching._compressor import Compressor
+from fastsketch.sketching._random_maps import Compressor
 
 
 def fwht(x, axis=0):

@@ -10,7 +10,8 @@ from math import frexp, ldexp
 import numpy as np
 
 from fastsketch import _threads
-from fastsketch.sketching._layout import (
+from fastsketch._validation import not_finite
+from fastsketch.sketching._engines._layout import (
     BOOK_SIZE,
     COUNT_SIZE,
     EXPONENT,
@@ -42,21 +43,22 @@ class Engine:
     """Scalars of one sketch in two small arrays (see _layout), and the rules by which batches change them."""
 
     kind = None
+    compressor = None
 
-    def __init__(self, config, n_features, dtype, capacity):
-        self.config = config
+    def __init__(self, setting, n_features, *, dtype, capacity):
+        self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
         self.capacity = capacity
-        centred = n_features if config.center else 0
+        centred = n_features if setting.center else 0
         self.a = {
-            "n_keep": config.sketch_size - 1,
-            "n_spare": config.rows_spared,
-            "centre": config.center,
-            "decay": config.decay,
-            "lam": np.zeros(config.sketch_size + 1),
+            "n_keep": setting.sketch_size - 1,
+            "n_spare": setting.rows_spared,
+            "centre": setting.center,
+            "decay": setting.decay,
+            "lam": np.zeros(setting.sketch_size + 1),
             # kept row i stands for gain[i] times what is stored
-            "gain": np.ones(config.sketch_size + 1),
+            "gain": np.ones(setting.sketch_size + 1),
             "mean": np.zeros(centred),
             "shift": np.zeros(centred),
             "root": np.ones(capacity + 1),
@@ -66,7 +68,7 @@ class Engine:
         self.a["count"][TOP] = NOTHING_SEEN
 
     # -- a batch ---------------------------------------------------------------------------------------------------
-    def update(self, rows, weights, offset=0):
+    def update(self, rows, weights=None, *, offset=0):
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
         finite."""
         n = rows.shape[0]
@@ -86,11 +88,10 @@ class Engine:
             raise
 
     def _slice(self, rows, start, stop, weights, offset):
-        piece = self.cut(rows, start, stop)
+        piece = self.cut(rows[start:stop])
         bad, largest = self.scan(piece)
         if bad >= 0:
-            narrow = " (as float32)" if self.dtype == np.float32 else ""
-            raise ValueError(f"rows must be finite: row {offset + start + bad} holds a NaN or an infinity{narrow}")
+            raise not_finite(offset + start + bad, self.dtype)
         self._fit_scale(largest, weights)
         scale = ldexp(1.0, -self.exponent)
         if self.room() > stop - start:  # no shrink will come: the limit on BLAS need not be touched
@@ -101,7 +102,7 @@ class Engine:
 
     def room(self):
         """New rows that the buffer takes before it shrinks."""
-        return self.capacity - self.config.center - int(self.a["count"][FILL])
+        return self.capacity - self.setting.center - int(self.a["count"][FILL])
 
     def _fit_scale(self, largest, weights):
         """Choose the power of two that everything is divided by, from the largest entry seen so far."""
@@ -155,6 +156,23 @@ class Engine:
     def weight(self):
         return float(self.a["book"][WEIGHT])
 
+    # as they are stored: rows divided by 2**exponent, squares by 4**exponent
+    @property
+    def shrinkage(self):
+        return float(self.a["book"][SHRINKAGE])
+
+    @property
+    def squared_norm(self):
+        return float(self.a["book"][SQUARED_NORM])
+
+    @property
+    def rounding(self):
+        return float(self.a["book"][ROUNDING])
+
+    @property
+    def mean(self):
+        return self.a["mean"]
+
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy=False):
         """Everything that a resume needs, by name: views, or copies that later updates do not touch."""
@@ -182,7 +200,7 @@ class Engine:
         self.put_arrays(arrays)
 
     def clone(self):
-        other = type(self)(self.config, self.n_features, self.dtype)
+        other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
 
@@ -193,7 +211,7 @@ class Engine:
         Changes the state, though not what it stands for: callers work on a clone.
         """
         new = self.fill - int(self.a["count"][KEPT])
-        if self.fill + (self.config.center and new > 0) > self.config.sketch_size:
+        if self.fill + (self.setting.center and new > 0) > self.setting.sketch_size:
             with _threads.blas_for(self.capacity):
                 self.flush()
         return self.settled_rows()
@@ -207,7 +225,7 @@ class Engine:
         """Add the scalars of another reduced engine of the same scale; return the correction row, or None."""
         book, theirs = self.a["book"], other.a["book"]
         correction = None
-        if self.config.center:
+        if self.setting.center:
             w, h = float(book[SETTLED_WEIGHT]), float(theirs[SETTLED_WEIGHT])
             if h > 0:
                 # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are

@@ -5,8 +5,9 @@ import numpy as np
 from fastsketch._kernels import dense as dense_kernel
 from fastsketch._kernels import sparse as kernel
 from fastsketch._validation import is_sparse
-from fastsketch.sketching._engine import Engine
-from fastsketch.sketching._layout import AGE, FILL, KEPT, SOLVERS
+from fastsketch.sketching._engines._base import Engine
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._layout import AGE, FILL, KEPT, SOLVERS
 
 # New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
 # their number; beyond about 6 the eigensolver of size 7 l takes back what is gained (bench/README.md).
@@ -18,14 +19,14 @@ class SparseEngine(Engine):
 
     kind = "sparse"
 
-    def __init__(self, config, n_features, dtype):
-        block = BLOCK * config.sketch_size if config.buffer_size is None else config.buffer_size
-        capacity = config.sketch_size + block
-        super().__init__(config, n_features, dtype, capacity)
+    def __init__(self, setting, n_features, *, dtype):
+        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        capacity = setting.sketch_size + block
+        super().__init__(setting, n_features, dtype=dtype, capacity=capacity)
         reals, integers, doubles = dense_kernel.work_sizes(
-            capacity + 1, n_features, config.sketch_size - 1, SOLVERS["gram"], dtype
+            capacity + 1, n_features, setting.sketch_size - 1, SOLVERS["gram"], dtype
         )
-        self.z = np.zeros((n_features, config.sketch_size + 1), dtype)
+        self.z = np.zeros((n_features, setting.sketch_size + 1), dtype)
         self.a.update(
             capacity=capacity,
             gram=np.zeros(capacity * capacity),
@@ -72,8 +73,7 @@ class SparseEngine(Engine):
             return self.n_features * self.dtype.itemsize
         return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
 
-    def cut(self, rows, start, stop):
-        rows = rows[start:stop]
+    def cut(self, rows):
         if not is_sparse(rows):
             from scipy.sparse import csr_array
 
@@ -92,7 +92,7 @@ class SparseEngine(Engine):
     def absorb(self, piece, weights, scale):
         indptr, indices, data = piece
         stored = int(self.a["indptr"][self.new_rows])
-        later = self.capacity - self.config.center - self.a["n_keep"]
+        later = self.capacity - self.setting.center - self.a["n_keep"]
         self._make_room(stored + kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later))
         kernel.absorb(indptr, indices, data, weights, scale, self.z, self.a)
 
@@ -118,11 +118,10 @@ class SparseEngine(Engine):
     def settled_rows(self):
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
         kept = int(self.a["count"][KEPT])
-        if self.new_rows and (self.config.center or self.config.decay != 1.0):
+        if self.new_rows and (self.setting.center or self.setting.decay != 1.0):
             # Few rows: let the dense buffer settle them.
-            from fastsketch.sketching._dense import DenseEngine
-
-            twin = DenseEngine(self.config.dense(self.capacity - self.config.sketch_size), self.n_features, self.dtype)
+            setting = self.setting.dense(self.capacity - self.setting.sketch_size)
+            twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
             mine = self.arrays()
             # the dense buffer holds the newest row first, the longest kept row last
             buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])

@@ -4,8 +4,8 @@ import numpy as np
 
 from fastsketch._kernels import dense as kernel
 from fastsketch._kernels.shrink import top_eigh
-from fastsketch.sketching._engine import Engine
-from fastsketch.sketching._layout import AGE, FILL, KEPT, SHRINKAGE, SOLVERS
+from fastsketch.sketching._engines._base import Engine
+from fastsketch.sketching._engines._layout import AGE, FILL, KEPT, SHRINKAGE, SOLVERS
 
 # Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
 EXACT_BLOCK = 256
@@ -17,15 +17,15 @@ class DenseEngine(Engine):
 
     kind = "dense"
 
-    def __init__(self, config, n_features, dtype):
-        solver = config.solver
-        block = config.sketch_size if config.buffer_size is None else config.buffer_size
-        capacity = config.sketch_size + block
+    def __init__(self, setting, n_features, *, dtype):
+        solver = setting.solver
+        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        capacity = setting.sketch_size + block
         if solver == "exact":
             capacity = max(capacity, EXACT_BLOCK)
-        super().__init__(config, n_features, dtype, capacity)
+        super().__init__(setting, n_features, dtype=dtype, capacity=capacity)
         reals, integers, doubles = kernel.work_sizes(
-            capacity, n_features, config.sketch_size - 1, SOLVERS[solver], dtype
+            capacity, n_features, setting.sketch_size - 1, SOLVERS[solver], dtype
         )
         self.exact = exact = solver == "exact"
         self.buffer = np.zeros((capacity, n_features), dtype)
@@ -54,8 +54,7 @@ class DenseEngine(Engine):
     def bytes_per_row(self, rows):
         return self.n_features * self.dtype.itemsize
 
-    def cut(self, rows, start, stop):
-        rows = rows[start:stop]
+    def cut(self, rows):
         if self.fits(rows):
             return rows
         if not isinstance(rows, np.ndarray):
@@ -128,19 +127,19 @@ class DenseEngine(Engine):
             return super().reduce()
         if not self.accumulated:
             rows = self.settled_rows()
-            if len(rows) <= self.config.sketch_size:
+            if len(rows) <= self.setting.sketch_size:
                 return rows
             self.a["count"][KEPT] = self.fill  # settled rows are not to be settled again
         # One shrink of the exact matrix; only as many rows as columns: nothing to remove.
         if self.fill:
             self.flush()
-        d, size = self.n_features, self.config.sketch_size
+        d, size = self.n_features, self.setting.sketch_size
         keep = d if d <= size else size - 1
         values, vectors = top_eigh(self.a["cov"].copy(), keep)
         values = np.maximum(values, 0.0)
         delta = 0.0 if keep == d else float(values[d - size])
         kept = values[d - keep :][::-1].copy()
-        spared = min(self.config.rows_spared, keep)
+        spared = min(self.setting.rows_spared, keep)
         kept[spared:] -= delta
         self.a["book"][SHRINKAGE] += delta
         rows = np.sqrt(np.maximum(kept, 0.0))[:, np.newaxis] * vectors[::-1]

@@ -5,10 +5,10 @@ from math import frexp
 import numpy as np
 
 from fastsketch import _threads
-from fastsketch.sketching._config import SketchConfig
-from fastsketch.sketching._dense import DenseEngine
-from fastsketch.sketching._engine import SAFE_EXPONENTS
-from fastsketch.sketching._layout import ROUNDING, SHRINKAGE
+from fastsketch.sketching._engines._base import SAFE_EXPONENTS
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._layout import ROUNDING, SHRINKAGE
+from fastsketch.sketching._engines._setting import EngineSetting
 
 
 def merge_engines(mine, theirs):
@@ -17,7 +17,7 @@ def merge_engines(mine, theirs):
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
     """
-    if mine.kind == "compressed":
+    if mine.kind == "mapped":
         mine.settle()
         theirs.settle()
         correction = mine.take_over(theirs)
@@ -35,7 +35,7 @@ def merge_engines(mine, theirs):
     if correction is not None:
         parts.append(correction)
     rows = np.vstack(parts)
-    if len(rows) > min(mine.config.sketch_size, mine.capacity - 1 - mine.config.center):
+    if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
 
@@ -47,9 +47,8 @@ def shrink_rows(rows, sketch_size):
     exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
     if exponent:
         rows = np.ldexp(rows, -exponent)
-    bench = DenseEngine(
-        SketchConfig(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram"), rows.shape[1], rows.dtype
-    )
+    setting = EngineSetting(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram")
+    bench = DenseEngine(setting, rows.shape[1], dtype=rows.dtype)
     bench.replace_rows(rows, kept=False)
     with _threads.blas_for(bench.capacity):
         bench.flush()
@@ -61,8 +60,8 @@ def shrink_rows(rows, sketch_size):
 
 def _shrunk(engine, rows):
     """One shrink of loose rows by the rule of `engine`, whose book takes the delta."""
-    size = engine.config.sketch_size
-    bench = DenseEngine(engine.config.plain(buffer_size=max(0, len(rows) - size)), engine.n_features, engine.dtype)
+    size = engine.setting.sketch_size
+    bench = DenseEngine(engine.setting.for_one_shrink(max(0, len(rows) - size)), engine.n_features, dtype=engine.dtype)
     bench.replace_rows(rows, kept=False)
     with _threads.blas_for(bench.capacity):
         bench.flush()
