@@ -21,6 +21,7 @@ from fastsketch.cli._job import given, limited, report, writable
 from fastsketch.io import SourceError
 from fastsketch.io._replacing import replacing
 from fastsketch.lowrank import LowRankModel
+from fastsketch.lowrank._fitted import HistoryLine
 
 OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -39,7 +40,7 @@ def complete(args: Namespace) -> None:
     x = sparse.coo_array((values, (rows, columns)), shape=shape)
     model = LowRankModel(**given(args))
     if model.rank > min(shape):
-        model = LowRankModel(**{**model.parameters, "rank": min(shape)})
+        model = LowRankModel(**{**given(args), "rank": min(shape)})
     started = time.perf_counter()
     try:
         with limited(args.threads):
@@ -50,21 +51,20 @@ def complete(args: Namespace) -> None:
         raise ValueError(_with_ids(str(error), names)) from None
     model.notes = {"rows": names[0].tolist(), "columns": names[1].tolist()}
     model.save(args.output)
-    best = next(line for line in model.history if line["rank"] == model.selected_rank or line is model.history[-1])
+    facts = model.facts()
     report(
         args,
         {
-            **model.facts(),
+            **facts,
             "observations": len(values),
-            "mean_loss": best["objective"] / len(values),
-            "validation": best["validation"],
+            "mean_loss": facts["objective"] / len(values),
             "seconds": time.perf_counter() - started,
             "output": args.output,
         },
     )
 
 
-def _print_rank(line: dict[str, Any]) -> None:
+def _print_rank(line: HistoryLine) -> None:
     score = "" if line["validation"] is None else f"  validation {line['validation']:.5f}"
     print(f"rank {line['rank']:>4}  objective {line['objective']:.6g}{score}  {line['seconds']:.2f} s", flush=True)
 
@@ -99,29 +99,29 @@ def predict(args: Namespace) -> None:
 
 
 def recommend(args: Namespace) -> None:
-    """The columns of the highest scores for each row id."""
+    """The columns of the highest predictions for each row id."""
     model, names = _with_names(args.model)
     as_integer(args.n, "-n", 1)
     users = np.array(args.ids)
     places = _places(users, names[0])
     exclude = _known_pairs(args.exclude, names) if args.exclude else None
     with limited(args.threads):
-        columns, scores = model.recommend(places, args.n, exclude=exclude, rank=args.rank)
+        columns, predictions = model.recommend(places, args.n, exclude=exclude, rank=args.rank)
     found: list[dict[str, Any]] = [
         {
             "id": str(user),
             "known": bool(place >= 0),
             "columns": [str(names[1][j]) for j in line if j >= 0],
-            "scores": [float(value) for j, value in zip(line, values, strict=True) if j >= 0],
+            "predictions": [float(value) for j, value in zip(line, values, strict=True) if j >= 0],
         }
-        for user, place, line, values in zip(users, places, columns, scores, strict=True)
+        for user, place, line, values in zip(users, places, columns, predictions, strict=True)
     ]
     if args.json:
         report(args, {"recommendations": found})
         return
     for entry in found:
         shown = "  ".join(
-            f"{name} ({value:.4g})" for name, value in zip(entry["columns"], entry["scores"], strict=True)
+            f"{name} ({value:.4g})" for name, value in zip(entry["columns"], entry["predictions"], strict=True)
         )
         print(f"{entry['id']}{'' if entry['known'] else ' (unknown: by biases)'}: {shown}")
 
@@ -139,8 +139,8 @@ def _known_pairs(path: str, names: list[Ids]) -> Any:
     ids, _ = read_table(path, 2)
     rows, columns = (_places(column, known) for column, known in zip(ids, names, strict=True))
     keep = (rows >= 0) & (columns >= 0)
-    pairs = sparse.coo_array((np.ones(keep.sum()), (rows[keep], columns[keep])), shape=(len(names[0]), len(names[1])))
-    return pairs.tocsr()
+    ones = np.ones(int(keep.sum()))
+    return sparse.csr_array((ones, (rows[keep], columns[keep])), shape=(len(names[0]), len(names[1])))
 
 
 def _places(ids: Ids, known: Ids) -> Places:

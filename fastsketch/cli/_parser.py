@@ -312,7 +312,7 @@ def _recommend(commands: Any) -> None:
     parser = commands.add_parser(
         "recommend",
         help="best columns of rows by a model of 'complete'",
-        description="Print the columns of the highest scores for each row id.",
+        description="Print the columns of the highest predictions for each row id.",
     )
     parser.add_argument("model", metavar="MODEL.fsk")
     parser.add_argument("ids", nargs="+", metavar="ID")
