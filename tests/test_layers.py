@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 # A module may import rooms of its own floor or below.
 FLOORS = [
     {"_kernels", "reference"},
-    {"_validation", "_threads", "io", "merging"},
+    {"_losses", "_model", "_parameters", "_random", "_threads", "_validation", "io", "merging"},
     {"sketching", "hashing", "online", "lowrank"},
-    {"_persistence", "_show_config", "sklearn", "torch", "dask", "cli", "__main__", ""},
+    {"_show_config", "sklearn", "torch", "dask", "cli", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
