@@ -9,6 +9,9 @@ from fastsketch._random import Key, raw_numbers
 
 Priorities = NDArray[np.uint64]
 
+# Rows copied at a time, so that no second sample is held.
+COPIED_ROWS = 256
+
 
 class Reservoir:
     """At most `size` rows, those of the smallest priorities. Its arrays are replaced, never changed."""
@@ -44,7 +47,7 @@ class Reservoir:
         # a copy: what came in belongs to the caller
         self._pieces.append((np.array(rows, self._pieces[0][0].dtype), np.array(priority)))
         self._waiting += len(rows)
-        if self._waiting > self._size:
+        if self._waiting > self._size // 2:  # sooner costs time, later memory
             self.settled()
 
     def merge(self, other: "Reservoir") -> None:
@@ -53,13 +56,24 @@ class Reservoir:
 
     def settled(self) -> tuple[NDArray[Any], Priorities]:
         """(rows, priorities), the least first."""
-        rows = np.concatenate([piece for piece, _ in self._pieces])
-        priority = np.concatenate([piece for _, piece in self._pieces])
-        order = np.argsort(priority, kind="stable")[: self._size]
-        rows, priority = rows[order], priority[order]
-        self._pieces, self._waiting = [(rows, priority)], 0
-        self._limit = priority[-1] if len(priority) >= self._size else None
-        return rows, priority
+        if len(self._pieces) > 1:
+            priority = np.concatenate([part for _, part in self._pieces])
+            order = np.argsort(priority, kind="stable")[: self._size]
+            place = np.full(len(priority), -1)
+            place[order] = np.arange(len(order))
+            rows = np.empty((len(order), self._pieces[0][0].shape[1]), self._pieces[0][0].dtype)
+            first = 0
+            for piece, _ in self._pieces:
+                for start in range(0, len(piece), COPIED_ROWS):
+                    part = piece[start : start + COPIED_ROWS]
+                    wanted = place[first + start : first + start + len(part)]
+                    kept = wanted >= 0
+                    rows[wanted[kept]] = part[kept]
+                first += len(piece)
+            priority = priority[order]
+            self._pieces, self._waiting = [(rows, priority)], 0
+            self._limit = priority[-1] if len(priority) >= self._size else None
+        return self._pieces[0]
 
     def restore(self, rows: NDArray[Any], priority: Priorities) -> None:
         """Take what ``settled`` of an equal reservoir gave; ValueError if it does not fit."""
