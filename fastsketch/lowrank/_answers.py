@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._model import Model
-from fastsketch._validation import as_integer
-from fastsketch.lowrank._data import Array, MatrixLike
+from fastsketch._validation import Rows, as_integer
+from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Fitted
 from fastsketch.lowrank._queries import Scale, as_indices, as_pairs, recommended
 
@@ -61,7 +61,7 @@ class Answers(Model, abstract=True):
 
     # -- uses --------------------------------------------------------------------------------------------------------
     def recommend(
-        self, rows: ArrayLike, n: int = 10, *, exclude: MatrixLike | None = None, rank: int | None = None
+        self, rows: ArrayLike, n: int = 10, *, exclude: Rows | None = None, rank: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The n columns of the highest score for every row, best first.
 

@@ -80,4 +80,4 @@ def _start(data: Observed, loss: LossSetting) -> float:
         return mean
     order = np.argsort(o)
     level = loss.parameter if loss.name == "quantile" else 0.5
-    return float(o[order][min(np.searchsorted(np.cumsum(c[order]), level * total), len(o) - 1)])
+    return float(o[order][min(int(np.searchsorted(np.cumsum(c[order]), level * total)), len(o) - 1)])

@@ -1,20 +1,16 @@
 """The observed entries of a matrix: what is stored in a sparse one, zeros too; what is not NaN in a dense one."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fastsketch._losses import as_targets
 from fastsketch._validation import is_sparse
 
-if TYPE_CHECKING:
-    from scipy.sparse import sparray, spmatrix
-
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
 Indices = NDArray[np.uint32]
-MatrixLike: TypeAlias = "ArrayLike | sparray[Any] | spmatrix[Any]"
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,8 @@ class Observed:
 
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Observations of every row and of every column."""
-        return np.diff(self.indptr.astype(np.int64)), np.bincount(self.indices, minlength=self.n)
+        ends = self.indptr.astype(np.int64)
+        return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
         """The entries where mask (nnz,) is true."""
@@ -82,7 +79,7 @@ def observed(
     if len(values) >= 2**32:
         raise ValueError(f"{name} must have fewer than 2**32 observed entries, got {len(values):,}")
     if dtype is None:
-        dtype = values.dtype if values.dtype in (np.float32, np.float64) else np.float64
+        dtype = values.dtype if values.dtype.name in ("float32", "float64") else np.dtype(np.float64)
     with np.errstate(over="ignore"):
         o = np.ascontiguousarray(values, dtype)
     good = np.isfinite(o)
@@ -111,9 +108,10 @@ def _of_sparse(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
     rows = X.tocsr()
     if not rows.has_sorted_indices:
         rows = rows.sorted_indices()
+    indptr: NDArray[Any] = rows.indptr
     if rows.nnz and not rows.has_canonical_format:
-        _no_duplicates(np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr)), rows.indices, X.shape, name)
-    return rows.indptr, rows.indices, rows.data
+        _no_duplicates(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), rows.indices, X.shape, name)
+    return indptr, rows.indices, rows.data
 
 
 def _of_dense(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -1,7 +1,7 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,9 @@ from fastsketch import _threads
 from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
-from fastsketch._validation import as_integer, as_real
+from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.lowrank._answers import Answers
-from fastsketch.lowrank._data import Array, MatrixLike, Observed, observed
+from fastsketch.lowrank._data import Array, Observed, observed
 from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import LossSetting, PursuitSetting, SideSetting
@@ -25,9 +25,10 @@ DAMPING = 30.0
 
 
 def _as_range(value: Any, name: str) -> tuple[float, float]:
-    if not isinstance(value, tuple | list) or len(value) != 2:  # type: ignore[arg-type]
+    pair = cast("list[Any]", value) if isinstance(value, tuple | list) else []
+    if len(pair) != 2:
         raise TypeError(f"{name} must be None or a pair of numbers, got {value!r}")
-    low, high = (as_real(entry, name, -1e300, 1e300) for entry in value)
+    low, high = (as_real(entry, name, -1e300, 1e300) for entry in pair)
     if low >= high:
         raise ValueError(f"{name} must be a pair low < high, got {(low, high)}")
     return low, high
@@ -166,10 +167,10 @@ class LowRankModel(Answers):
     # -- fitting ---------------------------------------------------------------------------------------------------
     def fit(
         self,
-        X: MatrixLike,
+        X: Rows,
         *,
-        sample_weight: MatrixLike | None = None,
-        validation: float | MatrixLike | None = None,
+        sample_weight: Rows | None = None,
+        validation: float | Rows | None = None,
         patience: int | None = None,
         callback: "Callback | None" = None,
     ) -> Self:
@@ -307,9 +308,9 @@ class LowRankModel(Answers):
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(
         self,
-        X: MatrixLike,
+        X: Rows,
         *,
-        sample_weight: MatrixLike | None = None,
+        sample_weight: Rows | None = None,
         axis: int = 0,
         rank: int | None = None,
         ridge: float | None = None,

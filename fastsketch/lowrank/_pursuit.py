@@ -24,7 +24,7 @@ BISECTIONS = 40
 class Pursuit:
     """Scores z at the observed entries, the ranks found so far, and the gradient of the next.
 
-    Rank k adds path[-1][k] * (U_k)_i (V_k)_j to the score; path[k] are the coefficients of the ranks up to k.
+    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k.
     """
 
     def __init__(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
@@ -37,7 +37,7 @@ class Pursuit:
         assert fitted.path is not None
         self = cls.__new__(cls)
         self._begin(end.problem, end.biases, setting)
-        self.U, self.V = list(fitted.left.T), list(fitted.right.T)
+        self.us, self.vs = list(fitted.left.T), list(fitted.right.T)
         self.path = [row[: k + 1].copy() for k, row in enumerate(fitted.path)]
         self.residual, self.block = end.residual, end.block
         self.z[:] = end.z
@@ -47,8 +47,8 @@ class Pursuit:
     def _begin(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
         self.problem, self.biases, self.setting = problem, biases, setting
         self.data, self.loss = problem.data, setting.loss
-        self.U: list[Array] = []  # (m,) each
-        self.V: list[Array] = []  # (n,) each
+        self.us: list[Array] = []  # (m,) each
+        self.vs: list[Array] = []  # (n,) each
         self.path: list[NDArray[np.float64]] = []
         self.a: Array = np.empty_like(self.data.o)  # the gradient in scaled rows and columns
         self.z: Array = np.empty_like(self.data.o)
@@ -58,7 +58,7 @@ class Pursuit:
 
     @property
     def rank(self) -> int:
-        return len(self.U)
+        return len(self.us)
 
     def fitted(self, history: list[HistoryLine], selected_rank: int) -> Fitted:
         """The ranks found, in arrays of their own."""
@@ -67,8 +67,8 @@ class Pursuit:
         for k, row in enumerate(self.path):
             path[k, : len(row)] = row
         return Fitted(
-            left=np.stack(self.U, axis=1) if t else np.zeros((self.data.m, 0), dtype),
-            right=np.stack(self.V, axis=1) if t else np.zeros((self.data.n, 0), dtype),
+            left=np.stack(self.us, axis=1) if t else np.zeros((self.data.m, 0), dtype),
+            right=np.stack(self.vs, axis=1) if t else np.zeros((self.data.n, 0), dtype),
             path=path,
             row=(self.biases.rows - level).astype(dtype),
             column=self.biases.columns.copy(),
@@ -84,9 +84,9 @@ class Pursuit:
     def scores(self, data: Observed, out: Array) -> Array:
         """Scores of the ranks held at the entries of `data`, in `out` (nnz,)."""
         dtype = data.o.dtype
-        if self.U:
-            u = np.ascontiguousarray(np.stack(self.U, axis=1) * self.path[-1], dtype)
-            v = np.ascontiguousarray(np.stack(self.V, axis=1), dtype)
+        if self.us:
+            u = np.ascontiguousarray(np.stack(self.us, axis=1) * self.path[-1], dtype)
+            v = np.ascontiguousarray(np.stack(self.vs, axis=1), dtype)
         else:
             u, v = np.zeros((data.m, 1), dtype), np.zeros((data.n, 1), dtype)
         kernel.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
@@ -120,8 +120,8 @@ class Pursuit:
         )
 
     def _accept(self, u: Array, v: Array, coefficients: NDArray[np.float64]) -> None:
-        self.U.append(u)
-        self.V.append(v)
+        self.us.append(u)
+        self.vs.append(v)
         self.path.append(coefficients)
 
     def _coefficients(self) -> NDArray[np.float64]:
@@ -215,7 +215,7 @@ class Pursuit:
 
     def _two_coefficients(self, u: Array, v: Array, theta: float) -> tuple[float, float]:
         """(mu, rho) that minimise f(mu X + rho u v'): damped Newton from (1, -s/L), or from (1, 0) if that is worse."""
-        first = not self.U
+        first = not self.us
         point = np.array([1.0, 0.0])
         out = self._dots(u, v, *point)
         trial = np.array([1.0, theta])
@@ -264,8 +264,8 @@ class Pursuit:
         from scipy.optimize import minimize
 
         dtype = self.data.o.dtype
-        left = np.ascontiguousarray(np.stack([*self.U, u], axis=1), dtype)
-        right = np.ascontiguousarray(np.stack([*self.V, v], axis=1), dtype)
+        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
+        right = np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
         # in units of the entries that each rank moves, so that one step length fits all
         size = np.array(
             [
@@ -301,7 +301,7 @@ class Pursuit:
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def _add_nonsmooth(self, step: int, most: int) -> bool:
         """Subtract eta_t times a low-rank part h of the subgradient."""
-        part = self._low_rank_part(most)
+        part = self._low_rank_part(min(self.setting.max_inner_rank, most))
         if not part:
             return False
         data, dtype = self.data, self.data.o.dtype
@@ -326,7 +326,7 @@ class Pursuit:
             return part
         previous = self.residual if setting.inner_criterion == "previous" else None
         bound = setting.inner_tolerance * (rest if previous is None else previous)
-        start = self.V[-1] / self.problem.right if self.V else self._random_start()
+        start = self.vs[-1] / self.problem.right if self.vs else self._random_start()
         while len(part) < most:
             start = start.astype(self.data.o.dtype)
             found = leading(self.data, self.a, start, iterations=setting.max_power_iterations, minus=part)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._losses import LOSSES, expected
-from fastsketch._validation import as_integer
-from fastsketch.lowrank._data import Array, MatrixLike
+from fastsketch._validation import Rows, as_integer
+from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import PART
 
 
@@ -170,9 +170,7 @@ class FoldedIn:
         """Predictions of every new one with all known columns (or rows), (k, n)."""
         return self._scale.predicted(self.decision_block())
 
-    def recommend(
-        self, n: int = 10, *, exclude: MatrixLike | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def recommend(self, n: int = 10, *, exclude: Rows | None = None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
         shape = len(self), len(self._known_biases)
         return recommended(
