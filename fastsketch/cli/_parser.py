@@ -198,7 +198,6 @@ def _learn(commands: Any) -> None:
         metavar=choices(ONLINE_LOSSES),
         help="(default squared_hinge; with --regression square, and absolute for adaptive subgradients)",
     )
-    parameter(parser, "loss_parameter", type=float, metavar="X", help="of huber (default: 1)")
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
     seed(parser, "of rp, oja, ada_lr and radagrad")
     newton = parser.add_argument_group("Newton steps")

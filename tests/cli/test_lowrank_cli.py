@@ -131,7 +131,7 @@ def test_predictions_of_labels(folder):
     lines = [f"{i},{j},{1 if i % 2 == j % 2 else 0}\n" for i in range(20) for j in range(12) if rng.random() < 0.7]
     (folder / "links.csv").write_text("".join(lines))
     (folder / "pairs.csv").write_text("0,0\n0,1\n")
-    run("complete", "links.csv", "--loss", "logistic", "-r", 2, "-o", "m.fsk", cwd=folder)
+    run("complete", "links.csv", "--loss", "logistic", "-r", 2, "--ridge", 0.1, "-o", "m.fsk", cwd=folder)
     values = []
     for flags in ((), ("--proba",)):
         run("predict", "m.fsk", "pairs.csv", *flags, "-o", "p.csv", cwd=folder)
