@@ -50,7 +50,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     )
     penalty: Literal["l1", "l2"] | None = choice(("l1", "l2", None), default=None)
     penalty_strength: float = real(default=0.0)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _check(self) -> None:
         if (self.penalty is None) != (self.penalty_strength == 0):
