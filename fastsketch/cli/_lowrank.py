@@ -38,9 +38,11 @@ def complete(args: Namespace) -> None:
     rows, columns = (np.searchsorted(known, column) for known, column in zip(names, ids, strict=True))
     shape = len(names[0]), len(names[1])
     x = sparse.coo_array((values, (rows, columns)), shape=shape)
-    model = LowRankModel(**given(args))
+    parameters = given(args)
+    model = LowRankModel(**parameters)
     if model.rank > min(shape):
-        model = LowRankModel(**{**given(args), "rank": min(shape)})
+        parameters["rank"] = min(shape)
+        model = LowRankModel(**parameters)
     started = time.perf_counter()
     try:
         with limited(args.threads):

@@ -22,8 +22,14 @@ TRUE_SHARE = 0.02
 # The length that a patch is compared with when it is normalised: flat ones stay near zero.
 FLAT = 1.0
 
-# A patch to draw: image, top, left, Hamming distance from the query.
-Place = tuple[int, int, int, int]
+
+class Place(NamedTuple):
+    """A patch to draw."""
+
+    image: int
+    top: int
+    left: int
+    distance: int  # of its code from the query's
 
 
 class Hashed(NamedTuple):
@@ -82,7 +88,8 @@ def hash_patches(patches: Patches) -> Hashed:
     for query, near, far in zip(chosen.tolist(), indices.tolist(), distances.tolist(), strict=True):
         away = dict(zip(near, far, strict=True))
         kept = apart(patches, [query, *near])
-        shown.append([(*map(int, patches.places[i]), away.get(i, 0)) for i in kept])  # type: ignore[misc]
+        found: list[list[int]] = patches.places[kept].tolist()
+        shown.append([Place(*place, away.get(i, 0)) for i, place in zip(kept, found, strict=True)])
     return Hashed(facts, model, codes, shown)
 
 

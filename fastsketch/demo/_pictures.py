@@ -19,10 +19,10 @@ def plot_neighbours(patches: Patches, hashed: Hashed, *, path: Path) -> None:
     made, axes = figure(len(shown), columns, figsize=(1.1 * columns, 1.35 * len(shown) + 0.4))
     for line, cells in zip(shown, axes, strict=True):
         for place, cell in zip(line, cells, strict=False):
-            number, top, left, distance = place
-            image = patches.images[number]
-            cell.imshow(image[top : top + side, left : left + side], interpolation="nearest")
-            cell.set_xlabel("query" if place is line[0] else str(distance), fontsize=8, labelpad=2)
+            image = patches.images[place.image]
+            patch = image[place.top : place.top + side, place.left : place.left + side]
+            cell.imshow(patch, interpolation="nearest")
+            cell.set_xlabel("query" if place is line[0] else str(place.distance), fontsize=8, labelpad=2)
         for cell in cells:
             cell.set_xticks([])
             cell.set_yticks([])

@@ -34,7 +34,7 @@ class Sketched(NamedTuple):
 
     facts: dict[str, Any]
     model: fs.RobustFrequentDirections
-    spectrum: NDArray[np.float64]  # exact eigenvalues, largest first
+    spectrum: NDArray[np.floating[Any]]  # exact eigenvalues, largest first
 
 
 def run_demo(

@@ -1,5 +1,6 @@
 """Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round is cheap."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -224,8 +225,8 @@ class AdaptiveGrid(_Adaptive):
     """
 
     sketch_size: int = integer(default=20, at_least=2)
-    learning_rate: tuple[float, ...] = parameter(_as_grid, kw_only=False)
-    delta: tuple[float, ...] = parameter(_as_grid, kw_only=False)
+    learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
+    delta: Sequence[float] = parameter(_as_grid, kw_only=False)
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
