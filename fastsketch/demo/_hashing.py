@@ -88,8 +88,8 @@ def hash_patches(patches: Patches) -> Hashed:
     for query, near, far in zip(chosen.tolist(), indices.tolist(), distances.tolist(), strict=True):
         away = dict(zip(near, far, strict=True))
         kept = apart(patches, [query, *near])
-        found: list[list[int]] = patches.places[kept].tolist()
-        shown.append([Place(*place, away.get(i, 0)) for i, place in zip(kept, found, strict=True)])
+        images, tops, lefts = patches.places[kept].T.tolist()
+        shown.append([Place(*place) for place in zip(images, tops, lefts, [away.get(i, 0) for i in kept], strict=True)])
     return Hashed(facts, model, codes, shown)
 
 
