@@ -1,4 +1,4 @@
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,8 @@ SCATTER_LOOP: Final[int]
 GEMM_LOOP: Final[int]
 
 class BlockState:
-    SUMS: Final[tuple[str, ...]]
-    COUNTS: Final[tuple[str, ...]]
+    SUMS: ClassVar[tuple[str, ...]]
+    COUNTS: ClassVar[tuple[str, ...]]
     weight: float
     largest: float
     n_rows: int

@@ -1,4 +1,4 @@
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import Buffer
 
@@ -8,8 +8,8 @@ EXACT: Final[int]
 NOTHING_SEEN: Final[int]
 
 class SketchState:
-    SUMS: Final[tuple[str, ...]]
-    COUNTS: Final[tuple[str, ...]]
+    SUMS: ClassVar[tuple[str, ...]]
+    COUNTS: ClassVar[tuple[str, ...]]
     shrinkage: float
     squared_norm: float
     weight: float
