@@ -12,7 +12,7 @@ from fastsketch.hashing._forest import Forest, Join, Node, checked_node, join_mo
 from fastsketch.hashing._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
 from fastsketch.hashing._reservoir import Reservoir
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._mapped_block import plain_rows
+from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
 from fastsketch.sketching._sized_map import SizedMap
 

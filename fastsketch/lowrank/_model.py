@@ -514,7 +514,7 @@ class LowRankModel:
         return other
 
     def to_bytes(self):
-        """The state as bytes; ``fs.from_bytes`` reads it back. The data of the fit are not in it."""
+        """The state as bytes, without the data of the fit; ``fs.from_bytes`` reads it back."""
         return _state.pack("LowRankModel", *self._state())
 
     def save(self, path):

@@ -63,10 +63,8 @@ def greedy_low_rank_smooth(o, seen, rank, loss, lipschitz, refine="full", base=0
         elif refine == "economic":
             new = np.outer(u, v)
             f = lambda t, x=x, new=new: value(t[0] * x + t[1] * new)  # noqa: E731
-            df = lambda t, x=x, new=new: np.array(
-                [  # noqa: E731
-                    (part * np.where(seen, loss(base + t[0] * x + t[1] * new, o)[1], 0.0)).sum() for part in (x, new)
-                ]
+            df = lambda t, x=x, new=new: np.array(  # noqa: E731
+                [(part * np.where(seen, loss(base + t[0] * x + t[1] * new, o)[1], 0.0)).sum() for part in (x, new)]
             )
             mu, rho = _minimised(f, df, np.array([1.0, step]))
             theta = np.append(mu * theta, rho)

@@ -15,6 +15,7 @@ from fastsketch import _threads
 from fastsketch._kernels import random_map as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import natural_dtype, not_finite
+from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._scalars import scalars, set_scalars
 from fastsketch.sketching._sized_map import SizedMap
 
@@ -189,19 +190,3 @@ def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
         kernel.finish(state.out, state)  # also a short one is to be transformed
         return (state.out * sized_map.scale).astype(dtype)
     return block.close().rows
-
-
-def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A slice of checked rows, array or CSR, as the kernels read it: in place if it can be."""
-    if not isinstance(rows, np.ndarray):
-        rows = rows.toarray()
-    size = dtype.itemsize
-    if (
-        rows.dtype == dtype
-        and rows.flags.aligned
-        and rows.strides[0] % size == 0
-        and (rows.strides[1] == size or rows.shape[1] == 1)
-    ):
-        return rows
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(rows, dtype)

@@ -1,6 +1,6 @@
 """Scalars of a kernel's state as arrays, in the order that the state declares: how state files hold them."""
 
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 class HasScalars(Protocol):
     """A state whose sums (float) and counts (int) are fields."""
 
-    SUMS: Final[tuple[str, ...]]
-    COUNTS: Final[tuple[str, ...]]
+    SUMS: ClassVar[tuple[str, ...]]
+    COUNTS: ClassVar[tuple[str, ...]]
 
 
 def scalars(state: HasScalars) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """The buffer of dense rows, for solvers gram, svd and exact."""
 
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from fastsketch._kernels.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.sketching._engines._base import AnyBuffer, Engine
 from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 # Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
 EXACT_BLOCK = 256
@@ -43,14 +44,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     def fits(self, rows: Any) -> TypeGuard[NDArray[Any]]:
         """Right dtype, aligned, columns contiguous."""
-        size = self.dtype.itemsize
-        return (
-            isinstance(rows, np.ndarray)
-            and rows.dtype == self.dtype
-            and rows.flags.aligned
-            and (rows.strides[1] == size or rows.shape[1] == 1)
-            and rows.strides[0] % size == 0
-        )
+        return isinstance(rows, np.ndarray) and lies_well(cast(NDArray[Any], rows), self.dtype)
 
     def bytes_per_row(self, rows: Any) -> int:
         """Of the batch, as the kernel takes it."""
@@ -58,12 +52,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     def cut(self, rows: Any) -> NDArray[Any]:
         """A slice of rows as the kernel takes it."""
-        if self.fits(rows):
-            return rows
-        if not isinstance(rows, np.ndarray):
-            rows = rows.toarray()  # one slice of a sparse batch, no longer than the buffer
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(rows, self.dtype)
+        return plain_rows(rows, self.dtype)  # of a sparse batch one slice, no longer than the buffer
 
     def scan(self, piece: NDArray[Any]) -> tuple[int, float]:
         """(index of the first row that is not finite, or -1; largest |entry| before it)."""

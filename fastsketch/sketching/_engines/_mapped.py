@@ -11,7 +11,8 @@ from fastsketch import _threads
 from fastsketch._model import Arrays
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting
-from fastsketch.sketching._mapped_block import MappedBlock, plain_rows
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import Compressor, sized
 
 # Rows of one step through a block are checked and then used: together they stay in the last cache.
