@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
+from fastsketch.sklearn._keywords import NamedKeywords
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
 DEFAULT_BITS = 64
 
 
-class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SketchHasher(NamedKeywords, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters
@@ -55,6 +56,8 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     >>> SketchHasher(n_bits=16).fit_transform(X).shape
     (500, 2)
     """
+
+    _RENAMED = {"sketch": "method"}
 
     hash_: SketchHash
     n_bits_: int
