@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 FLOORS = [
     {"_kernels", "reference"},
     {"_losses", "_model", "_parameters", "_random", "_threads", "_validation", "io", "merging"},
-    {"sketching", "hashing", "online", "lowrank"},
+    {"sketching", "hashing", "online", "lowrank", "baselines"},
     {"_show_config", "sklearn", "torch", "dask", "cli", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

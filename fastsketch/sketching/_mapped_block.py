@@ -41,6 +41,11 @@ class MappedBlock:
 
     def _begin(self, index: int) -> None:
         """An empty state with the random numbers of block `index`."""
+        self._clear()
+        self._draw(index)
+
+    def _clear(self) -> None:
+        """An empty state without random numbers."""
         sized_map = self.map
         self.state = kernel.BlockState(
             sized_map.loop,
@@ -51,7 +56,6 @@ class MappedBlock:
             space=sized_map.space(self.dtype),
             dtype=self.dtype,
         )
-        self._draw(index)
 
     def _draw(self, index: int) -> None:
         self.index = index
@@ -137,7 +141,8 @@ class MappedBlock:
         """An independent block in the same state."""
         other = object.__new__(MappedBlock)
         other.__dict__.update(self.__dict__)
-        other._begin(self.index)
+        other._clear()
+        other.state.set_numbers(*self._numbers)  # to draw them again takes as long as to use them
         other.restore(self.arrays(), self.index)
         return other
 
