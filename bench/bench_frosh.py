@@ -9,7 +9,8 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import ROOT, frosh_rows, interleaved, table
+from bench_tools import ROOT, interleaved, table
+from benchmarks.rows import frosh_rows
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
 

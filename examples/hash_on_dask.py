@@ -2,6 +2,7 @@
 
 import dask.array as da
 import numpy as np
+from dask.delayed import delayed
 from dask.distributed import Client, LocalCluster
 
 import fastsketch as fs
@@ -14,10 +15,8 @@ def rows(block):
 
 
 def main():
-    from dask import delayed
-
     parts = [da.from_delayed(delayed(rows)(block), (2000, 100), float) for block in range(6)]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
         hasher = SketchHash(32, block_rows=400).fit(da.concatenate(parts))
         codes = hasher.encode(da.concatenate(parts)).compute()
     one_pass = fs.SketchHash(32, block_rows=400)

@@ -26,7 +26,7 @@ It then has a keyword constructor that checks and completes, readable parameters
 # (the functions of this module are part of the frame)
 import copy
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
@@ -234,8 +234,9 @@ class MergeableModel(Model, abstract=True):
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
-    def _merge(self, other: Self) -> None:
-        """Add what `other` has seen; both have seen rows, of one width and dtype. All or nothing; `other` stays."""
+    # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
+    def _merge(self, other: Any) -> None:
+        """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
     def _must_agree(self) -> dict[str, Any]:
@@ -281,7 +282,22 @@ class MergeableModel(Model, abstract=True):
         self._merge(other)
         return self
 
-    def _adopt(self, other: Self) -> None:
+    # -- parts of a job, learned apart and merged --------------------------------------------------------------------
+    def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
+        """The block that each piece of a stream begins with, if pieces of these lengths merge to the bits of one pass.
+
+        None (the default) if they do not: then each piece is a part of its own.
+        """
+        return None
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        """An empty model of the same parameters for a part of a job, or for the blocks of a part from this one on."""
+        return type(self)(**self.parameters)
+
+    def _complete_part(self) -> None:
+        """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""
+
+    def _adopt(self, other: Any) -> None:
         """Take over the state of a model of the same parameters; this one has seen nothing."""
         state, arrays = other._state()
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
@@ -317,7 +333,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
         if about["schema"] == 1:
             params = about["params"]
             parameters, state, arrays = cls._from_schema_1(params, arrays)
-            notes = dict(params["notes"])
+            notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
         return cls._built(parameters, notes, state, arrays)

@@ -1,19 +1,10 @@
-"""Random linear maps from m rows to q, a block of rows at a time: out += Phi[:, block] (x - shift), in place.
+"""Random linear maps from m rows to q, a few rows at a time: out += Phi[:, step] (x - shift), in place.
 
-The Python side (sketching/_compress.py) draws the random numbers of a chunk and owns the arrays:
+The random numbers of a block come from sketching/_sized_map.py, the state from sketching/_mapped_block.py:
 
-    out (q, d)        what Phi makes of the rows so far
-    pending (p, d)    rows of the block that is not complete, as they came; absent rows are zero
-    root (p,)         their root weights, 0 for absent rows
-    shift (d,)        subtracted from every row (zeros if the map does not centre)
-    sums (d,)         sum of root^2 (x - shift), empty if the map does not centre
-    ones (q,)         sum of Phi[:, i] root_i: what the map makes of a column of root weights
-    book (2,)         sum of weights; largest |entry|
-    count (3,)        rows of the chunk; rows pending; whether shift is set
-and for the map itself
-    srht:    factor (m,) signs; lo (q,) int32; hi (q,) int64: output k is sampled from row hi[k] p + lo[k]
-    scatter: target (m, s) int32; value (m, s)
-    gemm:    matrix (m, q)
+    srht:    value (m,) signs; target (q,), hi (q,): output k is sampled from row hi[k] p + target[k]
+    scatter: target (m, s), value (m, s)
+    gemm:    value (m, q)
 """
 
 from libc.math cimport sqrt
@@ -47,17 +38,13 @@ cdef extern from "fs_rows.h" nogil:
     ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
     ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
 
+# The loop that serves a kind of map.
+SRHT_LOOP, SCATTER_LOOP, GEMM_LOOP = SRHT, SCATTER, GEMM
+
 cdef enum:
     SRHT = 0
     SCATTER = 1
     GEMM = 2
-    # book
-    WEIGHT = 0
-    LARGEST = 1
-    # count
-    ROWS = 0
-    PENDING = 1
-    SHIFTED = 2
 
 
 def srht_work(p, dtype):
@@ -65,19 +52,50 @@ def srht_work(p, dtype):
     return fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p)
 
 
-cdef struct Plan:
-    int kind
-    Py_ssize_t p, d, q, s
-    bint centre
-    bint weighted       # whether root holds anything but ones for the block at hand
-    double* root
-    double* square      # root squared: the weights
-    double* sums
-    double* ones
-    double* book
-    int64_t* count
-    int32_t* target     # lo of srht
-    int64_t* hi
+cdef class BlockState:
+    """State of one block of a stream on its way through a map, and the map's random numbers for it."""
+
+    # in the order in which state files hold them
+    SUMS = ("weight", "largest")
+    COUNTS = ("n_rows", "pending_rows", "shifted")
+
+    cdef readonly int loop
+    cdef readonly Py_ssize_t p, d, q, s    # rows of a step; columns; rows of out; entries of a row of `target`
+    cdef readonly bint center
+    cdef bint weighted                     # whether root holds anything but ones for the step at hand
+
+    cdef public double weight              # sum of the weights
+    cdef public double largest             # largest |entry|
+    cdef public Py_ssize_t n_rows          # rows taken
+    cdef public Py_ssize_t pending_rows    # of these, rows of the step that is not complete
+    cdef public bint shifted               # whether shift is set
+
+    # of the dtype of the sketch
+    cdef readonly object out               # (q, d): Phi times the rows so far
+    cdef readonly object pending           # (p, d): rows of the step that is not complete, as they came; else zero
+    cdef readonly object shift             # (d,): subtracted from every row (zeros if the map does not centre)
+    cdef object value                      # random numbers: see above
+    cdef object scratch
+
+    cdef readonly double[::1] root         # (p,): roots of the weights of the pending rows, 0 for absent ones
+    cdef readonly double[::1] sums         # (d,): sum of root^2 (x - shift); empty if the map does not centre
+    cdef readonly double[::1] ones         # (q,): sum of Phi[:, i] root_i, the map of the column of root weights
+    cdef double[::1] square                # (p,): root squared
+    cdef int32_t[::1] target
+    cdef int64_t[::1] hi
+
+    def __init__(self, int loop, *, Py_ssize_t p, Py_ssize_t d, Py_ssize_t q, bint center, space, dtype):
+        self.loop, self.p, self.d, self.q, self.center = loop, p, d, q, center
+        self.out = np.zeros((q, d), dtype)
+        self.pending = np.zeros((p, d), dtype)
+        self.shift = np.zeros(d, dtype)
+        self.scratch = np.empty(space, dtype)
+        self.root, self.square = np.zeros(p), np.zeros(p)
+        self.sums, self.ones = np.zeros(d if center else 0), np.zeros(q)
+
+    def set_numbers(self, value, target, hi, Py_ssize_t s):
+        """Take the random numbers of a block."""
+        self.value, self.target, self.hi, self.s = value, target, hi, s
 
 
 cdef inline bint odd(int64_t x) noexcept nogil:
@@ -90,110 +108,89 @@ cdef inline bint odd(int64_t x) noexcept nogil:
     return x & 1
 
 
-cdef void block(Plan* p, Py_ssize_t first, Py_ssize_t ld, const real* x, const real* shift, const real* value,
+cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, const real* shift, const real* value,
                 real* scratch, real* rows, real* out) noexcept nogil:
-    """Rows first .. first + p of the chunk, all present or zero with a root of zero.
+    """Rows first .. first + p of the block, all present or zero with a root of zero.
 
-    value: factor, value or matrix of the chunk; scratch: the map's workspace; rows: p x d, may be x itself (gemm only).
+    scratch: the map's workspace; rows: p x d, may be x itself (gemm only).
     """
-    cdef Py_ssize_t i, k, t
-    cdef double* sums = p.sums if p.centre else NULL
-    cdef const double* weight = p.square if p.weighted else NULL
+    cdef Py_ssize_t p = b.p, d = b.d, q = b.q, s = b.s, i, k, t
+    cdef double* sums = &b.sums[0] if b.center else NULL
+    cdef const double* weight = &b.square[0] if b.weighted else NULL
     cdef real* flip
     cdef real* factor
     cdef int32_t* target
-    if p.kind == SRHT:
+    if b.loop == SRHT:
         flip = scratch
-        factor = scratch + p.q
-        # out[k] += (-1)^<hi_k, block> (H_p diag(factor) (x - shift))[lo_k]
-        for k in range(p.q):
-            flip[k] = -1 if odd(p.hi[k] & (first // p.p)) else 1
-        if p.weighted:
-            for i in range(p.p):
-                factor[p.p + i] = <real> (value[first + i] * p.root[i])
-            value = factor + p.p - first
+        factor = scratch + q
+        # out[k] += (-1)^<hi_k, step> (H_p diag(factor) (x - shift))[target_k]
+        for k in range(q):
+            flip[k] = -1 if odd(b.hi[k] & (first // p)) else 1
+        if b.weighted:
+            for i in range(p):
+                factor[p + i] = <real> (value[first + i] * b.root[i])
+            value = factor + p - first
         if real is float:
-            fs_srht_block_s(p.p, p.d, ld, x, value + first, weight, shift, sums, p.q, p.target, flip,
-                            factor + 2 * p.p, out)
+            fs_srht_block_s(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
+                            factor + 2 * p, out)
         else:
-            fs_srht_block_d(p.p, p.d, ld, x, value + first, weight, shift, sums, p.q, p.target, flip,
-                            factor + 2 * p.p, out)
-        if p.centre:
-            # ones[k] += flip[k] (H_p factor)[lo_k]
-            memcpy(factor, value + first, p.p * sizeof(real))
+            fs_srht_block_d(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
+                            factor + 2 * p, out)
+        if b.center:
+            # ones[k] += flip[k] (H_p factor)[target_k]
+            memcpy(factor, value + first, p * sizeof(real))
             if real is float:
-                fs_fwht_rows_s(1, p.p, p.p, factor)
+                fs_fwht_rows_s(1, p, p, factor)
             else:
-                fs_fwht_rows_d(1, p.p, p.p, factor)
-            for k in range(p.q):
-                p.ones[k] += flip[k] * factor[p.target[k]]
+                fs_fwht_rows_d(1, p, p, factor)
+            for k in range(q):
+                b.ones[k] += flip[k] * factor[b.target[k]]
         return
-    if p.kind == SCATTER:
-        target = p.target + first * p.s
-        for i in range(p.p):
-            for t in range(p.s):
-                scratch[i * p.s + t] = <real> (value[(first + i) * p.s + t] * (p.root[i] if p.weighted else 1.0))
-                p.ones[target[i * p.s + t]] += scratch[i * p.s + t]
+    if b.loop == SCATTER:
+        target = &b.target[first * s]
+        for i in range(p):
+            for t in range(s):
+                scratch[i * s + t] = <real> (value[(first + i) * s + t] * (b.root[i] if b.weighted else 1.0))
+                b.ones[target[i * s + t]] += scratch[i * s + t]
         if real is float:
-            fs_scatter_rows_s(p.p, p.d, ld, x, weight, shift, sums, p.s, target, scratch, out)
+            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
         else:
-            fs_scatter_rows_d(p.p, p.d, ld, x, weight, shift, sums, p.s, target, scratch, out)
+            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
         return
-    # gemm: rows = root (x - shift), out += matrix[block].T @ rows
-    if p.centre:
+    # gemm: rows = root (x - shift), out += value[step].T @ rows
+    if b.center:
         if real is float:
-            fs_scatter_rows_s(p.p, p.d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
+            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
         else:
-            fs_scatter_rows_d(p.p, p.d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
+            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
     cdef real r
-    for i in range(p.p):
-        r = <real> (p.root[i] if p.weighted else 1.0)
-        for k in range(p.d):
-            rows[i * p.d + k] = r * (x[i * ld + k] - shift[k])
-        for k in range(p.q):
-            p.ones[k] += r * value[(first + i) * p.q + k]
-    gemm(c'N', c'T', p.d, p.q, p.p, <real> 1.0, rows, p.d, value + first * p.q, p.q, <real> 1.0, out, p.d)
+    for i in range(p):
+        r = <real> (b.root[i] if b.weighted else 1.0)
+        for k in range(d):
+            rows[i * d + k] = r * (x[i * ld + k] - shift[k])
+        for k in range(q):
+            b.ones[k] += r * value[(first + i) * q + k]
+    gemm(c'N', c'T', d, q, p, <real> 1.0, rows, d, value + first * q, q, <real> 1.0, out, d)
 
 
-cdef Plan make_plan(int kind, Py_ssize_t n_block, Py_ssize_t d, Py_ssize_t q, dict a):
-    cdef Plan p
-    cdef double[::1] root = a["root"]
-    cdef double[::1] square = a["square"]
-    cdef double[::1] sums = a["sums"]
-    cdef double[::1] ones = a["ones"]
-    cdef double[::1] book = a["book"]
-    cdef int64_t[::1] count = a["count"]
-    cdef int32_t[::1] target = a["target"]
-    cdef int64_t[::1] hi = a["hi"]
-    p.kind, p.p, p.d, p.q, p.s = kind, n_block, d, q, a["s"]
-    p.centre = sums.shape[0] > 0
-    p.weighted = False
-    p.root, p.square, p.ones, p.book, p.count = &root[0], &square[0], &ones[0], &book[0], &count[0]
-    p.sums = &sums[0] if p.centre else NULL
-    p.target = &target[0] if target.shape[0] else NULL
-    p.hi = &hi[0] if hi.shape[0] else NULL
-    return p
+def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
+    """Take rows until the block has `limit` of them; returns (rows taken, index of a row that is not finite or -1).
 
-
-def absorb(const real[:, :] rows, weights, Py_ssize_t limit, int kind, dict a):
-    """Take rows until the chunk has `limit` of them; returns (rows taken, index of a row that is not finite or -1).
-
-    Rows before a bad one may have been taken. A batch that neither completes a block nor holds a bad row changes
+    Rows before a bad one may have been taken. A batch that neither completes a step nor holds a bad row changes
     nothing but the pending rows.
     """
     cdef Py_ssize_t n = rows.shape[0], ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
-    cdef real[:, ::1] out = a["out"]
-    cdef real[:, ::1] pending = a["pending"]
-    cdef real[::1] shift = a["shift"]
-    cdef real[::1] value = a["value"]
-    cdef real[::1] scratch = a["scratch"]
+    cdef real[:, ::1] out = b.out
+    cdef real[:, ::1] pending = b.pending
+    cdef real[::1] shift = b.shift
+    cdef real[::1] value = b.value
+    cdef real[::1] scratch = b.scratch
     cdef const double[::1] w
     cdef const double* wp = NULL
     cdef Py_ssize_t done = 0, now, i, bad
     cdef double largest
-    cdef Plan p = make_plan(kind, pending.shape[0], out.shape[1], out.shape[0], a)
-    if n > limit - p.count[ROWS]:
-        n = limit - p.count[ROWS]
+    if n > limit - b.n_rows:
+        n = limit - b.n_rows
     if n <= 0:
         return 0, -1
     if weights is not None:
@@ -201,64 +198,63 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, int kind, dict a):
         wp = &w[0]
     with nogil:
         while done < n:
-            now = p.p - p.count[PENDING]
+            now = b.p - b.pending_rows
             if now > n - done:
                 now = n - done
             if real is float:
-                bad = fs_scan_rows_s(now, p.d, ld, &rows[done, 0], &largest)
+                bad = fs_scan_rows_s(now, b.d, ld, &rows[done, 0], &largest)
             else:
-                bad = fs_scan_rows_d(now, p.d, ld, &rows[done, 0], &largest)
+                bad = fs_scan_rows_d(now, b.d, ld, &rows[done, 0], &largest)
             if bad >= 0:
                 with gil:
                     return done, done + bad
-            if largest > p.book[LARGEST]:
-                p.book[LARGEST] = largest
-            if p.centre and not p.count[SHIFTED]:
-                # The chunk's first row, near to its mean wherever that lies: what follows is as exact as the spread.
-                memcpy(&shift[0], &rows[done, 0], p.d * sizeof(real))
-                p.count[SHIFTED] = 1
-            if now == p.p and wp is NULL:
-                p.weighted = False
-                block(&p, p.count[ROWS], ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
+            if largest > b.largest:
+                b.largest = largest
+            if b.center and not b.shifted:
+                # The block's first row, near to its mean wherever that lies: what follows is as exact as the spread.
+                memcpy(&shift[0], &rows[done, 0], b.d * sizeof(real))
+                b.shifted = True
+            if now == b.p and wp is NULL:
+                b.weighted = False
+                step(b, b.n_rows, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
                       &out[0, 0])
-                p.book[WEIGHT] += now
-                p.count[ROWS] += now
+                b.weight += now
+                b.n_rows += now
             else:
                 for i in range(now):
-                    memcpy(&pending[p.count[PENDING], 0], &rows[done + i, 0], p.d * sizeof(real))
-                    p.root[p.count[PENDING]] = sqrt(wp[done + i]) if wp is not NULL else 1.0
-                    p.book[WEIGHT] += wp[done + i] if wp is not NULL else 1.0
-                    p.count[PENDING] += 1
-                p.count[ROWS] += now
-                if p.count[PENDING] == p.p:
-                    flush(&p, &shift[0], &value[0], &scratch[0], &pending[0, 0], &out[0, 0])
+                    memcpy(&pending[b.pending_rows, 0], &rows[done + i, 0], b.d * sizeof(real))
+                    b.root[b.pending_rows] = sqrt(wp[done + i]) if wp is not NULL else 1.0
+                    b.weight += wp[done + i] if wp is not NULL else 1.0
+                    b.pending_rows += 1
+                b.n_rows += now
+                if b.pending_rows == b.p:
+                    flush(b, &shift[0], &value[0], &scratch[0], &pending[0, 0], &out[0, 0])
             done += now
     return done, -1
 
 
-cdef void flush(Plan* p, const real* shift, const real* value, real* scratch, real* pending,
+cdef void flush(BlockState b, const real* shift, const real* value, real* scratch, real* pending,
                 real* out) noexcept nogil:
-    """Put the pending block, complete or not, through the map."""
+    """Put the pending rows, a complete step or not, through the map."""
     cdef Py_ssize_t i
-    p.weighted = False
-    for i in range(p.p):
-        p.square[i] = p.root[i] * p.root[i]
-        if p.root[i] != 1.0:
-            p.weighted = True
-    block(p, p.count[ROWS] - p.count[PENDING], p.d, pending, shift, value, scratch, pending, out)
-    memset(pending, 0, p.p * p.d * sizeof(real))
-    for i in range(p.p):
-        p.root[i] = 0.0
-    p.count[PENDING] = 0
+    b.weighted = False
+    for i in range(b.p):
+        b.square[i] = b.root[i] * b.root[i]
+        if b.root[i] != 1.0:
+            b.weighted = True
+    step(b, b.n_rows - b.pending_rows, b.d, pending, shift, value, scratch, pending, out)
+    memset(pending, 0, b.p * b.d * sizeof(real))
+    for i in range(b.p):
+        b.root[i] = 0.0
+    b.pending_rows = 0
 
 
-def finish(real[:, ::1] out, int kind, dict a):
-    """Put what is pending through the map: absent rows count as zero."""
-    cdef real[:, ::1] pending = a["pending"]
-    cdef real[::1] shift = a["shift"]
-    cdef real[::1] value = a["value"]
-    cdef real[::1] scratch = a["scratch"]
-    cdef Plan p = make_plan(kind, pending.shape[0], out.shape[1], out.shape[0], a)
-    if p.count[PENDING]:
+def finish(real[:, ::1] out, BlockState b):
+    """Put the pending rows through the map; `out` is the block's own. Absent rows count as zero."""
+    cdef real[:, ::1] pending = b.pending
+    cdef real[::1] shift = b.shift
+    cdef real[::1] value = b.value
+    cdef real[::1] scratch = b.scratch
+    if b.pending_rows:
         with nogil:
-            flush(&p, &shift[0], &value[0], &scratch[0], &pending[0, 0], &out[0, 0])
+            flush(b, &shift[0], &value[0], &scratch[0], &pending[0, 0], &out[0, 0])

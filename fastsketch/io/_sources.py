@@ -1,14 +1,12 @@
 """Rows from files, one chunk after another in constant memory: .npy, CSR .npz, svmlight text."""
 
-import bz2
-import gzip
 import lzma
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from fastsketch.io._svmlight import count_features, read_blocks
+from fastsketch.io._svmlight import count_features, open_text, read_blocks
 
 # One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
 CHUNK_BYTES = 8 << 20
@@ -143,27 +141,21 @@ class NpzSource:
 class SvmlightSource:
     """svmlight text as blocks of CSR rows, with labels for those who ask."""
 
-    OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-
     def __init__(self, path, n_features, zero_based):
         self.path = path
         self._zero_based = zero_based
         self.n_rows = None
         self.size = path.stat().st_size
-        with self._opened() as file:
+        with open_text(self.path) as file:
             head = file.read(4096)
         if b"\0" in head:
             raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
         self.n_features = n_features
         if n_features is None:
-            with self._opened() as file:
+            with open_text(self.path) as file:
                 self.n_features = self._guard(count_features, file, zero_based)
             if self.n_features == 0:
                 raise SourceError(f"{path} holds no features")
-
-    def _opened(self):
-        opener = self.OPENERS.get(self.path.suffix)
-        return opener(self.path, "rb") if opener else self.path.open("rb", buffering=0)
 
     def _guard(self, function, *args):
         try:
@@ -180,7 +172,7 @@ class SvmlightSource:
         from scipy.sparse import csr_array
 
         row = 0
-        with self._opened() as file:
+        with open_text(self.path) as file:
             blocks = read_blocks(file, CHUNK_BYTES, self._zero_based)
             while True:
                 block = self._guard(next, blocks, None)

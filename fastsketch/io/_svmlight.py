@@ -1,10 +1,22 @@
 """svmlight / libsvm text, through the block parser in C."""
 
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
 import numpy as np
 
 from fastsketch._kernels import svmlight as kernel
 
 BLOCK_BYTES = 4 << 20
+OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def open_text(path):
+    """An open binary file of svmlight text, decompressed by the suffix of its name."""
+    opener = OPENERS.get(path.suffix)
+    return opener(path, "rb") if opener else path.open("rb", buffering=0)
 
 
 def read_blocks(file, block_bytes=BLOCK_BYTES, zero_based=False):
@@ -59,14 +71,10 @@ def load_svmlight(path, *, n_features=None, zero_based=False):
     ValueError
         If a line is not svmlight (the message names the line), or an index exceeds n_features.
     """
-    from pathlib import Path
-
     from scipy.sparse import csr_array
 
-    from fastsketch.io._sources import SvmlightSource
-
     path = Path(path)
-    with SvmlightSource.OPENERS.get(path.suffix, open)(path, "rb") as file:
+    with open_text(path) as file:
         blocks = list(read_blocks(file, BLOCK_BYTES, zero_based))
     width = max((block[4] for block in blocks), default=0)
     if n_features is None:

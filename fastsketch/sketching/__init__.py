@@ -1,9 +1,7 @@
 """Sketches of row streams: Frequent Directions and its family on one buffer-and-shrink engine, and random maps."""
 
-from fastsketch._random import random_normal, raw_numbers  # noqa: F401
 from fastsketch.sketching._frequent_directions import FrequentDirections, RobustFrequentDirections
 from fastsketch.sketching._hadamard import fwht, srht
-from fastsketch.sketching._methods import rows_spared  # noqa: F401
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._sketch_file import sketch_file
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from math import ldexp
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -430,4 +430,4 @@ class RobustFrequentDirections(FrequentDirections):
     """
 
     alpha0: float = real(default=0.0, high=MOST, kw_only=False)
-    method: Literal["rfd"] = choice(("rfd",), default="rfd", init=False)
+    method: MethodName = choice(("rfd",), default="rfd", init=False)

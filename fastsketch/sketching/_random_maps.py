@@ -1,11 +1,11 @@
 """Random maps Phi (q x m) that turn m rows into q with E[Phi' Phi] = I: the public choice of one."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fastsketch._validation import as_choice, as_integer, as_rows, as_seed
+from fastsketch._validation import Rows, as_choice, as_integer, as_rows, as_seed
 from fastsketch.sketching._mapped_block import map_once
 from fastsketch.sketching._sized_map import MAP_KINDS, MapKind, SizedMap
 
@@ -71,7 +71,7 @@ class Compressor:
         if self.rows_out and self.block_rows and self.block_rows < self.rows_out:
             raise ValueError(f"block_rows must be at least rows_out, got {self.block_rows} and {self.rows_out}")
 
-    def compress(self, rows: ArrayLike, index: int = 0) -> NDArray[Any]:
+    def compress(self, rows: Rows, index: int = 0) -> NDArray[Any]:
         """Phi times the rows of one block.
 
         Parameters
@@ -116,7 +116,7 @@ def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):
-        return Compressor(value).kind
+        return Compressor(cast(MapKind, value)).kind
     if isinstance(value, dict):
-        return Compressor(**value)
+        return Compressor(**cast(dict[str, Any], value))
     raise TypeError(f"{name} must be a Compressor, the name of a kind or None, got {type(value).__name__}")

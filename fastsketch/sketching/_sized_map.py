@@ -24,7 +24,13 @@ _KEYS = {
     "gaussian": Key.GAUSSIAN,
     "sampling": Key.SAMPLING,
 }
-_LOOPS = {"srht": 0, "countsketch": 1, "sparse": 1, "gaussian": 2, "sampling": 1}
+_LOOPS = {
+    "srht": kernel.SRHT_LOOP,
+    "countsketch": kernel.SCATTER_LOOP,
+    "sparse": kernel.SCATTER_LOOP,
+    "gaussian": kernel.GEMM_LOOP,
+    "sampling": kernel.SCATTER_LOOP,
+}
 
 # Rows of one step of the transform: at least 2 q, so that the q additions of sampled rows are few beside the
 # transform; beyond 1,024 its strips no longer fit the second cache.

@@ -1,31 +1,24 @@
-"""What the dense and the sparse buffer have in common: scalars, slices, scale, rollback.
+"""What the dense and the sparse buffer have in common: slices of a batch, scale, rollback, merges.
 
-The kernels update arrays in place; this class owns them. A batch passes in slices: a slice is checked, then put through
-the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and therefore all or nothing by
-itself; a longer one is undone from a copy of the buffer if a later slice is refused or interrupted.
+An engine owns its state (``_kernels/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
+is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and
+therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or
+interrupted.
 """
 
 from math import frexp, ldexp
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.state import SketchState
+from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
-from fastsketch.sketching._engines._layout import (
-    BOOK_SIZE,
-    COUNT_SIZE,
-    EXPONENT,
-    FILL,
-    KEPT,
-    N_ROWS,
-    NOTHING_SEEN,
-    ROUNDING,
-    SETTLED_WEIGHT,
-    SHRINKAGE,
-    SQUARED_NORM,
-    TOP,
-    WEIGHT,
-)
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._random_maps import Compressor
+from fastsketch.sketching._scalars import scalars, set_scalars
 
 # A batch of at most this many buffers (one, where it must be converted) passes as a single slice, without a copy of the
 # buffer: for longer ones that copy costs nothing beside the work.
@@ -38,37 +31,74 @@ SLICE_BYTES = 4 << 20
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can still represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
 
+State = TypeVar("State", bound=SketchState)
+# A slice of a batch as the kernels take it.
+Piece = TypeVar("Piece")
 
-class Engine:
-    """Scalars of one sketch in two small arrays (see _layout), and the rules by which batches change them."""
 
-    kind = None
-    compressor = None
+class Engine(Generic[State, Piece]):
+    """A state, and the rules by which batches, scales and merges change it."""
 
-    def __init__(self, setting, n_features, *, dtype, capacity):
+    kind: ClassVar[str]
+    compressor: Compressor | None = None
+    state: State
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
-        self.capacity = capacity
-        centred = n_features if setting.center else 0
-        self.a = {
-            "n_keep": setting.sketch_size - 1,
-            "n_spare": setting.rows_spared,
-            "centre": setting.center,
-            "decay": setting.decay,
-            "lam": np.zeros(setting.sketch_size + 1),
-            # kept row i stands for gain[i] times what is stored
-            "gain": np.ones(setting.sketch_size + 1),
-            "mean": np.zeros(centred),
-            "shift": np.zeros(centred),
-            "root": np.ones(capacity + 1),
-            "book": np.zeros(BOOK_SIZE),
-            "count": np.zeros(COUNT_SIZE, np.int64),
-        }
-        self.a["count"][TOP] = NOTHING_SEEN
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def fits(self, rows: Any) -> bool:
+        """Whether the kernel can read the batch where it lies."""
+        raise NotImplementedError
+
+    def bytes_per_row(self, rows: Any) -> int:
+        """Of the batch, as the kernel takes it."""
+        raise NotImplementedError
+
+    def cut(self, rows: Any) -> Piece:
+        """A slice of rows as the kernel takes it."""
+        raise NotImplementedError
+
+    def scan(self, piece: Piece) -> tuple[int, float]:
+        """(index of the first row that is not finite, or -1; largest |entry| before it)."""
+        raise NotImplementedError
+
+    def absorb(self, piece: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Put a checked slice through the buffer."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds."""
+        raise NotImplementedError
+
+    def settled_rows(self) -> NDArray[Any]:
+        """Rows of the buffer after decay and centring, at their true length."""
+        raise NotImplementedError
+
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
+        raise NotImplementedError
+
+    def multiply(self, factor: float) -> None:
+        """Multiply everything stored by a factor (rows; squares by its square)."""
+        raise NotImplementedError
+
+    def new_rows(self) -> slice:
+        """Entries of ``root`` that belong to the new rows of the buffer."""
+        raise NotImplementedError
+
+    def own_arrays(self) -> Arrays:
+        """The buffer: views."""
+        raise NotImplementedError
+
+    def put_arrays(self, own: Arrays) -> None:
+        """The inverse of ``own_arrays``."""
+        raise NotImplementedError
 
     # -- a batch ---------------------------------------------------------------------------------------------------
-    def update(self, rows, weights=None, *, offset=0):
+    def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
         finite."""
         n = rows.shape[0]
@@ -80,160 +110,192 @@ class Engine:
         try:
             for start in range(0, n, step):
                 stop = min(start + step, n)
-                self._slice(rows, start, stop, None if weights is None else weights[start:stop], offset)
+                part = None if weights is None else weights[start:stop]
+                self._slice(rows[start:stop], part, offset=offset + start)
         except BaseException:
             if saved is not None:
                 self.restore(saved)
             _threads.settle()
             raise
 
-    def _slice(self, rows, start, stop, weights, offset):
-        piece = self.cut(rows[start:stop])
+    def _slice(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> None:
+        piece = self.cut(rows)
         bad, largest = self.scan(piece)
         if bad >= 0:
-            raise not_finite(offset + start + bad, self.dtype)
+            raise not_finite(offset + bad, self.dtype)
         self._fit_scale(largest, weights)
         scale = ldexp(1.0, -self.exponent)
-        if self.room() > stop - start:  # no shrink will come: the limit on BLAS need not be touched
-            self.absorb(piece, weights, scale)
+        if self.room() > rows.shape[0]:  # no shrink will come: the limit on BLAS need not be touched
+            self.absorb(piece, weights, scale=scale)
         else:
             with _threads.blas_for(self.capacity):
-                self.absorb(piece, weights, scale)
+                self.absorb(piece, weights, scale=scale)
 
-    def room(self):
+    def room(self) -> int:
         """New rows that the buffer takes before it shrinks."""
-        return self.capacity - self.setting.center - int(self.a["count"][FILL])
+        return self.capacity - self.setting.center - self.state.fill
 
-    def _fit_scale(self, largest, weights):
+    def _fit_scale(self, largest: float, weights: NDArray[np.float64] | None) -> None:
         """Choose the power of two that everything is divided by, from the largest entry seen so far."""
         if weights is not None and weights.size:
             largest *= min(float(np.sqrt(weights.max())), 1e150)
         if largest == 0.0:
             return
-        top = max(frexp(min(largest, 1e308))[1], int(self.a["count"][TOP]))
+        top = max(frexp(min(largest, 1e308))[1], self.state.top)
         low, high, limit = SAFE_EXPONENTS[self.dtype.itemsize]
         wanted = 0 if low <= top <= high else max(-limit, min(limit, top))
         self._rescale_to(wanted, top)
 
-    def _rescale_to(self, exponent, top):
+    def _rescale_to(self, exponent: int, top: int) -> None:
         if exponent != self.exponent:
             self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
-            self.a["count"][EXPONENT] = exponent
-        self.a["count"][TOP] = top
+            self.state.exponent = exponent
+        self.state.top = top
 
-    def scale_all(self, factor):
+    def scale_all(self, factor: float) -> None:
         """Store everything multiplied by a power of two: rows, mean, and squares by its square."""
+        state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
-            self.a["mean"] *= factor
-            # one factor after the other: its square may leave the range though the product does not
-            for entry, power in ((SHRINKAGE, 2), (SQUARED_NORM, 2), (ROUNDING, 4)):
-                for _ in range(power):
-                    self.a["book"][entry] *= factor
+            self.mean[:] *= factor
+        # one factor after the other: its square may leave the range though the product does not
+        state.shrinkage = state.shrinkage * factor * factor
+        state.squared_norm = state.squared_norm * factor * factor
+        state.rounding = state.rounding * factor * factor * factor * factor
 
-    def fade(self, factor):
+    def fade(self, factor: float) -> None:
         """Multiply the weight of all rows so far by a factor."""
-        root = float(np.sqrt(factor))
+        root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
-        self.a["root"][self.root_slice()] *= root
-        self.a["book"] *= factor
-        self.a["book"][ROUNDING] *= factor
+        self.root[self.new_rows()] *= root
+        for name in state.SUMS:
+            setattr(state, name, getattr(state, name) * factor)
+        state.rounding *= factor
 
-    # -- scalars, in the units of the rows -------------------------------------------------------------------------
+    # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
     @property
-    def exponent(self):
-        return int(self.a["count"][EXPONENT])
-
-    @property
-    def n_rows(self):
-        return int(self.a["count"][N_ROWS])
+    def capacity(self) -> int:
+        """Rows of the buffer."""
+        return self.state.capacity
 
     @property
-    def fill(self):
-        return int(self.a["count"][FILL])
+    def exponent(self) -> int:
+        """Everything is stored divided by two to this power."""
+        return self.state.exponent
 
     @property
-    def weight(self):
-        return float(self.a["book"][WEIGHT])
-
-    # as they are stored: rows divided by 2**exponent, squares by 4**exponent
-    @property
-    def shrinkage(self):
-        return float(self.a["book"][SHRINKAGE])
+    def n_rows(self) -> int:
+        """Rows seen."""
+        return self.state.n_rows
 
     @property
-    def squared_norm(self):
-        return float(self.a["book"][SQUARED_NORM])
+    def weight(self) -> float:
+        """Sum of the (decayed) weights of all rows seen."""
+        return self.state.weight
 
     @property
-    def rounding(self):
-        return float(self.a["book"][ROUNDING])
+    def shrinkage(self) -> float:
+        """Delta."""
+        return self.state.shrinkage
 
     @property
-    def mean(self):
-        return self.a["mean"]
+    def squared_norm(self) -> float:
+        """Sum of the squared norms of the rows."""
+        return self.state.squared_norm
+
+    @property
+    def rounding(self) -> float:
+        """Square of the allowance for rounding in the certificate."""
+        return self.state.rounding
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of the settled rows, the state's own (d,); empty if the engine does not centre."""
+        return np.asarray(self.state.mean)
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """Factors of the kept rows, the state's own."""
+        return np.asarray(self.state.gain)
+
+    @property
+    def lam(self) -> NDArray[np.float64]:
+        """Squared norms of the kept rows, the state's own."""
+        return np.asarray(self.state.lam)
+
+    @property
+    def root(self) -> NDArray[np.float64]:
+        """Roots of the weights of the new rows, the state's own."""
+        return np.asarray(self.state.root)
 
     # -- copies ----------------------------------------------------------------------------------------------------
-    def arrays(self, copy=False):
-        """Everything that a resume needs, by name: views, or copies that later updates do not touch."""
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
         out = {
-            "book": self.a["book"],
-            "count": self.a["count"],
-            "lam": self.a["lam"],
-            "gain": self.a["gain"],
-            "mean": self.a["mean"],
-            "root": self.a["root"][self.root_slice()],
+            **scalars(self.state),
+            "lam": self.lam,
+            "gain": self.gain,
+            "mean": self.mean,
+            "root": self.root[self.new_rows()],
             **self.own_arrays(),
         }
         return {name: array.copy() for name, array in out.items()} if copy else out
 
-    def restore(self, arrays):
-        """Take the state that `arrays` describes; ValueError if shapes do not fit."""
-        count = arrays["count"]
-        if count.shape != (COUNT_SIZE,) or not 0 <= count[KEPT] <= count[FILL] <= self.capacity:
+    def restore(self, arrays: Arrays) -> None:
+        """Take the state that `arrays` describes; ValueError if it does not fit."""
+        set_scalars(self.state, arrays)
+        state = self.state
+        if not 0 <= state.kept <= state.fill <= self.capacity or state.kept > self.setting.sketch_size:
             raise ValueError("the counts do not fit the buffer")
-        for name in ("book", "count", "lam", "gain", "mean"):
-            if arrays[name].shape != self.a[name].shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {self.a[name].shape}")
-            self.a[name][:] = arrays[name]
-        self.a["root"][self.root_slice()] = arrays["root"]
+        if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
+            raise ValueError("the counts are out of range")
+        for name, mine in (("lam", self.lam), ("gain", self.gain), ("mean", self.mean)):
+            if arrays[name].shape != mine.shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+            mine[:] = arrays[name]
+        self.root[self.new_rows()] = arrays["root"]
         self.put_arrays(arrays)
 
-    def clone(self):
+    def clone(self) -> Self:
+        """An independent engine in the same state."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
-    def reduce(self):
+    def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
 
         Changes the state, though not what it stands for: callers work on a clone.
         """
-        new = self.fill - int(self.a["count"][KEPT])
-        if self.fill + (self.setting.center and new > 0) > self.setting.sketch_size:
+        new = self.state.fill - self.state.kept
+        if self.state.fill + (self.setting.center and new > 0) > self.setting.sketch_size:
             with _threads.blas_for(self.capacity):
                 self.flush()
         return self.settled_rows()
 
-    def align(self, other):
+    def align(self, other: "AnyBuffer") -> None:
         """Bring two engines to one scale; both stand for the same rows as before."""
-        first, second = (self, other) if self.a["count"][TOP] >= other.a["count"][TOP] else (other, self)
-        second._rescale_to(first.exponent, int(first.a["count"][TOP]))
+        first, second = (self, other) if self.state.top >= other.state.top else (other, self)
+        second._rescale_to(first.exponent, first.state.top)
 
-    def take_over(self, other):
+    def take_over(self, other: "AnyBuffer") -> NDArray[Any] | None:
         """Add the scalars of another reduced engine of the same scale; return the correction row, or None."""
-        book, theirs = self.a["book"], other.a["book"]
+        mine, theirs = self.state, other.state
         correction = None
         if self.setting.center:
-            w, h = float(book[SETTLED_WEIGHT]), float(theirs[SETTLED_WEIGHT])
+            w, h = mine.settled_weight, theirs.settled_weight
             if h > 0:
                 # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are
-                move = other.a["mean"] - self.a["mean"]
+                move = other.mean - self.mean
                 correction = np.sqrt(w / (w + h)) * np.sqrt(h) * move
-                book[SQUARED_NORM] += correction @ correction
-                self.a["mean"][:] = self.a["mean"] + h / (w + h) * move if w > 0 else other.a["mean"]
-                correction = correction.astype(self.dtype)
-        book += theirs
-        self.a["count"][N_ROWS] += other.a["count"][N_ROWS]
+                mine.squared_norm += float(correction @ correction)
+                self.mean[:] = self.mean + h / (w + h) * move if w > 0 else other.mean
+                correction = correction.astype(self.dtype)[np.newaxis]
+        for name in mine.SUMS:
+            setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
+        mine.n_rows += theirs.n_rows
         return correction
+
+
+AnyBuffer = Engine[Any, Any]

@@ -1,32 +1,36 @@
-"""Two sketches into one."""
+"""Two engines into one, and a shrink of loose rows."""
 
 from math import frexp
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch.sketching._engines._base import SAFE_EXPONENTS
+from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._layout import ROUNDING, SHRINKAGE
+from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 
 
-def merge_engines(mine, theirs):
+def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngine) -> None:
     """Add what `theirs` has seen to `mine`. Both are clones: `theirs` is used up.
 
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
     """
-    if mine.kind == "mapped":
+    if isinstance(mine, MappedEngine):
+        assert isinstance(theirs, MappedEngine)  # the parameters agree
         mine.settle()
         theirs.settle()
         correction = mine.take_over(theirs)
         merge_engines(mine.inner, theirs.inner)
         if correction is not None:
-            mine.inner.update(correction, None)
+            mine.inner.update(correction)
         return
+    assert not isinstance(theirs, MappedEngine)
     mine.align(theirs)
-    if getattr(mine, "exact", False):
+    if isinstance(mine, DenseEngine) and mine.exact:
         with _threads.blas_for(mine.capacity):
             mine.add_exact(theirs)
         return
@@ -40,8 +44,8 @@ def merge_engines(mine, theirs):
     mine.replace_rows(rows)
 
 
-def shrink_rows(rows, sketch_size):
-    """One Frequent Directions shrink of loose rows (m, d): sketch_size - 1 rows, and what their squares lost."""
+def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
+    """One Frequent Directions shrink of loose rows (m, d): sketch_size - 1 rows, and the Delta that it removed."""
     top = frexp(float(np.abs(rows).max(initial=0.0)))[1]
     low, high, limit = SAFE_EXPONENTS[rows.dtype.itemsize]
     exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
@@ -49,22 +53,24 @@ def shrink_rows(rows, sketch_size):
         rows = np.ldexp(rows, -exponent)
     setting = EngineSetting(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram")
     bench = DenseEngine(setting, rows.shape[1], dtype=rows.dtype)
-    bench.replace_rows(rows, kept=False)
-    with _threads.blas_for(bench.capacity):
-        bench.flush()
-    kept = bench.settled_rows()
+    kept = _flushed(bench, rows)
     with np.errstate(over="ignore", under="ignore"):
-        lost = float(np.ldexp(bench.a["book"][SHRINKAGE], 2 * exponent))
+        lost = float(np.ldexp(bench.shrinkage, 2 * exponent))
     return np.ldexp(kept, exponent) if exponent else kept, lost
 
 
-def _shrunk(engine, rows):
-    """One shrink of loose rows by the rule of `engine`, whose book takes the delta."""
-    size = engine.setting.sketch_size
-    bench = DenseEngine(engine.setting.for_one_shrink(max(0, len(rows) - size)), engine.n_features, dtype=engine.dtype)
+def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
+    """One shrink of loose rows as `engine` would do it, which takes note of Delta."""
+    setting = engine.setting.for_one_shrink(max(0, len(rows) - engine.setting.sketch_size))
+    bench = DenseEngine(setting, engine.n_features, dtype=engine.dtype)
+    kept = _flushed(bench, rows)
+    engine.state.shrinkage += bench.shrinkage
+    engine.state.rounding += bench.rounding
+    return kept
+
+
+def _flushed(bench: DenseEngine, rows: NDArray[Any]) -> NDArray[Any]:
     bench.replace_rows(rows, kept=False)
     with _threads.blas_for(bench.capacity):
         bench.flush()
-    for entry in (SHRINKAGE, ROUNDING):
-        engine.a["book"][entry] += bench.a["book"][entry]
     return bench.settled_rows()

@@ -1,79 +1,65 @@
 """The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
 
-import numpy as np
+from typing import Any
 
-from fastsketch._kernels import dense as dense_kernel
+import numpy as np
+from numpy.typing import NDArray
+
 from fastsketch._kernels import sparse as kernel
+from fastsketch._model import Arrays
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines._base import Engine
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._layout import AGE, FILL, KEPT, SOLVERS
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._scalars import scalars, set_scalars
 
 # New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
 # their number; beyond about 6 the eigensolver of size 7 l takes back what is gained (bench/README.md).
 BLOCK = 6
 
+# indptr (n + 1,), indices, data of a slice
+Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
-class SparseEngine(Engine):
+
+class SparseEngine(Engine[kernel.SparseState, Csr]):
     """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
 
     kind = "sparse"
 
-    def __init__(self, setting, n_features, *, dtype):
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        super().__init__(setting, n_features, dtype=dtype)
         block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
-        capacity = setting.sketch_size + block
-        super().__init__(setting, n_features, dtype=dtype, capacity=capacity)
-        reals, integers, doubles = dense_kernel.work_sizes(
-            capacity + 1, n_features, setting.sketch_size - 1, SOLVERS["gram"], dtype
+        self.state = kernel.SparseState(
+            setting.sketch_size,
+            setting.sketch_size + block,
+            n_features,
+            n_spare=setting.rows_spared,
+            center=setting.center,
+            decay=setting.decay,
+            dtype=dtype,
         )
-        self.z = np.zeros((n_features, setting.sketch_size + 1), dtype)
-        self.a.update(
-            capacity=capacity,
-            gram=np.zeros(capacity * capacity),
-            vectors=np.zeros(3 * (capacity + 2)),
-            indptr=np.zeros(capacity + 2, np.int64),
-            head=np.full(n_features, -1, np.int32),
-            work=np.empty(reals, dtype),
-            iwork=np.empty(integers, np.intc),
-            small=np.empty(doubles),
-        )
-        self._make_room(1)
+        self.z: NDArray[Any] = self.state.z
 
-    def _make_room(self, nnz):
-        """Arrays for nnz values of new rows; what they hold is kept."""
-        used = int(self.a["indptr"][self.new_rows])
-        if "data" in self.a and len(self.a["data"]) >= nnz:
-            return
-        if nnz > 2**31 - 1:
-            raise OverflowError("one block of sparse rows has 2**31 or more nonzeros: use a smaller buffer_size")
-        nnz += nnz // 4  # blocks differ: grow seldom
-        grown = {
-            "data": np.zeros(nnz, self.dtype),
-            "indices": np.zeros(nnz, np.int32),
-            "next": np.empty(nnz, np.int32),
-            "owner": np.empty(nnz, np.int32),
-        }
-        for name in ("data", "indices"):
-            if used:
-                grown[name][:used] = self.a[name][:used]
-        self.a.update(grown)
+    def new_rows(self) -> slice:
+        """Entries of ``root`` that belong to the new rows."""
+        return slice(0, self.state.fill - self.state.kept)
 
     @property
-    def new_rows(self):
-        return int(self.a["count"][FILL] - self.a["count"][KEPT])
+    def _n_new(self) -> int:
+        return self.state.fill - self.state.kept
 
-    def root_slice(self):
-        return slice(0, self.new_rows)
-
-    def fits(self, rows):
+    def fits(self, rows: Any) -> bool:
+        """Whether the batch is sparse."""
         return is_sparse(rows)
 
-    def bytes_per_row(self, rows):
+    def bytes_per_row(self, rows: Any) -> int:
+        """Of the batch, as the kernel takes it."""
         if not is_sparse(rows):
             return self.n_features * self.dtype.itemsize
         return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
 
-    def cut(self, rows):
+    def cut(self, rows: Any) -> Csr:
+        """A slice of rows as the kernel takes it."""
         if not is_sparse(rows):
             from scipy.sparse import csr_array
 
@@ -85,40 +71,48 @@ class SparseEngine(Engine):
                 np.ascontiguousarray(rows.data, self.dtype),
             )
 
-    def scan(self, piece):
+    def scan(self, piece: Csr) -> tuple[int, float]:
+        """(index of the first row that is not finite, or -1; largest |value| before it)."""
         indptr, _, data = piece
         return kernel.scan(indptr, data)
 
-    def absorb(self, piece, weights, scale):
+    def absorb(self, piece: Csr, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Put a checked slice through the buffer."""
         indptr, indices, data = piece
-        stored = int(self.a["indptr"][self.new_rows])
-        later = self.capacity - self.setting.center - self.a["n_keep"]
-        self._make_room(stored + kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later))
-        kernel.absorb(indptr, indices, data, weights, scale, self.z, self.a)
+        state = self.state
+        later = self.capacity - self.setting.center - state.n_keep
+        fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
+        state.make_room(state.n_stored + fullest)
+        kernel.absorb(indptr, indices, data, weights, scale, state)
 
-    def flush(self):
-        kernel.flush_now(self.z, self.a)
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds."""
+        kernel.flush_now(self.z, self.state)
 
-    def own_arrays(self):
-        used = int(self.a["indptr"][self.new_rows])
+    def own_arrays(self) -> Arrays:
+        """Kept rows, and the new ones as CSR."""
+        state, used = self.state, self.state.n_stored
         return {
-            "z": self.z[:, : int(self.a["count"][KEPT])],
-            "indptr": self.a["indptr"][: self.new_rows + 1],
-            "indices": self.a["indices"][:used],
-            "data": self.a["data"][:used],
+            "z": self.z[:, : state.kept],
+            "indptr": np.asarray(state.indptr)[: self._n_new + 1],
+            "indices": np.asarray(state.indices)[:used],
+            "data": state.data[:used],
         }
 
-    def put_arrays(self, own):
-        self._make_room(max(1, len(own["data"])))
+    def put_arrays(self, own: Arrays) -> None:
+        """The inverse of ``own_arrays``."""
+        state, used = self.state, len(own["data"])
+        _check_csr(own, n=self._n_new, d=self.n_features)
+        state.make_room(used)
         self.z[:, : own["z"].shape[1]] = own["z"]
-        self.a["indptr"][: len(own["indptr"])] = own["indptr"]
-        for name in ("indices", "data"):
-            self.a[name][: len(own[name])] = own[name]
+        np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
+        np.asarray(state.indices)[:used] = own["indices"]
+        state.data[:used] = own["data"]
 
-    def settled_rows(self):
+    def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
-        kept = int(self.a["count"][KEPT])
-        if self.new_rows and (self.setting.center or self.setting.decay != 1.0):
+        kept = self.state.kept
+        if self._n_new and (self.setting.center or self.setting.decay != 1.0):
             # Few rows: let the dense buffer settle them.
             setting = self.setting.dense(self.capacity - self.setting.sketch_size)
             twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
@@ -127,29 +121,44 @@ class SparseEngine(Engine):
             buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
             twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
             rows = twin.settled_rows().copy()
-            for name in ("book", "count", "lam", "gain", "mean"):
-                self.a[name][:] = twin.a[name]
+            set_scalars(self.state, scalars(twin.state))
+            self.lam[:], self.gain[:], self.mean[:] = twin.lam, twin.gain, twin.mean
             return rows
-        gain = self.a["gain"][:kept, np.newaxis].astype(self.dtype)
+        gain = self.gain[:kept, np.newaxis].astype(self.dtype)
         return np.vstack([self.z[:, :kept].T * gain, self._new_dense()])
 
-    def _new_dense(self):
-        own = self.own_arrays()
-        out = np.zeros((self.new_rows, self.n_features), self.dtype)
-        owner = np.repeat(np.arange(self.new_rows), np.diff(own["indptr"]))
+    def _new_dense(self) -> NDArray[Any]:
+        own, n = self.own_arrays(), self._n_new
+        out = np.zeros((n, self.n_features), self.dtype)
+        owner = np.repeat(np.arange(n), np.diff(own["indptr"]))
         out[owner, own["indices"]] = own["data"]
         return out
 
-    def replace_rows(self, rows):
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows, at most sketch_size, the whole buffer, as kept ones."""
         self.z[:, : len(rows)] = rows.T
-        self.a["count"][FILL] = self.a["count"][KEPT] = len(rows)
-        self.a["count"][AGE] = -1  # the rows need not be orthogonal
-        self.a["gain"][:] = 1.0
-        self.a["indptr"][0] = 0
+        self.state.fill = self.state.kept = len(rows)
+        self.state.age = -1  # the rows need not be orthogonal
+        self.gain[:] = 1.0
+        np.asarray(self.state.indptr)[0] = 0
 
-    def multiply(self, factor):
+    def multiply(self, factor: float) -> None:
         """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.a["gain"] *= factor
-        self.a["data"][: int(self.a["indptr"][self.new_rows])] *= self.dtype.type(factor)
+        self.gain[:] *= factor
+        self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
         for _ in range(2):  # the square of a factor may leave the range though the product does not
-            self.a["lam"] *= factor
+            self.lam[:] *= factor
+
+
+def _check_csr(own: Arrays, *, n: int, d: int) -> None:
+    """Raise ValueError unless indptr, indices and data are n rows of d columns: the kernels do not look."""
+    indptr, indices, data = own["indptr"], own["indices"], own["data"]
+    if (
+        indptr.shape != (n + 1,)
+        or indptr[0] != 0
+        or indptr[-1] != len(data)
+        or (np.diff(indptr) < 0).any()
+        or indices.shape != data.shape
+        or (data.size and not 0 <= indices.min() <= indices.max() < d)
+    ):
+        raise ValueError("the sparse rows are not consistent")
