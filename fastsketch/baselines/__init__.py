@@ -1,4 +1,4 @@
-"""What the models of the library are compared with: hashes (LSH, PCAHash, ITQ, SGH), matrix completion (the others)."""
+"""What the models of the library are compared with: hashes, and methods of matrix completion."""
 
 from fastsketch.baselines._absolute_completion import ADMML1, WibergL1
 from fastsketch.baselines._lsh import LSH

@@ -152,7 +152,8 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
     from scipy import optimize
 
     linprog = cast("Any", optimize.linprog)  # takes sparse matrices too, which its types do not say
-    lines, n = matrix.shape
+    shape: tuple[int, int] = matrix.shape
+    lines, n = shape
     eye = sparse.eye_array(lines, format="csr")
     above = sparse.hstack([sparse.vstack([matrix, -matrix]), sparse.vstack([-eye, -eye])], format="csr")
     found = linprog(
@@ -162,7 +163,7 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
         bounds=[(-reach, reach)] * n + [(0, None)] * lines,
         method="highs",
     )
-    x: Floats | None = found.x
+    x = cast("Floats | None", found.x)
     return np.zeros(n) if x is None else x[:n]
 
 

@@ -137,8 +137,8 @@ def greedy_low_rank_nonsmooth(
 ) -> tuple[_Array, _Array]:
     """Algorithm 3 with eta_t = step_size / sqrt(t). Returns (best X, objectives).
 
-    subgradient(z, o) returns (values, g). inner_tolerance is the paper's nu, step_size its c_2. inner_criterion "previous" is the printed stop of the inner
-    loop; "current": ||g_t - h||^2 <= nu ||g_t||^2; max_inner_rank caps it.
+    subgradient(z, o) returns (values, g). inner_tolerance is the paper's nu, step_size its c_2. inner_criterion
+    "previous" is the printed stop of the inner loop; "current": ||g_t - h||^2 <= nu ||g_t||^2; max_inner_rank caps it.
     """
     x, previous = np.zeros(o.shape), None
 
