@@ -1,22 +1,35 @@
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+VENV := .venv/Scripts
+else
 PYTHON ?= python3
 VENV := .venv/bin
-
-.venv/ready: pyproject.toml setup.py
-	$(PYTHON) -m venv .venv && $(VENV)/pip install -q --upgrade pip && touch $@
-demo: .venv/ready  ## install, then sketch the patches of two photographs
-	$(VENV)/pip install -q ".[sklearn,plot]" && cd .venv && bin/fastsketch demo --output ../demo-output
+endif
+RUN := $(VENV)/python
+PIP := $(RUN) -m pip
 # One release, named exactly: "torch" alone may bring gigabytes for a GPU.
 TORCH ?= torch==2.13.0
+
+.venv/ready: pyproject.toml setup.py
+	$(PYTHON) -m venv .venv && $(PIP) install -q --upgrade pip && touch $@
+demo: .venv/ready  ## install, then sketch the patches of two photographs
+	$(PIP) install -q ".[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests
-	$(VENV)/pip install -q ".[test]" $(TORCH) && $(VENV)/python tests/run.py
+	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/run.py
 build: .venv/ready  ## sdist and wheel into dist/
-	$(VENV)/pip install -q build && $(VENV)/python -m build -o dist
-lint: .venv/ready  ## style of Python, Cython and C
-	$(VENV)/pip install -q ruff cython-lint clang-format && $(VENV)/ruff check . && PATH="$(CURDIR)/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
+	$(PIP) install -q build && $(RUN) -m build -o dist
+lint: .venv/ready  ## all that is checked without running the library's code
+	$(MAKE) style types
+style: .venv/ready  ## style of Python, Cython and C
+	$(PIP) install -q --group lint && $(VENV)/ruff check . && $(VENV)/ruff format --check . && PATH="$$PWD/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
+types: .venv/ready  ## the package strictly, documents and examples as an editor shows them, stubs against compiled kernels
+	$(PIP) install -q --group lint ".[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml
 asan:  ## the C kernels under address and undefined-behaviour sanitizers
 	$(CC) -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Icsrc tests/kernels/asan.c csrc/*.c -lm -o .asan && ./.asan; status=$$?; rm -f .asan; exit $$status
 bench: .venv/ready  ## the speed tables (bench/README.md)
-	$(VENV)/pip install -q ".[bench]" && $(VENV)/python bench/run.py speed
+	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
+asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
+	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
-	$(VENV)/pip install -q ".[bench]" && $(VENV)/python bench/run.py profile
-.PHONY: demo test build lint asan bench profile
+	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
+.PHONY: demo test build lint style types asan bench asv profile

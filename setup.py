@@ -38,10 +38,11 @@ def extensions():
     sources = {
         "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
         "tridiagonal": ["csrc/fs_secular.c"],
+        "state": [],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "hadamard": ["csrc/fs_hadamard.c"],
-        "compress": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
+        "random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
         "hamming": ["csrc/fs_hamming.c"],
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],

@@ -1,17 +1,28 @@
-"""Runs the asv-style classes of benchmarks.py without asv."""
+"""Runs the asv classes of benchmarks/ without asv."""
 
+import importlib
 import inspect
 import itertools
+import pkgutil
 import tracemalloc
 
 import benchmarks
 from bench_tools import seconds, table
 
 
+def found():
+    """(name, class) of every class in the modules of benchmarks/."""
+    for info in pkgutil.iter_modules(benchmarks.__path__, "benchmarks."):
+        module = importlib.import_module(info.name)
+        for name, cls in inspect.getmembers(module, inspect.isclass):
+            if cls.__module__ == info.name:
+                yield name, cls
+
+
 def classes(args):
     """Every method of every class for every combination of parameters."""
     out = []
-    for name, cls in inspect.getmembers(benchmarks, inspect.isclass):
+    for name, cls in found():
         methods = [m for m in vars(cls) if m.startswith(("time_", "peakmem_", "track_"))]
         combinations = list(itertools.product(*cls.params))
         for values in combinations[:1] if args.quick else combinations:

@@ -3,7 +3,8 @@
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import dataset, frosh_rows, table
+from bench_tools import dataset, table
+from benchmarks.rows import frosh_rows
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
 METHODS = {

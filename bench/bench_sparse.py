@@ -9,17 +9,8 @@ from scipy.sparse import csr_array
 
 import fastsketch as fs
 from bench_tools import DATA, interleaved, seconds, table
+from benchmarks.rows import random_csr
 from fastsketch.io import load_svmlight
-
-
-def random_csr(n, d, density, rng, dtype=np.float64):
-    """Rows with columns drawn from a Zipf-like law, as words are, and Gaussian values."""
-    per_row = max(1, int(d * density))
-    columns = np.minimum((d * rng.random((n, per_row)) ** 2).astype(np.int64), d - 1)
-    rows = np.repeat(np.arange(n), per_row)
-    out = csr_array((rng.standard_normal(n * per_row).astype(dtype), (rows, columns.ravel())), shape=(n, d))
-    out.sum_duplicates()
-    return out
 
 
 def _per_second(step, batch, n, budget):

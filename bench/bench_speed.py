@@ -7,7 +7,8 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import frosh_rows, gemm_rate, interleaved, seconds, table
+from bench_tools import gemm_rate, interleaved, seconds, table
+from benchmarks.rows import frosh_rows
 from fastsketch import reference
 from fastsketch.sketching._choose import exact_pays
 

@@ -56,14 +56,6 @@ def gemm_rate(dtype, n=1500):
     return 2 * n**3 / min(seconds(lambda: gemm(1.0, a, a)) for _ in range(3))
 
 
-def frosh_rows(n, d, rng, dtype=np.float64):
-    """The synthetic data of FROSH section 5.1: S Lambda U + noise, 10 directions of falling strength."""
-    k = 10
-    directions = np.linalg.qr(rng.standard_normal((d, k)))[0].T
-    signal = rng.standard_normal((n, k)) * (1 - np.arange(k) / k)
-    return (signal @ directions + rng.standard_normal((n, d)) / 10).astype(dtype)
-
-
 def table(rows, columns):
     """Print a Markdown table and return its text."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]

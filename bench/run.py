@@ -50,7 +50,7 @@ COMMANDS = {
     "ratings": "MovieLens in practice: against cmfrec and scikit-surprise",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "ten_million": "a fit to 10 million observations: seconds and memory",
-    "classes": "the asv-style classes of benchmarks.py",
+    "classes": "the asv classes of benchmarks/, without asv",
     "profile": "cProfile of one stream",
 }
 

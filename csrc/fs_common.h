@@ -1,4 +1,4 @@
-/* What every kernel in this directory shares: symbol names, restrict, run-time CPU dispatch.
+/* Shared by every kernel in this directory: symbol names, restrict, run-time CPU dispatch.
  *
  * Contract of all kernels: sizes and pointers come in, nothing is allocated that is returned, nothing is
  * printed, no globals, no BLAS.  A status is 0 for success, -k for a fault in the k-th argument, +k otherwise.

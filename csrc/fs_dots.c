@@ -16,7 +16,7 @@ typedef struct {
     (sum).at[l_] += (a).at[l_] * (b).at[l_]
 #endif
 
-/* n <= 4 rows against m <= 2: eight sums of eight lanes, then what is left of d, then the lanes in order. */
+/* n <= 4 rows against m <= 2: eight sums of eight lanes, then the remainder of d, then the lanes in order. */
 FS_INLINE void tile(int n, int m, ptrdiff_t d, const double *x, ptrdiff_t ld_x, const double *b, ptrdiff_t ld_b,
                     double *out, ptrdiff_t ld_out)
 {

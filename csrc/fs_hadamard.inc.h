@@ -190,7 +190,7 @@ FS_CLONES void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
         }
         for (ptrdiff_t j = 0; j < m; j += RUN)
             NAME(run)(row + j);
-        /* H_m = H_{m / RUN} (x) H_RUN: what is left is a transform between rows of RUN elements */
+        /* H_m = H_{m / RUN} (x) H_RUN: the remaining factor is a transform between rows of RUN elements */
         NAME(fwht_columns)(m / RUN, RUN, RUN, row);
     }
 }

@@ -1,7 +1,7 @@
 /* The two products of a shrink on a wide row buffer, for CPUs with AVX-512.
  *
  * A general gemm packs both of its operands; here they are the same rows (Gram matrix), or the result overwrites
- * one of them (rotation), so one packing serves, and nothing is copied back.  fs_panel_usable() tells at run time
+ * one of them (rotation), so one packing serves, and nothing is copied back.  fs_panel_usable() says at run time
  * whether these functions may be called; elsewhere BLAS does the same job.
  */
 #ifndef FS_PANEL_H
@@ -15,7 +15,7 @@
 int fs_panel_usable(void);
 
 /* Lower triangle (column-major, leading dimension m) of gram = F F' in columns [0, n_columns), F m x d row-major.
- * What lies above the diagonal within those columns is overwritten too.
+ * Entries above the diagonal within those columns are overwritten too.
  * pack: space for n_pack >= 32 * (m rounded up to a panel) reals. */
 void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
                      ptrdiff_t n_pack);

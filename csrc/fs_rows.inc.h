@@ -131,7 +131,7 @@ FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correc
     for (ptrdiff_t j = 0; j < d; j++) {
         const double move = shift[j] - mean[j];
         last[j] = (REAL)(lever * move);
-        /* the first block sets the mean exactly, whatever the old value was */
+        /* the first block sets the mean exactly, for any old value */
         mean[j] = old_weight > 0 ? mean[j] + step * move : shift[j];
     }
 }

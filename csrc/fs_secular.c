@@ -47,6 +47,9 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
     return k;
 }
 
+/* Below this share of the last pole, pole + reach is too inexact to give reach back. */
+#define SMALL_REACH 1e-6
+
 #define LANES for (int l = 0; l < FS_ROOTS; l++)
 
 /* psi and phi are the sums over poles left and right of the root, with their derivatives, at origin + tau. */
@@ -70,7 +73,7 @@ static inline void add_side(ptrdiff_t first, ptrdiff_t stop, const double *d, co
     double s[FS_ROOTS], q[FS_ROOTS];
     LANES s[l] = sum[l], q[l] = slope[l];
     ptrdiff_t j = first;
-    for (; j + 1 < stop; j += 2) { /* one division for two poles: it is what this loop waits for */
+    for (; j + 1 < stop; j += 2) { /* one division for two poles: division bounds the speed of this loop */
         const double dj = d[j], zj = z[j], dk = d[j + 1], zk = z[j + 1];
         LANES
         {
@@ -109,6 +112,10 @@ FS_CLONES static void eight_roots(ptrdiff_t k, ptrdiff_t base, const double *d, 
         /* the last root has no pole on its right, but a bound */
         right_pole[l] = root[l] + 1 < k ? d[root[l] + 1] : d[root[l]] + reach;
         tau[l] = 0.5 * (right_pole[l] - left_pole[l]);
+        /* an update so small that pole + reach has lost reach in rounding: as little may come as one gradient of a
+         * target that is all but met */
+        if (root[l] + 1 == k && reach < SMALL_REACH * fabs(left_pole[l]))
+            tau[l] = 0.5 * reach;
     }
     for (int round = 0; round < 200; round++) {
         int open = 0;

@@ -11,10 +11,10 @@
 /* Roots found side by side. */
 #define FS_ROOTS 8
 
-/* Sort out what needs no equation.  d, z: n values, order: columns by ascending d, the first n1 columns belong to the
- * upper half.  Columns in `keep` (returned count k, ascending d) stay; the others are eigenvectors already, after the
- * Givens rotations of columns pair[2 t], pair[2 t + 1] with turn[2 t] = c, turn[2 t + 1] = s, in order.
- * type[j]: 1 upper rows only, 2 both, 3 lower rows only. */
+/* Set aside the values that need no equation.  d, z: n values, order: columns by ascending d, the first n1 columns
+ * belong to the upper half.  Columns in `keep` (returned count k, ascending d) stay; the others are eigenvectors
+ * already, after the Givens rotations of columns pair[2 t], pair[2 t + 1] with turn[2 t] = c, turn[2 t + 1] = s, in
+ * order. type[j]: 1 upper rows only, 2 both, 3 lower rows only. */
 ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, double *d, double *z,
                              const int32_t *order, int32_t *keep, int32_t *type, int32_t *pair, double *turn,
                              ptrdiff_t *n_turns);

@@ -39,7 +39,7 @@ static double scale_exactly(uint64_t mantissa, int exponent)
     } else {
         value = (unsigned __int128)mantissa * power;
     }
-    while (value >> 64) { /* to 64 bits, what falls off sticks */
+    while (value >> 64) { /* to 64 bits; bits shifted out stay in the sticky bit */
         const int drop = value >> 96 ? 32 : value >> 72 ? 8 : 1;
         sticky |= (value & (((unsigned __int128)1 << drop) - 1)) != 0;
         value >>= drop;
@@ -117,7 +117,7 @@ static int read_number(const char *p, const char *stop, double *value, const cha
         *end = p;
         return -1;
     }
-    /* nan, inf and whatever else the full conversion may know or refuse */
+    /* nan, inf and everything else is left to the full conversion */
     for (p = start; p < stop && !is_end(*p); p++)
         ;
     *end = p;

@@ -1,5 +1,5 @@
 /* Householder reduction of a symmetric matrix to tridiagonal form, for matrices that fit in the L2 cache, on CPUs with
- * AVX-512 (fs_panel_usable tells); elsewhere LAPACK's sytrd does the same job. */
+ * AVX-512 (see fs_panel_usable); elsewhere LAPACK's sytrd does the same job. */
 #ifndef FS_TRIDIAG_H
 #define FS_TRIDIAG_H
 #include "fs_common.h"

@@ -35,7 +35,7 @@ _ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "referen
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 
-__all__ = [*_HOME, *_ROOMS, "__version__"]
+__all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
 
 def __getattr__(name: str) -> Any:

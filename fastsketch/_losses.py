@@ -175,7 +175,8 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
             strange = found[~np.isin(found, (-1.0, 0.0, 1.0))]
             listed = ", ".join(f"{value:g}" for value in (strange if strange.size else found)[:5])
             raise ValueError(f"{name} must hold labels -1 and +1 (or 0 and 1) for loss={loss!r}, got {listed}")
-        return np.where(values > 0, values.dtype.type(1), values.dtype.type(-1))
+        signs: NDArray[Any] = np.where(values > 0, 1, -1).astype(values.dtype)
+        return signs
     if kind == "count" and (values < 0).any():
         raise ValueError(f"{name} must hold nonnegative counts for loss={loss!r}, got {values.min():g}")
     return values

@@ -22,13 +22,15 @@ It then has a keyword constructor that checks and completes, readable parameters
 ``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it.
 """
 
-import copy as _copy
-import io as _io
-from collections.abc import Mapping
+# pyright: reportPrivateUsage=false
+# (the functions of this module are part of the frame)
+import copy
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +44,16 @@ Arrays = dict[str, NDArray[Any]]
 _kinds: dict[str, "type[Model]"] = {}
 
 
+def older_names(cls: type) -> dict[str, str]:
+    """{older name: name} of a class and its bases."""
+    return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
 class Model:
     """What every model of the library has."""
 
-    # {older name: name} of parameters and of attributes; "" where there is no successor
+    # {older name: name} of parameters, attributes and methods; "" where there is no successor
     _RENAMED: ClassVar[Mapping[str, str]] = {}
     _declared: ClassVar[dict[str, Parameter]] = {}
 
@@ -57,8 +64,7 @@ class Model:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         cls._declared = {**cls._declared, **own}
-        cls._RENAMED = {**{k: v for base in reversed(cls.__mro__) for k, v in vars(base).get("_RENAMED", {}).items()}}
-        cls.__init__ = constructor(cls, cls._declared, cls._RENAMED)  # type: ignore[method-assign]
+        cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:
             known = _kinds.get(cls.__name__)
             if known is not None and known.__module__ != cls.__module__:
@@ -70,7 +76,7 @@ class Model:
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check and keep the arguments, then begin."""
-        self._values = {}
+        self._values: dict[str, Any] = {}
         for name, declared in self._declared.items():
             self._values[name] = declared.checked(given.get(name, declared.default))
         self._check()
@@ -93,7 +99,7 @@ class Model:
         """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
         raise NotImplementedError
 
-    def _keep_in_memory(self, other: Self) -> None:
+    def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
 
     def _resolved(self) -> dict[str, Any]:
@@ -118,8 +124,9 @@ class Model:
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
         """(parameters, state, arrays) from a file of schema 1: its "config" has the older names of parameters."""
         parameters: dict[str, Any] = {}
-        for older, value in params["config"].items():
-            name = cls._RENAMED.get(older, older)
+        config: dict[str, Any] = params["config"]
+        for older, value in config.items():
+            name: str = older_names(cls).get(older, older)
             declared = cls._declared[name]
             if not declared.fixed:
                 parameters[name] = declared.older.get(value, value) if isinstance(value, str) else value
@@ -166,8 +173,8 @@ class Model:
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
-            _copy.deepcopy(self.notes),
-            _copy.deepcopy(state),
+            copy.deepcopy(self.notes),
+            copy.deepcopy(state),
             {name: array.copy() for name, array in arrays.items()},
         )
         self._keep_in_memory(other)
@@ -227,8 +234,9 @@ class MergeableModel(Model, abstract=True):
     # Parameters in which two models may differ and still merge.
     _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
-    def _merge(self, other: Self) -> None:
-        """Add what `other` has seen; both have seen rows, of one width and dtype. All or nothing; `other` stays."""
+    # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
+    def _merge(self, other: Any) -> None:
+        """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
     def _must_agree(self) -> dict[str, Any]:
@@ -274,7 +282,22 @@ class MergeableModel(Model, abstract=True):
         self._merge(other)
         return self
 
-    def _adopt(self, other: Self) -> None:
+    # -- parts of a job, learned apart and merged --------------------------------------------------------------------
+    def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
+        """The block that each piece of a stream begins with, if pieces of these lengths merge to the bits of one pass.
+
+        None (the default) if they do not: then each piece is a part of its own.
+        """
+        return None
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        """An empty model of the same parameters for a part of a job, or for the blocks of a part from this one on."""
+        return type(self)(**self.parameters)
+
+    def _complete_part(self) -> None:
+        """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""
+
+    def _adopt(self, other: Any) -> None:
         """Take over the state of a model of the same parameters; this one has seen nothing."""
         state, arrays = other._state()
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
@@ -310,7 +333,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
         if about["schema"] == 1:
             params = about["params"]
             parameters, state, arrays = cls._from_schema_1(params, arrays)
-            notes = dict(params["notes"])
+            notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
         return cls._built(parameters, notes, state, arrays)
@@ -330,7 +353,7 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"content must be bytes, got {type(content).__name__}")
-    return load(_io.BytesIO(content))
+    return load(io.BytesIO(content))
 
 
 # Rooms of the kinds that files of schema 1 hold, which do not name theirs.
@@ -373,8 +396,8 @@ def _unpickled(
     return cls._built(parameters, notes, state, arrays)
 
 
-def _named(source: Any) -> str:
-    return str(source) if isinstance(source, str | PathLike) else "the state"
+def _named(source: files.Source) -> str:
+    return "the state" if isinstance(source, io.IOBase) else str(source)
 
 
 def plain(value: Any) -> Any:
@@ -384,12 +407,12 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return plain(value.tolist()) if isinstance(value, np.ndarray) else value
+        return [plain(item) for item in cast(list[Any], value)]
+    if isinstance(value, np.generic | np.ndarray):
+        return cast(NDArray[Any], value).tolist()
+    return value
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -398,7 +421,7 @@ def _same(one: Any, two: Any) -> bool:
 
 def _attribute_error(self: Model, name: str) -> Any:
     """For a name of an older version the error says what it is called now."""
-    renamed = type(self)._RENAMED
+    renamed = older_names(type(self))
     if renamed.get(name):
         raise AttributeError(f"{type(self).__name__} has no {name!r}: it is {renamed[name]!r} now")
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

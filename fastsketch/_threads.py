@@ -28,7 +28,8 @@ def _blas_libraries() -> list[Any]:
 
     loaded = ("numpy.linalg" in sys.modules) + 2 * ("scipy.linalg.cython_blas" in sys.modules)
     if _controller is None or _controller[0] != loaded:
-        found = ThreadpoolController().select(user_api="blas").lib_controllers
+        pools: Any = ThreadpoolController()  # threadpoolctl has no types
+        found: list[Any] = pools.select(user_api="blas").lib_controllers
         # faiss brings an OpenMP pool, which counts per thread and is faiss's own business: no kernel calls it
         _controller = (loaded, [library for library in found if "faiss" not in library.filepath])
     return _controller[1]

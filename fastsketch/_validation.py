@@ -4,15 +4,34 @@ import math
 import numbers
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+
+class SparseRows(Protocol):
+    """A scipy.sparse container, or what converts itself to CSR as they do."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        ...
+
+    def tocsr(self) -> Any:
+        """The same as CSR."""
+        ...
+
+
+# Rows as they come in at a public door.
+Rows = ArrayLike | SparseRows
+
+_BOOL: tuple[type, ...] = (bool, np.bool_)
 
 
 def as_integer(value: Any, name: str, minimum: int, below: int | None = None) -> int:
     """Return value as int, or raise TypeError / ValueError naming the argument."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+    if isinstance(value, _BOOL) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     value = int(value)
     if value < minimum:
@@ -31,14 +50,14 @@ def as_seed(value: Any, name: str = "seed") -> int:
 
 def as_flag(value: Any, name: str) -> bool:
     """True or False, and nothing that merely counts as one of them."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, _BOOL):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def as_real(value: Any, name: str, low: float, high: float, *, low_open: bool = False) -> float:
     """Return value as float within [low, high] (or (low, high]), or raise naming the argument."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+    if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     value = float(value)
     if not (low < value if low_open else low <= value) or not value <= high or math.isinf(value):
@@ -181,11 +200,12 @@ def not_finite(row: int, dtype: Any = None, name: str = "rows") -> ValueError:
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
     """Raise ValueError naming the first row (counted from offset) of an array or CSR container that is not finite."""
-    values = rows if isinstance(rows, np.ndarray) else rows.data
+    dense = not is_sparse(rows)
+    values: NDArray[Any] = np.asarray(rows if dense else rows.data)
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return
-    if values is rows:
-        row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+    if dense:
+        row = int(np.argmin(np.isfinite(values).all(axis=1)))
     else:
         row = int(np.searchsorted(rows.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
     raise not_finite(offset + row, name=name)

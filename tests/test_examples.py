@@ -66,6 +66,6 @@ def test_readme_example(tmp_path, monkeypatch):
 
 def test_makefile_targets_are_one_line_each():
     text = (ROOT / "Makefile").read_text()
-    for target in ("demo", "test", "build", "lint", "asan", "bench", "profile"):
+    for target in ("demo", "test", "build", "lint", "style", "types", "asan", "bench", "asv", "profile"):
         (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
         assert recipe.count("\n") == 1

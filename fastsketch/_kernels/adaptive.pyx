@@ -42,6 +42,7 @@ cdef double CONDITION = 1e4      # of F, beyond which Z is recomputed
 cdef Py_ssize_t POLISH = 256     # turns between two corrections of T: each adds a rounding to V'V - I
 cdef double SMALLEST_SCALE = 1e-100
 cdef double DEFLATE = 1e-40
+cdef double LEAST_UPDATE = 1e-280  # of the largest eigenvalue; below it the sums of the equation leave the range
 cdef Py_ssize_t SOME = 64        # rows of Z recomputed together
 cdef Py_ssize_t PACKED = 256     # columns of C gathered for one product in step_l1
 
@@ -134,6 +135,8 @@ cdef void rank_one(Model* s, double weight) noexcept nogil:
         return
     largest = max(s.lam[0], weight * total)
     rho = weight * total / largest
+    if rho < LEAST_UPDATE:
+        return
     for i in range(n):
         d[i] = s.lam[i] / largest
         z[i] = s.y[i] / length

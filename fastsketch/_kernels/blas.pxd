@@ -13,6 +13,15 @@ ctypedef fused real:
     double
 
 
+cdef inline int converged(int info, str solver) except -1:
+    # the one place where a status of LAPACK becomes an exception
+    if info:
+        from numpy.linalg import LinAlgError
+
+        raise LinAlgError(f"{solver} did not converge (LAPACK info {info})")
+    return 0
+
+
 cdef inline void gemm(char transa, char transb, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, real alpha,
                       const real* a, Py_ssize_t lda, const real* b, Py_ssize_t ldb,
                       real beta, real* c, Py_ssize_t ldc) noexcept nogil:

@@ -7,7 +7,7 @@ from time import perf_counter
 from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
 from fastsketch._kernels.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
 
 import numpy as np
@@ -327,8 +327,7 @@ def top_eigh(real[:, ::1] lower, Py_ssize_t k):
     with nogil:
         info = top_eigenpairs(m, k, &lower[0, 0], &w_v[0], &z_v[0, 0], &work_v[0], work_v.shape[0], &doubles_v[0],
                               &iwork_v[0])
-    if info:
-        raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (LAPACK info {info})")
+    converged(info, "the symmetric eigensolver")
     return w, z[m - k:]
 
 

@@ -7,13 +7,13 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, gemm, syrk
+from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk
 from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
-from fastsketch._kernels.state cimport (
-    SHRINKAGE, SQUARED_NORM, WEIGHT, SETTLED_WEIGHT, ROUNDING, FILL, KEPT, AGE, N_ROWS, REFRESH,
-    ROUNDING_PER_SHRINK)
+from fastsketch._kernels.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
 import numpy as np
+
+from fastsketch._kernels.dense import work_sizes
 
 
 cdef extern from "fs_sparse.h" nogil:
@@ -49,27 +49,60 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
 
 
-cdef struct Plan:
-    # What a sketch never changes, and where its arrays lie.
-    Py_ssize_t capacity, d, ldz, n_keep, n_spare, lwork
-    bint centre
-    double decay
-    double* lam
-    double* gain
-    double* small
-    double* mean
-    double* shift
-    double* root
-    double* gram       # capacity^2: N N' in double
-    double* vectors    # 4 * (capacity + 2): small vectors of one flush
-    double* book
-    int64_t* count
-    int64_t* indptr
-    int32_t* indices
-    int32_t* head
-    int32_t* next
-    int32_t* owner
-    blas_int* iwork
+cdef class SparseState(SketchState):
+    """State of a sketch whose new rows are sparse."""
+
+    cdef readonly object z                 # (d, ldz): kept rows as columns, one column to spare for centring
+    cdef readonly int64_t[::1] indptr      # the new rows: CSR arrays that grow
+    cdef readonly int32_t[::1] indices
+    cdef readonly object data
+    cdef Py_ssize_t ldz
+    cdef int32_t[::1] head
+    cdef int32_t[::1] next
+    cdef int32_t[::1] owner
+    cdef object work
+    cdef double[::1] small
+    cdef double[::1] gram                  # capacity^2: N N' in double
+    cdef double[::1] vectors               # 3 * (capacity + 2): small vectors of one flush
+    cdef blas_int[::1] iwork
+
+    def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
+                 bint center, double decay, dtype):
+        # one row more than the buffer holds: the correction row of centring
+        reals, integers, doubles = work_sizes(capacity + 1, n_features, sketch_size - 1, GRAM, dtype)
+        super().__init__(sketch_size, capacity, n_features, n_spare=n_spare, center=center, decay=decay)
+        self.ldz = sketch_size + 1
+        self.z = np.zeros((n_features, self.ldz), dtype)
+        self.indptr = np.zeros(capacity + 2, np.int64)
+        self.indices = np.zeros(0, np.int32)
+        self.data = np.zeros(0, dtype)
+        self.head = np.full(n_features, -1, np.int32)
+        self.work = np.empty(reals, dtype)
+        self.small = np.empty(doubles)
+        self.gram = np.zeros(capacity * capacity)
+        self.vectors = np.zeros(3 * (capacity + 2))
+        self.iwork = np.empty(integers, np.intc)
+        self.make_room(1)
+
+    @property
+    def n_stored(self):
+        """Values of the new rows."""
+        return self.indptr[self.fill - self.kept]
+
+    def make_room(self, Py_ssize_t nnz):
+        """Arrays for nnz values of new rows; stored ones are kept."""
+        cdef Py_ssize_t used = self.indptr[self.fill - self.kept]
+        if nnz <= self.indices.shape[0]:
+            return
+        if nnz > 2**31 - 1:
+            raise OverflowError("one block of sparse rows has 2**31 or more nonzeros: use a smaller buffer_size")
+        nnz += nnz // 4  # blocks differ: grow seldom
+        data, indices = np.zeros(nnz, self.data.dtype), np.zeros(nnz, np.int32)
+        data[:used] = self.data[:used]
+        indices[:used] = self.indices[:used]
+        self.data, self.indices = data, indices
+        self.next = np.empty(nnz, np.int32)
+        self.owner = np.empty(nnz, np.int32)
 
 
 def scan(const int64_t[::1] indptr, const real[::1] data):
@@ -100,257 +133,216 @@ def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later)
     return most
 
 
-cdef void decay_block(Plan* p, Py_ssize_t h, real* data) noexcept nogil:
+cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
     """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h."""
     cdef double factor = 1.0, power
-    cdef Py_ssize_t i, j, kept = p.count[KEPT]
+    cdef Py_ssize_t i, j, kept = s.kept
     cdef int64_t e
     for j in range(h - 1, -1, -1):
-        for e in range(p.indptr[j], p.indptr[j + 1]):
+        for e in range(s.indptr[j], s.indptr[j + 1]):
             data[e] = <real> (data[e] * factor)
-        p.root[j] *= factor
-        factor *= sqrt(p.decay)
+        s.root[j] *= factor
+        factor *= sqrt(s.decay)
     power = factor * factor
     for i in range(kept):
-        p.gain[i] *= factor
-        p.lam[i] *= power
-    p.book[SHRINKAGE] *= power
-    p.book[ROUNDING] *= power * power
-    p.book[SETTLED_WEIGHT] *= power
-    if p.centre:
-        p.book[SQUARED_NORM] *= power
+        s.gain[i] *= factor
+        s.lam[i] *= power
+    s.shrinkage *= power
+    s.rounding *= power * power
+    s.settled_weight *= power
+    if s.center:
+        s.squared_norm *= power
 
 
-cdef void block_mean(Plan* p, Py_ssize_t h, const real* data, real* z, double* spread) noexcept nogil:
+cdef void block_mean(SparseState s, Py_ssize_t h, const real* data, real* z, double* spread) noexcept nogil:
     """shift = mean of the block; z[:, kept] = the correction row; mean moves on (FROSH Algorithm 1, step 7)."""
+    cdef Py_ssize_t d = s.n_features
     cdef double weight = 0.0, total, lever, step, move
-    cdef double old = p.book[SETTLED_WEIGHT]
-    cdef Py_ssize_t j, kept = p.count[KEPT]
+    cdef double old = s.settled_weight
+    cdef Py_ssize_t j, kept = s.kept
     for j in range(h):
-        weight += p.root[j] * p.root[j]
-    memset(p.shift, 0, p.d * sizeof(double))
+        weight += s.root[j] * s.root[j]
+    memset(&s.shift[0], 0, d * sizeof(double))
     spread[0] = 0.0
     if weight > 0.0:
         for j in range(h):
-            p.vectors[j] = p.root[j] / weight
+            s.vectors[j] = s.root[j] / weight
         if real is float:
-            fs_csr_weighted_sum_s(h, p.indptr, p.indices, data, p.vectors, p.shift)
+            fs_csr_weighted_sum_s(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
         else:
-            fs_csr_weighted_sum_d(h, p.indptr, p.indices, data, p.vectors, p.shift)
+            fs_csr_weighted_sum_d(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
     total = old + weight
     lever = sqrt(old / total) * sqrt(weight) if weight > 0.0 else 0.0
     step = weight / total if weight > 0.0 else 0.0
-    for j in range(p.d):
-        move = p.shift[j] - p.mean[j]
-        z[j * p.ldz + kept] = <real> (lever * move)
+    for j in range(d):
+        move = s.shift[j] - s.mean[j]
+        z[j * s.ldz + kept] = <real> (lever * move)
         spread[0] += (lever * move) * (lever * move)
         if weight > 0.0:
-            p.mean[j] = p.mean[j] + step * move if old > 0.0 else p.shift[j]
-    p.book[SETTLED_WEIGHT] = total
+            s.mean[j] = s.mean[j] + step * move if old > 0.0 else s.shift[j]
+    s.settled_weight = total
 
 
-cdef int flush(Plan* p, real* z, real* data, real* arena) noexcept nogil:
+cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
     """Settle the block (decay, centring) and shrink [K; N] to n_keep rows."""
-    cdef Py_ssize_t kept = p.count[KEPT], h = p.count[FILL] - p.count[KEPT]
-    cdef Py_ssize_t k = kept + p.centre, m = kept + p.centre + h, r, i, c, start, width, panel
+    cdef Py_ssize_t d = s.n_features
+    cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept
+    cdef Py_ssize_t k = kept + s.center, m = kept + s.center + h, r, i, c, start, width, panel
     cdef real* g = arena
     cdef real* vec = g + m * m
     cdef real* w = vec + m * m
     cdef real* work = w + m
     cdef Py_ssize_t lwork = arena_size(m) - 2 * m * m - m
-    cdef double* n_mu = p.vectors
-    cdef double* k_mu = p.vectors + p.capacity + 2
-    cdef double* w_mu = p.vectors + 2 * (p.capacity + 2)
-    cdef double* square = p.small
-    cdef double* vector_square = p.small + p.n_keep + 1
+    cdef double* n_mu = &s.vectors[0]
+    cdef double* k_mu = n_mu + s.capacity + 2
+    cdef double* w_mu = n_mu + 2 * (s.capacity + 2)
+    cdef double* square = &s.small[0]
+    cdef double* vector_square = square + s.n_keep + 1
     cdef double mu2 = 0.0, spread = 0.0, delta, value, top
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
-    cdef bint diagonal = 0 <= p.count[AGE] < REFRESH
+    cdef bint diagonal = 0 <= s.age < REFRESH
     cdef int info
-    if p.decay != 1.0:
-        decay_block(p, h, data)
-    p.gain[kept] = 1.0  # of the correction row, if there is one
-    if p.centre:
-        block_mean(p, h, data, z, &spread)
-        for i in range(p.d):
-            mu2 += p.shift[i] * p.shift[i]
+    if s.decay != 1.0:
+        decay_block(s, h, data)
+    s.gain[kept] = 1.0  # of the correction row, if there is one
+    if s.center:
+        block_mean(s, h, data, z, &spread)
+        for i in range(d):
+            mu2 += s.shift[i] * s.shift[i]
         if real is float:
-            fs_csr_dot_s(h, p.indptr, p.indices, data, p.shift, n_mu)
-            fs_z_dot_s(p.d, k, p.ldz, z, p.shift, k_mu)
+            fs_csr_dot_s(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
+            fs_z_dot_s(d, k, s.ldz, z, &s.shift[0], k_mu)
         else:
-            fs_csr_dot_d(h, p.indptr, p.indices, data, p.shift, n_mu)
-            fs_z_dot_d(p.d, k, p.ldz, z, p.shift, k_mu)
-    r = p.n_keep + 1 if p.n_keep + 1 < m else m
+            fs_csr_dot_d(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
+            fs_z_dot_d(d, k, s.ldz, z, &s.shift[0], k_mu)
+    r = s.n_keep + 1 if s.n_keep + 1 < m else m
 
     # G[:k, :k] = K @ K.T
-    if diagonal and not p.centre:
+    if diagonal and not s.center:
         for i in range(k):
             memset(g + i * m, 0, k * sizeof(real))
-            g[i * m + i] = <real> p.lam[i]
+            g[i * m + i] = <real> s.lam[i]
     elif k > 0:
-        syrk(c'L', c'N', k, p.d, <real> 1.0, z, p.ldz, <real> 0.0, g, m)
+        syrk(c'L', c'N', k, d, <real> 1.0, z, s.ldz, <real> 0.0, g, m)
         for i in range(k):
             for c in range(i, k):
-                g[i * m + c] = <real> (p.gain[i] * p.gain[c] * <double> g[i * m + c])
+                g[i * m + c] = <real> (s.gain[i] * s.gain[c] * <double> g[i * m + c])
     # G[k:, :k] = N @ K.T  (work space: the eigenvectors' place)
     if real is float:
-        fs_csr_times_z_s(h, k, p.ldz, p.indptr, p.indices, data, z, vec)
-        fs_csr_gram_s(h, p.indptr, p.indices, data, p.head, p.next, p.owner, p.gram)
+        fs_csr_times_z_s(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
+        fs_csr_gram_s(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
     else:
-        fs_csr_times_z_d(h, k, p.ldz, p.indptr, p.indices, data, z, vec)
-        fs_csr_gram_d(h, p.indptr, p.indices, data, p.head, p.next, p.owner, p.gram)
+        fs_csr_times_z_d(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
+        fs_csr_gram_d(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
     for i in range(h):
         for c in range(k):
             value = <double> vec[i * k + c]
-            if p.centre:
-                value -= p.root[i] * k_mu[c]
-            g[c * m + k + i] = <real> (p.gain[c] * value)
+            if s.center:
+                value -= s.root[i] * k_mu[c]
+            g[c * m + k + i] = <real> (s.gain[c] * value)
     # G[k:, k:] = N @ N.T, centred by linearity
     for i in range(h):
         for c in range(i + 1):
-            value = p.gram[i * h + c]
-            if p.centre:
-                value -= p.root[i] * n_mu[c] + p.root[c] * n_mu[i] - p.root[i] * p.root[c] * mu2
+            value = s.gram[i * h + c]
+            if s.center:
+                value -= s.root[i] * n_mu[c] + s.root[c] * n_mu[i] - s.root[i] * s.root[c] * mu2
                 if c == i:
-                    p.book[SQUARED_NORM] += value
+                    s.squared_norm += value
             g[(k + c) * m + k + i] = <real> value
-    p.book[SQUARED_NORM] += spread
+    s.squared_norm += spread
 
-    info = top_eigenpairs(m, r, g, w, vec, work, lwork, p.small + 2 * (p.n_keep + 1), p.iwork)
+    info = top_eigenpairs(m, r, g, w, vec, work, lwork, square + 2 * (s.n_keep + 1), &s.iwork[0])
     if info:
         return info
     top = <double> w[m - 1]
-    rotation(m, 0, k, r, vec, p.gain, 1, g, vector_square)
+    rotation(m, 0, k, r, vec, &s.gain[0], 1, g, vector_square)
 
     # K = W1.T @ K, in place: a panel of features at a time through the space that the eigenvectors leave
     panel = (m * m) // r
     start = 0
-    while start < p.d:
-        width = panel if panel < p.d - start else p.d - start
-        gemm(c'T', c'N', r, width, k, <real> 1.0, g, m, z + start * p.ldz, p.ldz, <real> 0.0, vec, r)
+    while start < d:
+        width = panel if panel < d - start else d - start
+        gemm(c'T', c'N', r, width, k, <real> 1.0, g, m, z + start * s.ldz, s.ldz, <real> 0.0, vec, r)
         for i in range(width):
-            memcpy(z + (start + i) * p.ldz, vec + i * r, r * sizeof(real))
+            memcpy(z + (start + i) * s.ldz, vec + i * r, r * sizeof(real))
         start += width
     # K += W2.T @ N
     for i in range(h):
         for c in range(r):
             vec[i * r + c] = g[c * m + k + i]
     if real is float:
-        fs_csr_add_to_z_s(h, r, p.ldz, p.indptr, p.indices, data, vec, z)
+        fs_csr_add_to_z_s(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
     else:
-        fs_csr_add_to_z_d(h, r, p.ldz, p.indptr, p.indices, data, vec, z)
-    if p.centre:
+        fs_csr_add_to_z_d(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
+    if s.center:
         # K -= (W2.T @ root) mu'
         for c in range(r):
             w_mu[c] = 0.0
             for i in range(h):
-                w_mu[c] += p.root[i] * <double> vec[i * r + c]
+                w_mu[c] += s.root[i] * <double> vec[i * r + c]
         if real is float:
-            fs_z_rank_one_s(p.d, r, p.ldz, p.shift, w_mu, z)
+            fs_z_rank_one_s(d, r, s.ldz, &s.shift[0], w_mu, z)
         else:
-            fs_z_rank_one_d(p.d, r, p.ldz, p.shift, w_mu, z)
-    for i in range(p.d):
-        for c in range(r, p.n_keep):
-            z[i * p.ldz + c] = 0
+            fs_z_rank_one_d(d, r, s.ldz, &s.shift[0], w_mu, z)
+    for i in range(d):
+        for c in range(r, s.n_keep):
+            z[i * s.ldz + c] = 0
     if real is float:
-        fs_z_square_s(p.d, r, p.ldz, z, square)
+        fs_z_square_s(d, r, s.ldz, z, square)
     else:
-        fs_z_square_d(p.d, r, p.ldz, z, square)
-    delta = shorten(m, p.n_keep, p.n_spare, square, vector_square, p.lam, p.gain)
-    p.book[SHRINKAGE] += delta
+        fs_z_square_d(d, r, s.ldz, z, square)
+    delta = shorten(m, s.n_keep, s.n_spare, square, vector_square, &s.lam[0], &s.gain[0])
+    s.shrinkage += delta
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
-    value = sqrt(p.book[ROUNDING]) + ROUNDING_PER_SHRINK * eps * top
-    p.book[ROUNDING] = value * value
-    p.count[AGE] = p.count[AGE] + 1 if diagonal and not p.centre else 0
-    p.count[FILL] = p.count[KEPT] = p.n_keep
-    p.indptr[0] = 0
+    value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
+    s.rounding = value * value
+    s.age = s.age + 1 if diagonal and not s.center else 0
+    s.fill = s.kept = s.n_keep
+    s.indptr[0] = 0
     return 0
 
 
-cdef int take(Plan* p, Py_ssize_t n, const int64_t* indptr, const int32_t* indices, const real* data,
+cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t* indices, const real* data,
               const double* weight, double scale, real* z, real* stored, real* arena) noexcept nogil:
     """All n rows, flushing whenever the buffer is full."""
     cdef Py_ssize_t i, j, nnz
-    cdef Py_ssize_t limit = p.capacity - p.centre
+    cdef Py_ssize_t limit = s.capacity - s.center
     cdef int64_t start
     cdef double square, w
     cdef int info
     for i in range(n):
-        j = p.count[FILL] - p.count[KEPT]
-        start = p.indptr[j]
+        j = s.fill - s.kept
+        start = s.indptr[j]
         nnz = indptr[i + 1] - indptr[i]
         w = weight[i] if weight is not NULL else 1.0
-        p.root[j] = sqrt(w)
+        s.root[j] = sqrt(w)
         if real is float:
-            square = fs_load_csr_s(nnz, data + indptr[i], scale * p.root[j], stored + start)
+            square = fs_load_csr_s(nnz, data + indptr[i], scale * s.root[j], stored + start)
         else:
-            square = fs_load_csr_d(nnz, data + indptr[i], scale * p.root[j], stored + start)
-        memcpy(p.indices + start, indices + indptr[i], nnz * sizeof(int32_t))
-        p.indptr[j + 1] = start + nnz
-        p.book[WEIGHT] = p.decay * p.book[WEIGHT] + w
-        if not p.centre:
-            p.book[SQUARED_NORM] = p.decay * p.book[SQUARED_NORM] + square
-        p.count[FILL] += 1
-        p.count[N_ROWS] += 1
-        if p.count[FILL] == limit:
-            info = flush(p, z, stored, arena)
+            square = fs_load_csr_d(nnz, data + indptr[i], scale * s.root[j], stored + start)
+        memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
+        s.indptr[j + 1] = start + nnz
+        s.weight = s.decay * s.weight + w
+        if not s.center:
+            s.squared_norm = s.decay * s.squared_norm + square
+        s.fill += 1
+        s.n_rows += 1
+        if s.fill == limit:
+            info = flush(s, z, stored, arena)
             if info:
                 return info
     return 0
 
 
-cdef Plan make_plan(dict a, Py_ssize_t d, Py_ssize_t ldz):
-    cdef Plan p
-    cdef double[::1] v
-    cdef int64_t[::1] i64
-    cdef int32_t[::1] i32
-    cdef blas_int[::1] iwork
-    p.capacity, p.d, p.ldz = a["capacity"], d, ldz
-    p.n_keep, p.n_spare, p.centre, p.decay = a["n_keep"], a["n_spare"], a["centre"], a["decay"]
-    v = a["lam"]
-    p.lam = &v[0]
-    v = a["gain"]
-    p.gain = &v[0]
-    v = a["small"]
-    p.small = &v[0]
-    v = a["mean"]
-    p.mean = &v[0] if v.shape[0] else NULL
-    v = a["shift"]
-    p.shift = &v[0] if v.shape[0] else NULL
-    v = a["root"]
-    p.root = &v[0]
-    v = a["gram"]
-    p.gram = &v[0]
-    v = a["vectors"]
-    p.vectors = &v[0]
-    v = a["book"]
-    p.book = &v[0]
-    i64 = a["count"]
-    p.count = &i64[0]
-    i64 = a["indptr"]
-    p.indptr = &i64[0]
-    i32 = a["indices"]
-    p.indices = &i32[0]
-    i32 = a["head"]
-    p.head = &i32[0]
-    i32 = a["next"]
-    p.next = &i32[0]
-    i32 = a["owner"]
-    p.owner = &i32[0]
-    iwork = a["iwork"]
-    p.iwork = &iwork[0]
-    return p
-
-
 def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, weights, double scale,
-           real[:, ::1] z, dict arrays):
-    """Put finite CSR rows (no duplicates) through the buffer; all in place.
+           SparseState state):
+    """Put finite CSR rows (no duplicates) through the buffer, which has room for the fullest block; all in place.
 
-    `arrays` are the engine's own: see sketching/_sparse.py; room for the fullest block is there already.
+    Raises LinAlgError if an eigensolver does not converge.
     """
-    cdef Plan p = make_plan(arrays, z.shape[0], z.shape[1])
-    cdef real[::1] stored = arrays["data"]
-    cdef real[::1] arena = arrays["work"]
+    cdef real[:, ::1] z = state.z
+    cdef real[::1] stored = state.data
+    cdef real[::1] arena = state.work
     cdef const double[::1] w
     cdef const double* wp = NULL
     cdef const int32_t* ip = &indices[0] if indices.shape[0] else NULL
@@ -363,18 +355,15 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
         w = weights
         wp = &w[0]
     with nogil:
-        info = take(&p, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &stored[0], &arena[0])
-    if info:
-        raise np.linalg.LinAlgError(f"the eigensolver of the shrink did not converge (LAPACK info {info})")
+        info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &stored[0], &arena[0])
+    converged(info, "the eigensolver of the shrink")
 
 
-def flush_now(real[:, ::1] z, dict arrays):
-    """Settle and shrink whatever the buffer holds."""
-    cdef Plan p = make_plan(arrays, z.shape[0], z.shape[1])
-    cdef real[::1] stored = arrays["data"]
-    cdef real[::1] arena = arrays["work"]
+def flush_now(real[:, ::1] z, SparseState state):
+    """Settle and shrink all that the buffer holds."""
+    cdef real[::1] stored = state.data
+    cdef real[::1] arena = state.work
     cdef int info
     with nogil:
-        info = flush(&p, &z[0, 0], &stored[0], &arena[0])
-    if info:
-        raise np.linalg.LinAlgError(f"the eigensolver of the shrink did not converge (LAPACK info {info})")
+        info = flush(state, &z[0, 0], &stored[0], &arena[0])
+    converged(info, "the eigensolver of the shrink")

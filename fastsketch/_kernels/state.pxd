@@ -1,29 +1,14 @@
-# Layout of the two small arrays that carry a sketch's scalars through the kernels (see sketching/_layout.py,
-# which names the same numbers for Python).
+# The state of a sketch, declared here alone: Python reads and writes these fields by name (sketching/_engines), the
+# kernels use them in place. Arrays that have the dtype of the sketch are plain objects, which a kernel takes as typed
+# views once per call.
 
-cdef enum:
-    # book: float64
-    SHRINKAGE = 0          # Delta, the sum of the squared singular values removed
-    SQUARED_NORM = 1       # sum of squared norms of the (weighted, centred, decayed) rows
-    WEIGHT = 2             # sum of the (decayed) weights of all rows seen
-    SETTLED_WEIGHT = 3     # the part of WEIGHT that `mean` already contains (centred sketches)
-    ROUNDING = 4           # square of the allowance for rounding in the certificate
-    BOOK_SIZE = 5
-
-    # count: int64
-    FILL = 0               # rows in the buffer: kept + new
-    KEPT = 1               # rows at the top of the buffer that a shrink or a merge left there
-    AGE = 2                # shrinks since the Gram matrix of the kept rows was computed in full; -1: never
-    N_ROWS = 3             # rows seen
-    EXPONENT = 4           # everything is stored divided by 2**EXPONENT (squares by 4**EXPONENT)
-    TOP = 5                # binary exponent of the largest |entry| seen
-    COUNT_SIZE = 6
-
-    # solver
+cpdef enum:
+    # how a shrink is computed
     GRAM = 0
     SVD = 1
     EXACT = 2
 
+cdef enum:
     # The kept rows are orthogonal by construction, up to rounding that adds up from shrink to shrink.  Computing
     # their Gram matrix in full every REFRESH shrinks costs 1 part in 7 * REFRESH and stops the drift, which
     # in float32 would otherwise bias the shrinkage.
@@ -33,3 +18,34 @@ cdef enum:
     # merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
     # where the Gram matrix is nearly diagonal.
     ROUNDING_PER_SHRINK = 16
+
+
+cdef class SketchState:
+    cdef readonly Py_ssize_t capacity      # rows of the buffer
+    cdef readonly Py_ssize_t n_features
+    cdef readonly Py_ssize_t n_keep        # rows that a shrink leaves: sketch_size - 1
+    cdef readonly Py_ssize_t n_spare       # of these, rows that keep their length
+    cdef readonly bint center
+    cdef readonly double decay
+
+    # sums
+    cdef public double shrinkage           # Delta, the sum of the squared singular values removed
+    cdef public double squared_norm        # sum of squared norms of the (weighted, centred, decayed) rows
+    cdef public double weight              # sum of the (decayed) weights of all rows seen
+    cdef public double settled_weight      # the part of weight that `mean` already contains (centred sketches)
+    cdef public double rounding            # square of the allowance for rounding in the certificate
+
+    # counts
+    cdef public Py_ssize_t fill            # rows in the buffer: kept + new
+    cdef public Py_ssize_t kept            # rows of the buffer that a shrink or a merge left there
+    cdef public Py_ssize_t age             # shrinks since the Gram matrix of the kept rows was whole; -1: it never was
+    cdef public Py_ssize_t n_rows          # rows seen
+    cdef public Py_ssize_t exponent        # everything is stored divided by 2**exponent (squares by 4**exponent)
+    cdef public Py_ssize_t top             # binary exponent of the largest |entry| seen
+
+    # arrays
+    cdef readonly double[::1] lam          # squared norms of the kept rows, longest first
+    cdef readonly double[::1] gain         # kept row i stands for gain[i] times its stored entries
+    cdef readonly double[::1] mean         # of the rows that are settled; empty if the sketch does not centre
+    cdef readonly double[::1] root         # roots of the weights of the new rows
+    cdef double[::1] shift                 # scratch of centring

@@ -9,7 +9,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, gemm, stedc
+from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, stedc
 from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_vectors_s, fs_secular_weights)
 
@@ -285,6 +285,5 @@ def eigh_tridiagonal_top(real[::1] d, real[::1] e, Py_ssize_t top):
     cdef int info
     with nogil:
         info = tridiagonal_top(n, top, &values_v[0], &off_v[0], &z_v[0, 0], &work[0], &doubles[0], &integers[0])
-    if info:
-        raise np.linalg.LinAlgError(f"the leaf solver did not converge (LAPACK info {info})")
+    converged(info, "the leaf solver")
     return values, z[n - top:]

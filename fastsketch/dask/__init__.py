@@ -1,5 +1,16 @@
-"""Sketches and hashes on Dask (extra: dask): one task a partition, a tree of merges, the same bits on any cluster."""
+"""Models that merge, on Dask (extra: dask): one task a partition, a tree of merges, the same bits on any cluster."""
 
-from fastsketch.dask._jobs import SketchHash, sketch
+from fastsketch.dask._jobs import encode, fit
 
-__all__ = ["SketchHash", "sketch"]
+__all__ = ["encode", "fit"]
+
+_OLDER = {
+    "SketchHash": "fastsketch.dask.fit(fastsketch.SketchHash(...), data)",
+    "sketch": "fastsketch.dask.fit(fastsketch.FrequentDirections(...), data)",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _OLDER:
+        raise AttributeError(f"fastsketch.dask.{name} is {_OLDER[name]} now")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,21 +1,31 @@
-"""Packed binary codes: little bit order, as numpy.packbits(z > 0, bitorder="little") and faiss have them; search."""
+"""Packed binary codes, in the little bit order of numpy.packbits(z > 0, bitorder="little") and of faiss; search."""
+
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels import hamming as kernel
 from fastsketch._validation import as_integer
 
+Codes = NDArray[np.uint8]
 
-def pack(bits):
+
+def code_width(n_bits: int) -> int:
+    """Bytes of a code."""
+    return -(-n_bits // 8)
+
+
+def pack(bits: NDArray[np.bool_]) -> Codes:
     """uint8 (n, ceil(r / 8)) of a boolean (n, r)."""
     return np.packbits(bits, axis=1, bitorder="little")
 
 
-def as_codes(codes, name, width=None):
+def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
     """A contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
     if isinstance(codes, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
-    out = np.asarray(codes)
+    out: NDArray[Any] = np.asarray(codes)
     if out.dtype != np.uint8:
         raise TypeError(f"{name} must be packed codes of dtype uint8, got {out.dtype}")
     if out.ndim == 1:
@@ -27,7 +37,7 @@ def as_codes(codes, name, width=None):
     return np.ascontiguousarray(out)
 
 
-def hamming_distances(queries, codes):
+def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]:
     """Hamming distances between packed codes.
 
     Parameters
@@ -40,17 +50,22 @@ def hamming_distances(queries, codes):
     -------
     ndarray int32 (m, n)
 
+    Raises
+    ------
+    TypeError, ValueError
+        If either is no matrix of uint8, or the codes differ in length.
+
     Examples
     --------
     >>> import numpy as np, fastsketch as fs
     >>> fs.hamming_distances(np.uint8([[3]]), np.uint8([[0], [1], [3], [255]]))
     array([[2, 1, 0, 6]], dtype=int32)
     """
-    codes = as_codes(codes, "codes")
-    return kernel.distances(as_codes(queries, "queries", codes.shape[1]), codes)
+    collection = as_codes(codes, "codes")
+    return kernel.distances(as_codes(queries, "queries", width=collection.shape[1]), collection)
 
 
-def hamming_topk(queries, codes, k):
+def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The k nearest of packed codes for every query, exactly.
 
     Parameters
@@ -58,7 +73,7 @@ def hamming_topk(queries, codes, k):
     queries : array_like of uint8 (m, b)
     codes : array_like of uint8 (n, b)
         The collection, b bytes a code; any b >= 1.
-    k : int
+    k : int, default 10
         1 <= k <= n.
 
     Returns
@@ -70,7 +85,7 @@ def hamming_topk(queries, codes, k):
     Raises
     ------
     TypeError, ValueError
-        If the codes differ in length, or k exceeds the collection.
+        If either is no matrix of uint8, the codes differ in length, or k exceeds the collection.
 
     Notes
     -----
@@ -80,12 +95,12 @@ def hamming_topk(queries, codes, k):
     Examples
     --------
     >>> import numpy as np, fastsketch as fs
-    >>> fs.hamming_topk(np.uint8([[3]]), np.uint8([[0], [1], [3], [255]]), 2)
+    >>> fs.hamming_topk(np.uint8([[3]]), np.uint8([[0], [1], [3], [255]]), k=2)
     (array([[0, 1]], dtype=int32), array([[2, 1]]))
     """
-    codes = as_codes(codes, "codes")
-    queries = as_codes(queries, "queries", codes.shape[1])
+    collection = as_codes(codes, "codes")
+    asked = as_codes(queries, "queries", width=collection.shape[1])
     k = as_integer(k, "k", 1)
-    if k > len(codes):
-        raise ValueError(f"k must be at most the {len(codes)} codes of the collection, got {k}")
-    return kernel.topk(queries, codes, k)
+    if k > len(collection):
+        raise ValueError(f"k must be at most the {len(collection)} codes of the collection, got {k}")
+    return kernel.topk(asked, collection, k)

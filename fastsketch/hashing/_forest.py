@@ -1,4 +1,4 @@
-"""A sketch of blocks of rows that does not depend on who saw which block, nor on the order of merges.
+"""A sketch of blocks of rows that depends neither on who saw which block nor on the order of merges.
 
 Block i of a stream becomes a leaf. Two neighbours of the same size join into one node, as the digits of a binary
 counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and from what, is a matter of
@@ -8,11 +8,16 @@ the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait
 Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is sealed is one node of level 32.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastsketch.sketching import shrink_rows
+from fastsketch._validation import as_integer, as_real
+from fastsketch.sketching._engines import shrink_rows
 
 PART_LEVEL = 32
 
@@ -22,28 +27,54 @@ class Node(NamedTuple):
 
     start: int
     level: int
-    rows: np.ndarray  # (r, d): rows'rows approximates the centred sum of squares; or (d, d) that sum itself
-    mean: np.ndarray  # (d,) float64
-    weight: int  # rows seen
+    rows: NDArray[Any]  # (r, d): rows'rows approximates the centred sum of squares; or (d, d) that sum itself
+    mean: NDArray[np.float64]  # (d,)
+    n_rows: int
     shrinkage: float
 
     @property
-    def stop(self):
+    def stop(self) -> int:
+        """The block after the last."""
         return self.start + (1 << self.level)
 
 
-def correction_row(left, right):
+def checked_node(about: dict[str, Any], rows: NDArray[Any], *, mean: NDArray[Any]) -> Node:
+    """A node from what a file holds; TypeError or ValueError if it is none."""
+    if rows.ndim != 2 or rows.dtype.kind != "f" or mean.shape != rows.shape[1:] or mean.dtype != np.float64:
+        raise ValueError("the arrays of a node do not belong together")
+    if not (np.isfinite(rows).all() and np.isfinite(mean).all()):
+        raise ValueError("the arrays of a node must be finite")
+    return Node(
+        as_integer(about["start"], "start", 0),
+        as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
+        rows,
+        mean,
+        as_integer(about["n_rows"], "n_rows", 1),
+        as_real(about["shrinkage"], "shrinkage", 0.0, np.finfo(float).max),
+    )
+
+
+# (left, right) -> rows and shrinkage of the node that they become
+Join = Callable[[Node, Node], tuple[NDArray[Any], float]]
+
+
+def correction_row(left: Node, right: Node) -> NDArray[np.float64]:
     """sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: what centring by one mean adds."""
-    w, h = left.weight, right.weight
+    w, h = left.n_rows, right.n_rows
     return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
 
 
-def joined_mean(left, right):
-    return left.mean + right.weight / (left.weight + right.weight) * (right.mean - left.mean)
+def joined_mean(left: Node, right: Node) -> NDArray[np.float64]:
+    """Mean of the rows of both."""
+    return left.mean + right.n_rows / (left.n_rows + right.n_rows) * (right.mean - left.mean)
 
 
-def join_rows(left, right, keep):
-    """One node from two of rows, at most 2 keep rows long: beyond that, one shrink to `keep`."""
+def join_rows(keep: int) -> Join:
+    """Joins nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
+    return partial(_join_rows, keep=keep)
+
+
+def _join_rows(left: Node, right: Node, *, keep: int) -> tuple[NDArray[Any], float]:
     row = correction_row(left, right).astype(left.rows.dtype)
     rows, delta = np.vstack([left.rows, right.rows, row]), 0.0
     if len(rows) > 2 * keep:
@@ -51,7 +82,7 @@ def join_rows(left, right, keep):
     return rows, left.shrinkage + right.shrinkage + delta
 
 
-def join_moments(left, right, _):
+def join_moments(left: Node, right: Node) -> tuple[NDArray[Any], float]:
     """The same for exact sums of squares (d, d)."""
     row = correction_row(left, right)
     return left.rows + right.rows + np.outer(row, row), 0.0
@@ -60,23 +91,30 @@ def join_moments(left, right, _):
 class Forest:
     """The nodes that a model holds, in the order of their places."""
 
-    def __init__(self, join, keep, nodes=()):
-        self.join, self.keep = join, keep
+    def __init__(self, join: Join, nodes: Iterable[Node] = ()) -> None:
+        self._join = join
         self.nodes = list(nodes)
 
-    def copy(self):
-        return Forest(self.join, self.keep, self.nodes)
+    def copy(self) -> "Forest":
+        """An independent forest: nodes are shared, as none changes."""
+        return Forest(self._join, self.nodes)
 
-    def add(self, node):
+    def restore(self, nodes: list[Node]) -> None:
+        """Take the nodes of another forest; ValueError if two hold one block."""
+        if any(node.start < before.stop for before, node in pairwise(nodes)):
+            raise ValueError("two nodes hold the same block")
+        self.nodes = nodes
+
+    def add(self, node: Node) -> None:
         """Put one node in and let neighbours join; ValueError if its blocks are there already."""
         self.nodes = self._carried([*self.nodes, node])
 
-    def merge(self, other):
+    def merge(self, other: "Forest") -> None:
         """Put all nodes of another forest in."""
         self.nodes = self._carried([*self.nodes, *other.nodes])
 
-    def _carried(self, nodes):
-        done = []
+    def _carried(self, nodes: list[Node]) -> list[Node]:
+        done: list[Node] = []
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
             if done and node.start < done[-1].stop:
                 raise ValueError(
@@ -84,43 +122,39 @@ class Forest:
                     "its own first_block"
                 )
             done.append(node)
-            while len(done) > 1 and self._siblings(done[-2], done[-1]):
+            while len(done) > 1 and _siblings(done[-2], done[-1]):
                 right, left = done.pop(), done.pop()
                 done.append(self._joined(left, right)._replace(start=left.start, level=left.level + 1))
         return done
 
-    @staticmethod
-    def _siblings(left, right):
-        return left.level == right.level and left.stop == right.start and not left.start >> left.level & 1
+    def _joined(self, left: Node, right: Node) -> Node:
+        rows, shrinkage = self._join(left, right)
+        return Node(left.start, left.level, rows, joined_mean(left, right), left.n_rows + right.n_rows, shrinkage)
 
-    def _joined(self, left, right):
-        rows, shrinkage = self.join(left, right, self.keep)
-        return Node(left.start, left.level, rows, joined_mean(left, right), left.weight + right.weight, shrinkage)
-
-    def seal(self):
+    def seal(self) -> None:
         """Make every part one node: no block may follow in it, and its neighbours can join it."""
-        parts = {}
+        parts: dict[int, list[Node]] = {}
         for node in self.nodes:
-            if node.level >= PART_LEVEL:
-                parts[node.start] = node
-                continue
-            place = node.start >> PART_LEVEL << PART_LEVEL
+            place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
             parts.setdefault(place, []).append(node)
-        sealed = [
-            nodes if isinstance(nodes, Node) else self._folded(nodes)._replace(start=place, level=PART_LEVEL)
-            for place, nodes in parts.items()
-        ]
-        self.nodes = self._carried(sealed)
+        self.nodes = self._carried(
+            [
+                nodes[0]
+                if nodes[0].level >= PART_LEVEL
+                else self._folded(nodes)._replace(start=place, level=PART_LEVEL)
+                for place, nodes in parts.items()
+            ]
+        )
 
-    def parts(self):
-        """Indices of the parts that hold nodes: (first, last)."""
-        return self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL
+    def parts(self) -> set[int]:
+        """The first and the last of the parts that hold nodes."""
+        return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
-    def summary(self):
+    def summary(self) -> Node | None:
         """All nodes as one; None without any."""
         return self._folded(self.nodes) if self.nodes else None
 
-    def _folded(self, nodes):
+    def _folded(self, nodes: list[Node]) -> Node:
         """From the last, which are the small ones in a stream, to the first."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
@@ -128,5 +162,9 @@ class Forest:
         return total
 
 
-def _place(start):
+def _siblings(left: Node, right: Node) -> bool:
+    return left.level == right.level and left.stop == right.start and not left.start >> left.level & 1
+
+
+def _place(start: int) -> str:
     return f"block {start & (1 << PART_LEVEL) - 1} of part {start >> PART_LEVEL}"

@@ -1,19 +1,29 @@
-"""What every hash has once it knows its projection: codes, decision values, search, files."""
+"""What every hash has once it knows its projection: codes, scores, search."""
+
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_rows
-from fastsketch.hashing._codes import hamming_topk, pack
-from fastsketch.io import _state
+from fastsketch._model import Model
+from fastsketch._parameters import integer
+from fastsketch._validation import Rows, as_rows, check_finite, natural_dtype
+from fastsketch.hashing._codes import Codes, as_codes, code_width, hamming_topk, pack
 
 # Rows encoded at a time: their scores stay in the cache.
 ENCODE_ROWS = 2048
 
 
-class Hasher:
-    """Base of the hashes. A subclass provides n_bits, n_features, decision_block(rows) and the state."""
+class Hasher(Model, abstract=True):
+    """Base of the hashes: a subclass learns, and defines ``_scores``."""
 
-    def decision(self, rows):
+    n_bits: int = integer(at_least=1, kw_only=False)
+
+    def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
+        """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
+        raise NotImplementedError
+
+    def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
         """Signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
 
         Parameters
@@ -30,11 +40,13 @@ class Hasher:
         TypeError, ValueError
             If the model has learned nothing, or rows are no finite real matrix of its width.
         """
-        rows = self._checked(rows)
-        out = [self._scores(rows[start : start + ENCODE_ROWS], start) for start in self._starts(rows)]
-        return np.concatenate(out) if out else np.empty((0, self.n_bits))
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], self.n_bits), natural_dtype(checked.dtype))
+        for start in range(0, len(out), ENCODE_ROWS):
+            out[start : start + ENCODE_ROWS] = self._scores_from(checked, start)
+        return out
 
-    def encode(self, rows):
+    def encode(self, rows: Rows) -> Codes:
         """Binary codes of rows.
 
         Parameters
@@ -44,21 +56,20 @@ class Hasher:
         Returns
         -------
         ndarray uint8 (n, ceil(n_bits / 8))
-            np.packbits(decision(rows) > 0, axis=1, bitorder="little"); unused bits are zero.
+            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little"); unused bits are zero.
 
         Raises
         ------
         TypeError, ValueError
-            As for ``decision``.
+            As for ``decision_function``.
         """
-        rows = self._checked(rows)
-        out = np.empty((rows.shape[0], -(-self.n_bits // 8)), np.uint8)
-        for start in self._starts(rows):
-            stop = min(start + ENCODE_ROWS, rows.shape[0])
-            out[start:stop] = pack(self._scores(rows[start:stop], start) > 0)
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
+        for start in range(0, len(out), ENCODE_ROWS):
+            out[start : start + ENCODE_ROWS] = pack(self._scores_from(checked, start) > 0)
         return out
 
-    def search(self, queries, codes, k=10):
+    def search(self, queries: Rows, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Encode real-valued queries and find their k nearest codes.
 
         Parameters
@@ -74,80 +85,59 @@ class Hasher:
         distances : ndarray int32 (m, k)
         indices : ndarray int64 (m, k)
             See ``fs.hamming_topk``.
-        """
-        return hamming_topk(self.encode(queries), codes, k)
 
-    def to_faiss(self, codes=None):
-        """A faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss)."""
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``encode`` and ``fs.hamming_topk``.
+        """
+        return hamming_topk(self.encode(queries), codes, k=k)
+
+    def to_faiss(self, codes: ArrayLike | None = None) -> Any:
+        """A faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        TypeError, ValueError
+            If codes are not of this length.
+        """
         try:
             import faiss
         except ImportError as error:
             raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
-        from fastsketch.hashing._codes import as_codes
 
-        width = -(-self.n_bits // 8)
+        width = code_width(self.n_bits)
         index = faiss.IndexBinaryFlat(8 * width)
         if codes is not None:
-            index.add(as_codes(codes, "codes", width))
+            index.add(as_codes(codes, "codes", width=width))
         return index
 
-    def _checked(self, rows):
-        self._require()
+    def _require_rows(self) -> None:
+        if not self.n_rows:
+            raise ValueError("the model has seen no rows: call update first")
+
+    def _checked(self, rows: Rows) -> Any:
+        self._require_rows()
         return as_rows(rows, self.n_features)
 
-    @staticmethod
-    def _starts(rows):
-        return range(0, rows.shape[0], ENCODE_ROWS)
-
-    def _scores(self, rows, first):
-        dense = rows if isinstance(rows, np.ndarray) else rows.data
-        if dense.dtype.kind == "f" and not np.isfinite(dense).all():
-            if rows is dense:
-                raise ValueError(
-                    f"rows must be finite: row {first + int(np.argmin(np.isfinite(rows).all(axis=1)))} "
-                    "holds a NaN or an infinity"
-                )
-            raise ValueError("rows must be finite: one holds a NaN or an infinity")
-        dtype = np.float32 if rows.dtype in (np.dtype(np.float32), np.dtype(np.float16)) else np.float64
-        return self._decide(rows.astype(dtype, copy=False))
-
-    # -- files -----------------------------------------------------------------------------------------------------
-    def to_bytes(self):
-        """The state as bytes; ``fs.from_bytes`` reads it back."""
-        params, arrays = self._state()
-        return _state.pack(type(self).__name__, params, arrays)
-
-    def save(self, path):
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
-        _state.write(path, self.to_bytes())
-
-    def copy(self):
-        """An independent model in the same state."""
-        other = object.__new__(type(self))
-        other.__setstate__(self._state())
-        return other
-
-    def __getstate__(self):
-        return self._state()
+    def _scores_from(self, rows: Any, start: int) -> NDArray[np.floating[Any]]:
+        """Scores of the next ENCODE_ROWS rows."""
+        piece = rows[start : start + ENCODE_ROWS]
+        check_finite(piece, offset=start)
+        return self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
 
 
-class LinearHasher(Hasher):
+class LinearHasher(Hasher, abstract=True):
     """Bits are signs of rows @ projection - offsets."""
 
-    def _decide(self, rows):
+    def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Projection (d, n_bits) and offsets (n_bits,)."""
+        raise NotImplementedError
+
+    def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
         projection, offsets = self._linear()
         # compared with mu'P: no centred copy of the rows
         scores = rows @ projection.astype(rows.dtype, copy=False)
         return scores - offsets.astype(rows.dtype)
-
-
-def register(cls):
-    """Let fs.load make models of this class."""
-
-    def build(params, arrays):
-        model = object.__new__(cls)
-        model.__setstate__((params, arrays))
-        return model
-
-    _state.register(cls.__name__, build)
-    return cls

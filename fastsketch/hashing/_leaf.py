@@ -1,106 +1,172 @@
 """The block that a model is filling: by a random map, by Frequent Directions, or as an exact sum."""
 
 from math import frexp, ldexp
+from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.hashing._forest import Node
-from fastsketch.sketching import Chunk, SketchConfig, make_engine
+from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._sized_map import SizedMap
+
+Arrays = dict[str, NDArray[Any]]
 
 # Binary exponent up to which squares, and sums of many, stay in the range of a double.
 MOST_EXPONENT = 400
 
 
-class CompressedLeaf:
-    """A block that becomes q rows: FROSH and its relatives."""
+class Leaf(Protocol):
+    """A block that is being filled with at most `block_rows` rows."""
 
-    def __init__(self, compressor, n_features, dtype, index):
-        self.chunk = Chunk(compressor, n_features, dtype, True, index)
+    @property
+    def index(self) -> int:
+        """Place of the block."""
+        ...
 
-    index = property(lambda self: self.chunk.index)
-    dtype = property(lambda self: self.chunk.dtype)
-    n_features = property(lambda self: self.chunk.a["out"].shape[1])
-    n_rows = property(lambda self: self.chunk.n_rows)
-    room = property(lambda self: self.chunk.room)
+    @property
+    def n_rows(self) -> int:
+        """Rows taken so far."""
+        ...
 
-    def atomic(self, n):
-        """Whether a batch of n rows is taken or refused as a whole."""
-        return n < self.room and self.chunk.fits_block(n)
+    @property
+    def block_rows(self) -> int:
+        """Rows of a complete block."""
+        ...
 
-    def add(self, rows, offset):
-        return self.chunk.add(rows, None, offset)
+    def atomic(self, n: int) -> bool:
+        """Whether a batch of n rows is taken or refused as a whole, and leaves room."""
+        ...
 
-    def close(self):
-        """The block as a node; its state is used up."""
-        found = self.chunk.close()
+    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        """Take rows until the block is complete; returns how many.
+
+        Raises ValueError naming the first row, counted from -offset, that cannot be taken.
+        """
+        ...
+
+    def close(self) -> Node:
+        """The block as a node; the leaf is used up until it restarts."""
+        ...
+
+    def restart(self, index: int) -> None:
+        """Begin another block."""
+        ...
+
+    def copy(self) -> Self:
+        """An independent leaf in the same state."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """Everything that a resume needs, by name: views."""
+        ...
+
+    def restore(self, arrays: Arrays, index: int) -> None:
+        """Take what ``arrays`` gave; ValueError if it does not fit."""
+        ...
+
+
+class MappedLeaf:
+    """A block that becomes q rows by a random map: FROSH and its relatives."""
+
+    def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
+        self._block = MappedBlock(sized_map, n_features, dtype=dtype, center=True, index=index)
+
+    @property
+    def index(self) -> int:
+        return self._block.index
+
+    @property
+    def n_rows(self) -> int:
+        return self._block.n_rows
+
+    @property
+    def block_rows(self) -> int:
+        return self._block.map.block_rows
+
+    def atomic(self, n: int) -> bool:
+        return n < self._block.room and self._block.fits_step(n)
+
+    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        return self._block.add(rows, offset=offset)
+
+    def close(self) -> Node:
+        found = self._block.close()
+        assert found.mean is not None  # the block is centred
         return Node(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
 
-    def restart(self, index):
-        self.chunk.restart(index)
+    def restart(self, index: int) -> None:
+        self._block.restart(index)
 
-    def copy(self):
-        other = object.__new__(CompressedLeaf)
-        other.chunk = self.chunk.copy()
+    def copy(self) -> "MappedLeaf":
+        other = object.__new__(MappedLeaf)
+        other._block = self._block.copy()
         return other
 
-    def arrays(self, copy=False):
-        return self.chunk.arrays(copy)
+    def arrays(self) -> Arrays:
+        return self._block.arrays()
 
-    def restore(self, arrays, index):
-        self.chunk.restore(arrays, index)
+    def restore(self, arrays: Arrays, index: int) -> None:
+        self._block.restore(arrays, index)
 
 
 class EngineLeaf:
     """A block that a sketching engine takes: Frequent Directions (OSH), or the exact sum of squares."""
 
-    def __init__(self, sketch_size, solver, block_rows, n_features, dtype, index):
+    def __init__(
+        self, setting: EngineSetting, n_features: int, *, block_rows: int, dtype: np.dtype[Any], index: int
+    ) -> None:
         self.block_rows, self.index = block_rows, index
-        self._config = SketchConfig(sketch_size, solver=solver, center=True)
-        self.engine = make_engine(self._config, np.empty((0, n_features)), dtype)
+        self._setting = setting
+        self._engine = DenseEngine(setting, n_features, dtype=dtype)
 
-    dtype = property(lambda self: self.engine.dtype)
-    n_features = property(lambda self: self.engine.n_features)
-    n_rows = property(lambda self: self.engine.n_rows)
-    room = property(lambda self: self.block_rows - self.n_rows)
+    @property
+    def n_rows(self) -> int:
+        return self._engine.n_rows
 
-    def atomic(self, n):
-        return n < self.room  # the engine sees to it
+    @property
+    def _exact(self) -> bool:
+        return self._setting.solver == "exact"
 
-    def add(self, rows, offset):
-        rows = rows[: self.room]
-        if self.engine.config.solver == "exact":
+    def atomic(self, n: int) -> bool:
+        return n < self.block_rows - self.n_rows  # the engine sees to it
+
+    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        rows = rows[: self.block_rows - self.n_rows]
+        if self._exact:
             top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
             if abs(top) > MOST_EXPONENT:
                 raise ValueError(
                     f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
-                    f"sketch='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not"
+                    f"method='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not"
                 )
-        self.engine.update(rows, None, offset)
+        self._engine.update(rows, offset=offset)
         return len(rows)
 
-    def close(self):
-        engine = self.engine
+    def close(self) -> Node:
+        engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
-            if engine.config.solver == "exact":
+            if self._exact:
                 rows, lost = engine.gram() * unit * unit, 0.0
             else:
                 rows = (engine.reduce() * unit).astype(engine.dtype)
-                lost = float(engine.a["book"][0] * unit * unit)
-        return Node(self.index, 0, rows, engine.a["mean"] * unit, n, lost)
+                lost = engine.shrinkage * unit * unit
+        return Node(self.index, 0, rows, engine.mean * unit, n, lost)
 
-    def restart(self, index):
+    def restart(self, index: int) -> None:
         self.index = index
-        self.engine = make_engine(self._config, np.empty((0, self.engine.n_features)), self.engine.dtype)
+        self._engine = DenseEngine(self._setting, self._engine.n_features, dtype=self._engine.dtype)
 
-    def copy(self):
+    def copy(self) -> "EngineLeaf":
         other = object.__new__(EngineLeaf)
-        other.__dict__.update(self.__dict__, engine=self.engine.clone())
+        other.__dict__.update(self.__dict__, _engine=self._engine.clone())
         return other
 
-    def arrays(self, copy=False):
-        return self.engine.arrays(copy)
+    def arrays(self) -> Arrays:
+        return self._engine.arrays()
 
-    def restore(self, arrays, index):
+    def restore(self, arrays: Arrays, index: int) -> None:
         self.index = index
-        self.engine.restore(arrays)
+        self._engine.restore(arrays)

@@ -1,36 +1,39 @@
 """Rotations of a code: a random one, ITQ, and the one that brings one basis nearest to another."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastsketch.sketching import random_normal
+from fastsketch._random import Normal, random_normal
+
+Array = NDArray[np.float64]
 
 ITQ_ITERATIONS = 50
 
 
-def random_rotation(n, seed):
+def random_rotation(n: int, seed: int) -> Array:
     """Orthogonal (n, n), a function of the seed: QR of a Gaussian matrix, signs fixed by the diagonal of R."""
     from scipy.linalg import qr
 
-    q, r = qr(random_normal(seed, 0, n * n).reshape(n, n))
-    return q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    q, r = qr(random_normal(seed, Normal.ROTATION, n * n).reshape(n, n))
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0), np.float64)
 
 
-def itq_rotation(v, start, iterations=ITQ_ITERATIONS):
+def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
     """Iterative quantisation: R that brings v R near to its own signs (Gong, Lazebnik 2011), v (n, r) centred.
 
     Alternates B = sgn(v R) and R = argmin ||B - v R||_F; `start` is an orthogonal (r, r).
     """
     from scipy.linalg import svd
 
-    r = start
+    rotation = start
     for _ in range(iterations):
-        b = np.where(v @ r > 0, 1.0, -1.0)
+        b = np.where(v @ rotation > 0, 1.0, -1.0)
         left, _, right = svd(b.T @ v)
-        r = right.T @ left.T
-    return r
+        rotation = right.T @ left.T
+    return rotation
 
 
-def aligned(basis, target):
+def aligned(basis: Array, target: Array) -> Array:
     """basis Q with the orthogonal Q that brings it nearest to target (orthogonal Procrustes); both (d, r)."""
     from scipy.linalg import svd
 

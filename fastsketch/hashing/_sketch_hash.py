@@ -1,28 +1,46 @@
 """Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
 
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
-from fastsketch._validation import as_integer, as_rows, natural_dtype
-from fastsketch.hashing._config import RESERVOIR_ROWS, HashConfig
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import choice, float_dtype, integer, parameter, seed
+from fastsketch._validation import Rows, as_choice, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.hashing._directions import top_of_moment, top_of_rows
-from fastsketch.hashing._forest import Forest, Node, join_moments, join_rows
-from fastsketch.hashing._hasher import LinearHasher, register
-from fastsketch.hashing._leaf import CompressedLeaf, EngineLeaf
-from fastsketch.hashing._reservoir import Reservoir
+from fastsketch.hashing._forest import PART_LEVEL, Node
+from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._rotation import aligned, itq_rotation, random_rotation
-from fastsketch.sketching import Compressor, plain_rows
+from fastsketch.hashing._summary import BlockSummary, SummarySetting
 
-# Rows of a step: checked and used while they are in the cache.
-SLICE_BYTES = 4 << 20
-# A block of the exact sum is a d x d matrix: few of them, of at least this many rows a feature.
-EXACT_ROWS_PER_FEATURE = 64
+Array = NDArray[np.float64]
+Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
+Rotation = Literal["random", "itq"] | None
+METHODS: Final[tuple[str, ...]] = get_args(Method)
+
+# Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
+RESERVOIR_ROWS = 2000
 
 
-@register
-class SketchHash(LinearHasher):
+def as_rotation(value: Any, name: str) -> str | None:
+    """ "random", "itq" or None."""
+    return None if value is None else as_choice(value, name, ("random", "itq"))
+
+
+class _Learned(NamedTuple):
+    """What the rows seen so far amount to."""
+
+    node: Node
+    components: Array  # W as (n_bits, d)
+    projection: Array  # (d, n_bits)
+    offsets: Array  # (n_bits,) mu'P
+
+
+class SketchHash(LinearHasher, MergeableModel):
     """Binary codes learned from a stream of rows in one pass: FROSH, OSH and relatives.
 
     The code of a row a is sgn((a - mu) W R): mu the mean of all rows, W (d x r) the top right singular vectors of a
@@ -32,7 +50,7 @@ class SketchHash(LinearHasher):
     ----------
     n_bits : int
         r >= 1, bits of a code; at most the number of features.
-    sketch : {"srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"}, default "srht"
+    method : {"srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"}, default "srht"
         "srht" is FROSH: blocks of m rows become l / 2 by a subsampled randomized Hadamard transform, and Frequent
         Directions joins them. "fd" is OSH: Frequent Directions alone. "exact" sums A'A (d x d). "countsketch",
         "sparse", "gaussian" and "sampling" are other random maps in the place of the SRHT. "auto" takes "exact" where
@@ -41,12 +59,12 @@ class SketchHash(LinearHasher):
         l, default 2 n_bits. n_bits is at most l // 2 for random maps, l - 1 for "fd".
     block_rows : int, optional
         m, rows of a block, at least l // 2; default 4 d. The error of a random map grows with m, its cost falls.
-    rotation : {"random", "itq", None}, default "random"
-        R. "random" is fixed by the seed; "itq" is learned on ``reservoir_size`` rows sampled from the stream; None is
-        the papers' text: bits of very different worth, worse than hyperplanes at random from 64 bits on.
+    rotation : {"itq", "random", None}, default "itq"
+        R. "itq" is learned on ``reservoir_size`` rows sampled from the stream; "random", the papers' choice, is fixed
+        by the seed; with None the bits are of very different worth, worse than hyperplanes at random from 64 bits on.
     seed : int, default 0
     part, first_block : int, default 0
-        Which blocks of a distributed job this model sees: see ``merge``.
+        Which blocks of a distributed job this model sees: see the notes.
     reservoir_size : int, default 2000
     dtype : float32 or float64, optional
         Of the sketch; by default that of the first batch.
@@ -54,6 +72,8 @@ class SketchHash(LinearHasher):
     Attributes
     ----------
     n_rows, n_features : int
+    resolved : dict
+        The parameters with the value in use for each that was None or "auto".
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -67,6 +87,11 @@ class SketchHash(LinearHasher):
     The result is a function of the rows, their order and the parameters: batches of any sizes, and models that saw
     different blocks and were merged in any order, give the same bits, as long as every block but the last of a part is
     complete. Memory: blocks join like the digits of a binary counter, l / 2 rows (d x d for "exact") a digit.
+
+    Merging: two models of the same ``part`` are pieces of one stream; they merge to what one model would be if each
+    begins at a multiple of ``block_rows`` rows, of which ``first_block`` is the number. Models of different parts are
+    complete: merging seals them, and no more rows of these parts can be added but to the merged model. The bits depend
+    neither on the order nor on the grouping of merges.
 
     The model learns on: ``encode`` uses what was learned so far. Codes made before and after more rows stay comparable
     as far as W stays; ``anchor`` keeps them so by an orthogonal alignment.
@@ -89,41 +114,49 @@ class SketchHash(LinearHasher):
     0
     """
 
-    def __init__(
-        self,
-        n_bits,
-        sketch="srht",
-        sketch_size=None,
-        block_rows=None,
-        rotation="random",
-        seed=0,
-        *,
-        part=0,
-        first_block=0,
-        reservoir_size=RESERVOIR_ROWS,
-        dtype=None,
-    ):
-        self._config = HashConfig.checked(
-            n_bits, sketch, sketch_size, block_rows, rotation, seed, part, first_block, reservoir_size, dtype
-        )
-        self._reset()
+    _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}
+    _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
 
-    def _reset(self):
-        # (leaf, forest, reservoir): replaced in one step, so that an interrupt finds the old state or the new one
-        self._held = None
-        self._anchor = self._learned = self._priority = None
-        self.notes = {}
+    method: Method = choice(METHODS, default="srht")
+    sketch_size: int | None = integer(default=None, at_least=2)
+    block_rows: int | None = integer(default=None, at_least=1)
+    rotation: Rotation = parameter(as_rotation, default="itq")
+    seed: int = seed(default=0)
+    part: int = integer(default=0, below=1 << 30)
+    first_block: int = integer(default=0, below=1 << PART_LEVEL)
+    reservoir_size: int = integer(default=RESERVOIR_ROWS, at_least=1)
+    dtype: np.dtype[Any] | None = float_dtype(default=None)
 
-    _leaf = property(lambda self: self._held and self._held[0])
-    _forest = property(lambda self: self._held and self._held[1])
-    _reservoir = property(lambda self: self._held and self._held[2])
+    def _check(self) -> None:
+        size = self._size
+        kept = {"fd": size - 1, "exact": self.n_bits}.get(self.method, size // 2)
+        if self.n_bits > kept:
+            raise ValueError(
+                f"n_bits must be at most {kept}, the rows that method={self.method!r} keeps with sketch_size={size}, "
+                f"got {self.n_bits}"
+            )
+        if self.method not in ("fd", "exact") and self.block_rows is not None and self.block_rows < size // 2:
+            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {self.block_rows}")
 
-    def _hold(self, leaf, forest, reservoir):
-        self._learned = None
-        self._held = leaf, forest, reservoir
+    @property
+    def _size(self) -> int:
+        """l in use."""
+        size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
+        return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
+
+    def _method_for(self, d: int) -> str:
+        """The method in use for rows of d features: exact where it is also the fastest."""
+        if self.method != "auto":
+            return self.method
+        return "exact" if d <= 2 * self._size else "srht"
+
+    def _begin(self) -> None:
+        self._summary: BlockSummary | None = None
+        self._anchor: Array | None = None
+        self._learned: _Learned | None = None  # of the rows seen so far, as soon as it is asked for
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def update(self, rows):
+    def update(self, rows: Rows) -> Self:
         """Learn from one row or many.
 
         Parameters
@@ -141,91 +174,123 @@ class SketchHash(LinearHasher):
             For anything that is no matrix of finite real numbers of the width seen before, or of fewer features than
             bits. The model is then as it was before the call.
         """
-        rows = as_rows(rows, self.n_features)
-        n, d = rows.shape
-        if self._leaf is None:
-            leaf, forest, reservoir = self._started(d, natural_dtype(rows.dtype))
-        elif self._leaf.atomic(n):
-            return self._update_in_place(plain_rows(rows, 0, n, self.dtype))
-        else:
-            leaf, forest = self._leaf.copy(), self._forest.copy()
-            reservoir = self._reservoir and self._reservoir.copy()
-        step = max(1, SLICE_BYTES // (d * leaf.dtype.itemsize))
-        try:
-            for start in range(0, n, step):
-                piece = plain_rows(rows, start, min(start + step, n), leaf.dtype)
-                self._take(piece, start, leaf, forest, reservoir)
-        except BaseException:
-            _threads.settle()
-            raise
-        self._hold(leaf, forest, reservoir)
-        return self
-
-    def _update_in_place(self, rows):
-        """A few rows that the leaf takes in one step, without copies."""
-        held = leaf, forest, reservoir = self._held
-        before = leaf.n_rows
+        checked = as_rows(rows, self.n_features)
+        summary = self._summary
+        if summary is None:
+            dtype = natural_dtype(checked.dtype) if self.dtype is None else self.dtype
+            summary = self._empty_summary(checked.shape[1], dtype=dtype)
         self._learned = None
-        try:
-            if reservoir is not None:
-                reservoir = reservoir.copy()
-                reservoir.offer(rows, self._priorities(leaf, reservoir)[before : before + len(rows)])
-                self._held = leaf, forest, reservoir
-            leaf.add(rows, 0)
-        except BaseException:
-            if leaf.n_rows == before:  # an interrupt may also come when the rows are in
-                self._held = held
-            _threads.settle()
-            raise
+        summary.update(checked)
+        self._summary = summary
         return self
 
-    def _priorities(self, leaf, reservoir):
-        """Priorities of the rows of the block that the leaf is filling."""
-        if self._priority is None or self._priority[0] != leaf.index:
-            self._priority = leaf.index, reservoir.priorities(leaf.index, leaf.n_rows + leaf.room)
-        return self._priority[1]
+    def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
+        if self.n_bits > d:
+            raise ValueError(f"n_bits must be at most the {d} features of the rows, got {self.n_bits}")
+        setting = SummarySetting(
+            method=self._method_for(d),
+            n_bits=self.n_bits,
+            sketch_size=self._size,
+            block_rows=self.block_rows,
+            seed=self.seed,
+            place=self._place,
+            reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
+        )
+        return BlockSummary(setting, d, dtype=dtype)
 
-    def _started(self, d, dtype):
-        config = self._config
-        if config.n_bits > d:
-            raise ValueError(f"n_bits must be at most the {d} features of the rows, got {config.n_bits}")
-        dtype = np.dtype(config.dtype) if config.dtype else dtype
-        kind, size = config.kind(d), config.sketch_size
-        if kind == "exact":
-            block_rows = config.block_rows or EXACT_ROWS_PER_FEATURE * d
-            leaf = EngineLeaf(max(2, config.n_bits), "exact", block_rows, d, dtype, config.place)
-            forest = Forest(join_moments, d)
-        elif kind == "fd":
-            leaf = EngineLeaf(size, "gram", config.block_rows or max(4 * d, 8 * size), d, dtype, config.place)
-            forest = Forest(join_rows, size - 1)
-        else:
-            compressor = Compressor(kind, size // 2, config.block_rows, config.seed).resolved(size // 2, d)
-            leaf = CompressedLeaf(compressor, d, dtype, config.place)
-            forest = Forest(join_rows, size // 2)
-        reservoir = Reservoir(config.reservoir_size, d, dtype, config.seed) if config.rotation == "itq" else None
-        return leaf, forest, reservoir
+    @property
+    def _place(self) -> int:
+        """Place of the first block."""
+        return (self.part << PART_LEVEL) + self.first_block
 
-    def _take(self, rows, offset, leaf, forest, reservoir):
-        done = 0
-        while done < len(rows):
-            before = leaf.n_rows
-            taken = leaf.add(rows[done:], offset + done)
-            if reservoir is not None:
-                priority = self._priorities(leaf, reservoir)[before : before + taken]
-                reservoir.offer(rows[done : done + taken], priority)
-            done += taken
-            if leaf.room == 0:
-                index = leaf.index
-                forest.add(leaf.close())
-                leaf.restart(index + 1)
+    def _must_agree(self) -> dict[str, Any]:
+        return {**super()._must_agree(), "sketch_size": self._size}
 
-    def merge(self, other):
-        """Add what another model has learned.
+    def _merge(self, other: Self) -> None:
+        mine, theirs = self._summary, other._summary
+        assert mine is not None and theirs is not None  # both have seen rows
+        self._learned = None
+        mine.merge(theirs)
+        if other._place < self._place:  # the merged model is the same whichever took the other one in
+            self._values.update(part=other.part, first_block=other.first_block)
+
+    def _adopt(self, other: Self) -> None:
+        assert other._summary is not None  # it has seen rows
+        self._learned = None
+        self._anchor = other._anchor if self._anchor is None else self._anchor
+        self._summary = other._summary.closed()
+
+    def seal(self) -> Self:
+        """Say that this part is complete: what it holds becomes one node, the smallest to send and to merge.
+
+        ``merge`` does so with models of different parts. Returns self.
+        """
+        if self._summary is not None:
+            self._learned = None
+            self._summary.seal()
+        return self
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        place = {"part": self.part + part, "first_block": self.first_block + first_block}
+        parameters: dict[str, Any] = {**self.parameters, **place}
+        return type(self)(**parameters)
+
+    def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
+        dtype = np.dtype(np.float64)  # of no influence
+        block_rows = self._empty_summary(n_features, dtype=dtype).block_rows
+        starts = [0, *accumulate(lengths)][:-1]
+        return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
+
+    def _complete_part(self) -> None:
+        self.seal()
+
+    # -- what is learned: never changes the state ------------------------------------------------------------------
+    def _total(self) -> Node | None:
+        """All rows as one node; None before the first."""
+        if self._learned is not None:
+            return self._learned.node
+        return None if self._summary is None else self._summary.total()
+
+    def _read(self) -> _Learned:
+        """What the rows seen so far amount to, or ValueError without any."""
+        if self._learned is None:
+            node = self._total()
+            if node is None:
+                raise ValueError("the model has seen no rows: call update first")
+            with _threads.blas_for(len(node.rows)):
+                find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
+                components = find(node.rows, self.n_bits, seed=self.seed)
+                projection = self._rotated(components.T, node.mean)
+            self._learned = _Learned(node, components, projection, node.mean @ projection)
+        return self._learned
+
+    def _rotated(self, basis: Array, mean: Array) -> Array:
+        """The projection (d, n_bits) from W (d, n_bits)."""
+        if self._anchor is not None:
+            return aligned(basis, self._anchor)
+        if self.rotation is None:
+            return basis.copy()
+        rotation = random_rotation(self.n_bits, self.seed)
+        if self.rotation == "itq" and self._summary is not None:
+            sample = self._summary.sample()
+            rotation = itq_rotation((sample.astype(np.float64) - mean) @ basis, rotation)
+        return basis @ rotation
+
+    def _linear(self) -> tuple[Array, Array]:
+        learned = self._read()
+        return learned.projection, learned.offsets
+
+    def anchor(self, projection: ArrayLike | None = None) -> Self:
+        """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
+
+        W moves while rows arrive, and where singular values are close its vectors change places; the code of a row then
+        changes though what it says does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
+        nearest to P0 (orthogonal Procrustes), instead of W R.
 
         Parameters
         ----------
-        other : SketchHash
-            Of the same parameters but ``part`` and ``first_block``, the same width and dtype; it is not changed.
+        projection : array_like (d, n_bits), optional
+            P0, the present ``projection`` if not given: so that models of one job can share an anchor.
 
         Returns
         -------
@@ -233,119 +298,8 @@ class SketchHash(LinearHasher):
 
         Raises
         ------
-        TypeError, ValueError
-            If the two do not belong together, or hold the same block.
-
-        Notes
-        -----
-        Two models of the same ``part`` are pieces of one stream; they merge to what one model would be if each begins
-        at a multiple of ``block_rows`` rows, of which ``first_block`` is the number. Models of different parts are
-        complete: merging seals them, and no more rows of these parts can be added but to what is merged already. The
-        bits depend neither on the order nor on the grouping of merges.
-        """
-        if not isinstance(other, SketchHash):
-            raise TypeError(f"other must be a SketchHash, got {type(other).__name__}")
-        for name, value in asdict(self._config).items():
-            theirs = getattr(other._config, name)
-            if theirs != value and name not in HashConfig.PLACE:
-                raise ValueError(f"other has {name}={theirs!r}, this model has {value!r}: they do not merge")
-        if other._leaf is None:
-            return self
-        if self._leaf is None:
-            if self._config.dtype not in (None, other.dtype.name):
-                raise ValueError(f"other has dtype {other.dtype}, this model has {self._config.dtype}")
-            anchor = self._anchor
-            forest, leaf, reservoir = other._closed()
-            self._anchor = anchor if anchor is not None else other._anchor
-            self._hold(leaf, forest, reservoir)
-            return self
-        for name in ("n_features", "dtype"):
-            if getattr(self, name) != getattr(other, name):
-                raise ValueError(f"other has {name}={getattr(other, name)}, this model has {getattr(self, name)}")
-        forest, leaf, reservoir = self._closed()
-        theirs, their_leaf, their_reservoir = other._closed()
-        if forest.nodes and theirs.nodes and len({*forest.parts(), *theirs.parts()}) > 1:
-            forest.seal()
-            theirs.seal()
-        forest.merge(theirs)
-        if reservoir is not None:
-            reservoir.merge(their_reservoir)
-        leaf.restart(max(leaf.index, their_leaf.index, forest.nodes[-1].stop if forest.nodes else 0))
-        if other._config.place < self._config.place:  # the merged model is the same whoever took the other one in
-            self._config = replace(self._config, part=other._config.part, first_block=other._config.first_block)
-        self._hold(leaf, forest, reservoir)
-        return self
-
-    def _closed(self):
-        """Copies of forest, leaf and reservoir, the leaf put into the forest."""
-        forest, leaf = self._forest.copy(), self._leaf.copy()
-        if leaf.n_rows:
-            index = leaf.index
-            forest.add(leaf.close())
-            leaf.restart(index + 1)
-        return forest, leaf, self._reservoir and self._reservoir.copy()
-
-    def seal(self):
-        """Say that this part is complete: what it holds becomes one node, the smallest to send and to merge.
-
-        ``merge`` does so with models of different parts. Returns self.
-        """
-        if self._leaf is not None:
-            forest, leaf, reservoir = self._closed()
-            forest.seal()
-            if forest.nodes:
-                leaf.restart(forest.nodes[-1].stop)
-            self._hold(leaf, forest, reservoir)
-        return self
-
-    # -- what is learned: never changes the state ------------------------------------------------------------------
-    def _require(self):
-        if self._leaf is None or self.n_rows == 0:
-            raise ValueError("the model has seen no rows: call update first")
-
-    def _read(self):
-        """(mean, W as (r, d), P as (d, r)) for the rows seen so far."""
-        self._require()
-        if self._learned is None:
-            forest, _, reservoir = self._closed()
-            node = forest.summary()
-            r, seed = self.n_bits, self._config.seed
-            with _threads.blas_for(len(node.rows)):
-                find = top_of_moment if self.sketch == "exact" else top_of_rows
-                w = find(node.rows, r, seed)
-                basis = w.T
-                if self._anchor is not None:
-                    projection = aligned(basis, self._anchor)
-                elif self._config.rotation is None:
-                    projection = basis.copy()
-                else:
-                    rotation = random_rotation(r, seed)
-                    if self._config.rotation == "itq":
-                        sample = (reservoir.settled()[0].astype(np.float64) - node.mean) @ basis
-                        rotation = itq_rotation(sample, rotation)
-                    projection = basis @ rotation
-            self._learned = node, w, projection, node.mean @ projection
-        return self._learned
-
-    def _linear(self):
-        _, _, projection, offsets = self._read()
-        return projection, offsets
-
-    def anchor(self, projection=None):
-        """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
-
-        W moves while rows arrive, and where singular values are close its vectors change places; the code of a row then
-        changes though what it tells does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
-        nearest to P0 (orthogonal Procrustes), instead of W R.
-
-        Parameters
-        ----------
-        projection : ndarray (d, n_bits), optional
-            P0, the present ``projection`` if not given: so that models of one job can share an anchor.
-
-        Returns
-        -------
-        self
+        ValueError
+            If there is no present projection, or the one given is no finite matrix of this shape.
         """
         if projection is None:
             anchor = self.projection
@@ -359,114 +313,67 @@ class SketchHash(LinearHasher):
         return self
 
     @property
-    def components(self):
+    def components(self) -> Array:
         """W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
-        return self._read()[1].copy()
+        return self._read().components.copy()
 
     @property
-    def projection(self):
+    def projection(self) -> Array:
         """(d, n_bits) float64, orthonormal columns: W R, or what ``anchor`` makes of W."""
-        return self._read()[2].copy()
+        return self._read().projection.copy()
 
     @property
-    def mean(self):
+    def mean(self) -> Array | None:
         """Mean of all rows, (d,) float64; None before the first."""
-        return None if self.n_rows == 0 else self._read()[0].mean.copy()
+        node = self._total()
+        return None if node is None else node.mean.copy()
 
     @property
-    def shrinkage(self):
+    def shrinkage(self) -> float:
         """What the shrinks removed, at most, from any squared singular value; a random map's error comes on top."""
-        return 0.0 if self.n_rows == 0 else self._read()[0].shrinkage
+        node = self._total()
+        return 0.0 if node is None else node.shrinkage
 
     @property
-    def n_bits(self):
-        """Bits of a code."""
-        return self._config.n_bits
+    def n_rows(self) -> int:
+        """Rows seen."""
+        return 0 if self._summary is None else self._summary.n_rows
 
     @property
-    def sketch(self):
-        """The sketch in use; "auto" until the first batch decides."""
-        return self._config.sketch if self._leaf is None else self._config.kind(self.n_features)
+    def n_features(self) -> int | None:
+        """Columns of the rows; None before the first."""
+        return None if self._summary is None else self._summary.n_features
 
-    @property
-    def n_rows(self):
-        if self._leaf is None:
-            return 0
-        return sum(node.weight for node in self._forest.nodes) + self._leaf.n_rows
-
-    @property
-    def n_features(self):
-        return None if self._leaf is None else self._leaf.n_features
-
-    @property
-    def dtype(self):
-        """dtype of the sketch; None until it is given or the first batch decides it."""
-        if self._leaf is None:
-            return np.dtype(self._config.dtype) if self._config.dtype else None
-        return self._leaf.dtype
-
-    @property
-    def block_rows(self):
-        """m, rows of a block; None before the first batch if it was not given."""
-        return self._config.block_rows if self._leaf is None else self._leaf.n_rows + self._leaf.room
+    def _resolved(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"sketch_size": self._size}
+        if (summary := self._summary) is not None:
+            out["method"] = self._method_for(summary.n_features)
+            out["block_rows"], out["dtype"] = summary.block_rows, summary.dtype
+        return out
 
     # -- keeping it ------------------------------------------------------------------------------------------------
-    def _state(self):
-        params = {"config": asdict(self._config), "notes": self.notes, "learned": None}
-        arrays = {}
-        if self._anchor is not None:
-            arrays["anchor"] = self._anchor
-        if self._leaf is None:
-            return params, arrays
-        nodes = self._forest.nodes
-        params["learned"] = {
-            "n_features": self.n_features,
-            "dtype": self.dtype.name,
-            "index": self._leaf.index,
-            "nodes": [[n.start, n.level, int(n.weight), n.shrinkage] for n in nodes],
-        }
-        for number, node in enumerate(nodes):
-            arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
-        arrays.update({f"leaf_{name}": array for name, array in self._leaf.arrays(copy=True).items()})
-        if self._reservoir is not None:
-            arrays["reservoir_rows"], arrays["reservoir_priority"] = self._reservoir.settled()
-        return params, arrays
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        state, arrays = ({}, {}) if self._summary is None else self._summary.state()
+        return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}
 
-    def __setstate__(self, state):
-        params, arrays = state
-        self._config = HashConfig.checked(**params["config"])
-        self._reset()
-        self.notes = dict(params["notes"])
-        self._anchor = arrays.get("anchor")
-        learned = params["learned"]
-        if learned is None:
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if "anchor" in arrays:
+            self.anchor(arrays["anchor"])
+        if not state:
             return
-        d = as_integer(learned["n_features"], "n_features", 1)
-        if any(arrays[name].shape[-1] != d for name in ("leaf_out", "leaf_buffer") if name in arrays):
-            raise ValueError(f"the block does not have {d} columns")
-        leaf, forest, reservoir = self._started(d, np.dtype(learned["dtype"]))
-        leaf.restore(
-            {name.removeprefix("leaf_"): a for name, a in arrays.items() if name.startswith("leaf_")},
-            as_integer(learned["index"], "index", 0),
-        )
-        for number, (start, level, weight, shrinkage) in enumerate(learned["nodes"]):
-            rows, mean = arrays[f"rows_{number}"], arrays[f"mean_{number}"]
-            if mean.shape != (d,) or rows.ndim != 2 or rows.shape[1] != d:
-                raise ValueError(f"node {number} does not have {d} columns")
-            forest.nodes.append(Node(start, level, rows, mean, weight, shrinkage))
-        if reservoir is not None:
-            rows, priority = arrays["reservoir_rows"], arrays["reservoir_priority"]
-            if rows.ndim != 2 or rows.shape[1] != d or priority.shape != rows.shape[:1]:
-                raise ValueError("the reservoir does not fit the model")
-            reservoir.offer(rows, priority)
-        self._hold(leaf, forest, reservoir)
+        d = as_integer(state["n_features"], "n_features", 1)
+        if self._anchor is not None and len(self._anchor) != d:
+            raise ValueError(f"the anchor must have {d} rows, got {len(self._anchor)}")
+        summary = self._empty_summary(d, dtype=as_dtype(state["dtype"]))
+        summary.restore(state, arrays)
+        self._summary = summary
 
-    def __repr__(self):
-        seen = "no rows yet" if self._leaf is None else f"{self.n_rows} rows of {self.n_features}"
-        return f"<SketchHash n_bits={self.n_bits} sketch={self.sketch!r} rotation={self._config.rotation!r}, {seen}>"
-
-
-for _name in ("sketch_size", "rotation", "seed", "part", "first_block", "reservoir_size"):
-    setattr(
-        SketchHash, _name, property(lambda self, name=_name: getattr(self._config, name), doc=f"The parameter {_name}.")
-    )
+    @classmethod
+    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
+        parameters, state, arrays = super()._from_schema_1(params, arrays)
+        learned = state["learned"]
+        if learned is None:
+            return parameters, {}, arrays
+        names = ("start", "level", "n_rows", "shrinkage")
+        nodes = [dict(zip(names, node, strict=True)) for node in learned["nodes"]]
+        return parameters, {**learned, "nodes": nodes}, arrays

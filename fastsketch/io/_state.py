@@ -15,7 +15,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -86,7 +86,7 @@ def _portable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @contextlib.contextmanager
-def _opened(source: Source) -> Iterator[tuple[zipfile.ZipFile, int, str]]:
+def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
     name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -23,7 +23,7 @@ def _cpus() -> int:
 
 
 @contextlib.contextmanager
-def serial(workers: int | None, retries: int) -> Iterator[Run]:
+def serial(workers: int | None, retries: int) -> Generator[Run]:
     """One task after the other, here."""
 
     def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
@@ -34,7 +34,7 @@ def serial(workers: int | None, retries: int) -> Iterator[Run]:
 
 
 @contextlib.contextmanager
-def threads(workers: int | None, retries: int) -> Iterator[Run]:
+def threads(workers: int | None, retries: int) -> Generator[Run]:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
     with _threads.thread_limit(1), ThreadPoolExecutor(workers or _cpus()) as pool:
 
@@ -104,7 +104,7 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def processes(workers: int | None, retries: int) -> Iterator[Run]:
+def processes(workers: int | None, retries: int) -> Generator[Run]:
     """Spawned processes, each fed by a thread here; what a lost one was doing is done again by a new one."""
     crew = [_Worker() for _ in range(workers or _cpus())]
 

@@ -39,7 +39,7 @@ def climb(nodes: Sequence[Node], fan_in: int, join_all: Callable[[list[list[Node
     join_all(groups of at least two neighbours) returns one node for each. The shape depends on the number of nodes and
     on fan_in alone, whatever a node is: a model, or a promise of one.
     """
-    level = list(nodes)
+    level: list[Node] = list(nodes)
     while len(level) > 1:
         groups = [level[start : start + fan_in] for start in range(0, len(level), fan_in)]
         joined = iter(join_all([group for group in groups if len(group) > 1]))

@@ -1,5 +1,6 @@
 """Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round is cheap."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -50,7 +51,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     )
     penalty: Literal["l1", "l2"] | None = choice(("l1", "l2", None), default=None)
     penalty_strength: float = real(default=0.0)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _check(self) -> None:
         if (self.penalty is None) != (self.penalty_strength == 0):
@@ -224,8 +225,8 @@ class AdaptiveGrid(_Adaptive):
     """
 
     sketch_size: int = integer(default=20, at_least=2)
-    learning_rate: tuple[float, ...] = parameter(_as_grid, kw_only=False)
-    delta: tuple[float, ...] = parameter(_as_grid, kw_only=False)
+    learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
+    delta: Sequence[float] = parameter(_as_grid, kw_only=False)
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
 
     def _points(self) -> tuple[Floats, Floats]:

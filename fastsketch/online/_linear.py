@@ -42,8 +42,6 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
     loss_scale: float = real(default=1.0, low_open=True)
 
-    last_scores: NDArray[np.float64]
-
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
         """Whether there is a form for sparse rows."""
@@ -62,7 +60,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._learned: S | None = None
         self._comparator: Floats | None = None
         self._coef: Floats | None = None
-        self.last_scores = np.empty(0)
+        self.last_scores: NDArray[np.float64] = np.empty(0)
 
     def update(self, rows: Any, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.

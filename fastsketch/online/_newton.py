@@ -98,7 +98,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None}
     )
     beta: float | None = parameter(_as_share, default=None)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _check(self) -> None:
         if self.alpha0 == 0 and self.method != "rfd":

@@ -1,16 +1,20 @@
 """Frequent Directions and its family as printed in the RFD paper (Luo et al., JMLR 20, 2019) and in Desai et al. 2016.
 
 Notation: A (T x d) is the whole stream, m the sketch size (l elsewhere in the library), sigma_1 >= sigma_2 >= ... .
-Every function returns what its algorithm outputs, with the certificate Delta = sum of the sigma_m^2 removed last.
+Every function returns the output of its algorithm, with the certificate Delta = sum of the sigma_m^2 removed last.
 A stream of fewer than m rows is its own sketch, as the algorithms' inputs imply.
 """
 
+from collections.abc import Iterable
 from math import floor
 
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 
-def _svd(b_hat, m):
+def _svd(b_hat: Array, m: int) -> tuple[Array, Array]:
     """Singular values (padded with zeros to length m) and right singular vectors (m - 1 rows, padded likewise)."""
     _, s, vt = np.linalg.svd(b_hat, full_matrices=False)
     sigma = np.zeros(max(m, len(s)))
@@ -20,7 +24,7 @@ def _svd(b_hat, m):
     return sigma, v
 
 
-def frequent_directions(a, m):
+def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """RFD paper, Algorithm 1: Frequent Directions, one shrink a row. Returns (B, Delta)."""
     b, delta = a[: m - 1].copy(), 0.0  # 1: B^(m-1) = first m-1 rows
     for t in range(m - 1, len(a)):  # 2: for t = m..T
@@ -31,7 +35,7 @@ def frequent_directions(a, m):
     return b, delta
 
 
-def robust_frequent_directions(a, m, alpha0=0.0):
+def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
     """RFD paper, Algorithm 2: Robust Frequent Directions. Returns (B, alpha, Delta)."""
     b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: alpha^(m-1) = alpha0
     for t in range(m - 1, len(a)):  # 2
@@ -43,7 +47,7 @@ def robust_frequent_directions(a, m, alpha0=0.0):
     return b, alpha, delta
 
 
-def fast_frequent_directions(a, m):
+def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """RFD paper, Algorithm 4: Fast FD, a shrink whenever the doubled buffer has 2m rows. Returns (B, Delta).
 
     B has up to 2m - 1 rows: the algorithm does not flush at its end.
@@ -60,7 +64,7 @@ def fast_frequent_directions(a, m):
     return b, delta
 
 
-def fast_robust_frequent_directions(a, m, alpha0=0.0):
+def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
     """RFD paper, Algorithm 5: Fast RFD. Returns (B, alpha, Delta); B has up to 2m - 1 rows."""
     b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1
     for t in range(m - 1, len(a)):  # 2
@@ -75,7 +79,9 @@ def fast_robust_frequent_directions(a, m, alpha0=0.0):
     return b, alpha, delta
 
 
-def robust_frequent_directions_blocks(blocks, m, alpha0=0.0):
+def robust_frequent_directions_blocks(
+    blocks: Iterable[Array], m: int, *, alpha0: float = 0.0
+) -> tuple[Array, float, float]:
     """RFD paper, Algorithm 7: Fast RFD on blocks A^(1), A^(2), ... of rows. Returns (B, alpha, Delta).
 
     The first block is taken as it is, every further one is followed by a shrink.
@@ -91,7 +97,7 @@ def robust_frequent_directions_blocks(blocks, m, alpha0=0.0):
     return b, alpha, delta
 
 
-def greedy_low_rank(a, m):
+def greedy_low_rank(a: Array, m: int) -> tuple[Array, float]:
     """RFD paper, Algorithm 8: greedy low-rank approximation (iterative SVD). Returns (B, Delta); no guarantee."""
     b, delta = a[: m - 1].copy(), 0.0  # 1
     for t in range(m - 1, len(a)):  # 2
@@ -102,7 +108,7 @@ def greedy_low_rank(a, m):
     return b, delta
 
 
-def parameterized_frequent_directions(a, m, beta):
+def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple[Array, float]:
     """Desai, Ghashami, Phillips 2016, PFD-beta: only the last floor(beta m) of m rows are shrunk. Returns (B, Delta).
 
     beta = 1 is Algorithm 1, beta = 0 is Algorithm 8.
@@ -118,9 +124,9 @@ def parameterized_frequent_directions(a, m, beta):
     return b, delta
 
 
-def compensative_frequent_directions(a, m):
+def compensative_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """Desai, Ghashami, Phillips 2016, CFD: FD, then Delta is added to all squared lengths. Returns (B, Delta)."""
     b, delta = frequent_directions(a, m)
     _, s, vt = np.linalg.svd(b, full_matrices=False)
-    seen = s > s.max(initial=0.0) * np.finfo(float).eps  # directions that B does have
-    return np.sqrt(s[seen] ** 2 + delta)[:, None] * vt[seen], delta
+    has = s > s.max(initial=0.0) * np.finfo(float).eps  # directions that B does have
+    return np.sqrt(s[has] ** 2 + delta)[:, None] * vt[has], delta

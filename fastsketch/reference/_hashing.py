@@ -5,10 +5,22 @@ returns for the t-th chunk the signs on the diagonal of D (m of +-1) and the q r
 in the numbers that the fast version draws.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+# (t, m) -> signs (m,) and sampled rows (q,)
+Draw = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
+# (B, mean, number of rows)
+CentredSketch = tuple[Array, Array, int]
+# (B, rows of F that wait, chunks done)
+Chunks = tuple[Array, Array, int]
 
 
-def hadamard(m):
+def hadamard(m: int) -> Array:
     """H_m of section 3.2 for m a power of two: [[H, H], [H, -H]], entries +-1."""
     h = np.ones((1, 1))
     while len(h) < m:
@@ -16,7 +28,7 @@ def hadamard(m):
     return h
 
 
-def subsampled_hadamard(f, signs, sample):
+def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) -> Array:
     """Phi F = sqrt(m / q) S H D F with H = H_m / sqrt(m); rows beyond those of F are zero."""
     m, q = len(signs), len(sample)
     padded = np.zeros((m, f.shape[1]))
@@ -25,7 +37,7 @@ def subsampled_hadamard(f, signs, sample):
     return np.sqrt(m / q) * (h @ (signs[:, None] * padded))[sample]
 
 
-def faster_frequent_directions(a, size, m, draw, state=None):
+def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
     """Algorithm 2: FFD(A, B). Returns (B, rows of F that wait, chunks done); state is what an earlier call returned."""
     q = size // 2
     if state is None:
@@ -35,7 +47,7 @@ def faster_frequent_directions(a, size, m, draw, state=None):
         f = np.vstack([f, row])  # 6: insert into F
         if len(f) == m:  # 7: no zero row left
             signs, sample = draw(t, m)  # 8: Phi_t = S_t H D_t
-            b[size - q :] = subsampled_hadamard(f, signs, sample)  # 9: into the last l/2 rows
+            b[size - q :] = subsampled_hadamard(f, signs=signs, sample=sample)  # 9: into the last l/2 rows
             _, sigma, vt = np.linalg.svd(b, full_matrices=False)  # 10
             s = np.zeros(size)
             s[: len(sigma)] = sigma
@@ -46,9 +58,9 @@ def faster_frequent_directions(a, size, m, draw, state=None):
     return b, f, t
 
 
-def _centred(blocks, take):
+def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Array, int]:
     """Algorithm 1, steps 2 to 10: feed `take` with the blocks' centred rows; returns (mean, count)."""
-    mean, tau = None, 0
+    mean, tau = np.zeros(0), 0
     for block in blocks:
         mu, h = block.mean(axis=0), len(block)  # 2, 6
         rows = block - mu
@@ -63,30 +75,32 @@ def _centred(blocks, take):
     return mean, tau
 
 
-def frosh_sketch(blocks, size, m, draw):
+def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> CentredSketch:
     """Algorithm 1, steps 1 to 10. Returns (B, mean, n): rows that still wait in F are not in B."""
-    state = None
+    state: Chunks | None = None
 
-    def take(rows):
+    def take(rows: Array) -> None:
         nonlocal state
-        state = faster_frequent_directions(rows, size, m, draw, state)
+        state = faster_frequent_directions(rows, size, m=m, draw=draw, state=state)
 
     mean, n = _centred(blocks, take)
+    if state is None:
+        raise ValueError("blocks must hold at least one block")
     return state[0], mean, n
 
 
-def top_directions(b, r):
+def top_directions(b: Array, r: int) -> Array:
     """Algorithm 1, step 13: W, the top r right singular vectors of B, (d, r)."""
     return np.linalg.svd(b, full_matrices=False)[2][:r].T
 
 
-def online_sketching_hashing(blocks, size):
+def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketch:
     """OSH (Leng et al. 2015): Algorithm 1 with Frequent Directions in place of FFD. Returns (B, mean, n)."""
-    b = None
+    b = np.zeros((size, 0))
 
-    def take(rows):
+    def take(rows: Array) -> None:
         nonlocal b
-        b = np.zeros((size, rows.shape[1])) if b is None else b
+        b = b if b.size else np.zeros((size, rows.shape[1]))
         for row in rows:
             if not (b == 0).all(axis=1).any():  # no zero row left: shrink at sigma_{l/2}
                 _, sigma, vt = np.linalg.svd(b, full_matrices=False)
@@ -99,7 +113,7 @@ def online_sketching_hashing(blocks, size):
     return b, mean, n
 
 
-def distributed_frosh(parts, size):
+def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketch:
     """Algorithm 3, steps 4 to 13: parts are (B_i, mean_i, n_i); Frequent Directions on the stacked sketches.
 
     Returns (B, mean, n), B with at most size rows.

@@ -1,37 +1,48 @@
 """The public sketch objects."""
 
-from collections import namedtuple
+from dataclasses import replace
 from math import ldexp
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._validation import as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
-from fastsketch.io import _state
-from fastsketch.sketching._choose import ENGINES, make_engine
-from fastsketch.sketching._combine import merge_engines
-from fastsketch.sketching._config import SketchConfig
-from fastsketch.sketching._layout import ROUNDING, SHRINKAGE, SQUARED_NORM
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
+from fastsketch._validation import Rows, as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
+from fastsketch.sketching._engines import (
+    ENGINES,
+    AnyEngine,
+    DenseEngine,
+    EngineSetting,
+    SolverName,
+    make_engine,
+    merge_engines,
+)
+from fastsketch.sketching._methods import DEFAULT_BETA, METHODS, MethodName, rows_spared
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
-from fastsketch.sketching._rules import RULES
+from fastsketch.sketching._random_maps import Compressor, as_compressor
+from fastsketch.sketching._reading import Reading, read_out
+from fastsketch.sketching._sized_map import MapKind
 
-# What one read-out finds: B = diag(s) vt, and the certificate that belongs to it.
-Reading = namedtuple("Reading", "s vt shrinkage rounding mean squared_norm")
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
-# Units of rounding of the largest squared singular value by which a read-out itself may be off.
-READ_OUT_ROUNDING = 8.0
+MOST = float(np.finfo(np.float64).max)
 
 
-class FrequentDirections:
+class FrequentDirections(MergeableModel):
     """Sketch B (at most l x d) of a stream of rows A (n x d) with B'B close to A'A and a certificate.
 
     Parameters
     ----------
-    sketch_size : int
+    sketch_size : int, default 64
         l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact.
-    rule : {"fd", "pfd", "cfd", "isvd", "rfd"}, default "fd"
-        What a shrink subtracts: Frequent Directions; its parameterized form (the top l - floor(beta l) rows keep
-        their length); the compensative read-out; iterative SVD (nothing is subtracted, no a-priori guarantee);
-        Robust FD, whose ``alpha`` halves the error.
+    method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
+        Robust FD: Frequent Directions whose ``alpha`` grows by half of what each shrink removes, which halves the
+        error of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
+        l - floor(beta l) rows keep their length); the compensative read-out; iterative SVD (nothing is subtracted, no
+        a-priori guarantee). B is the same for "rfd" and "fd".
     alpha0 : float, default 0.0
         Initial regulariser of "rfd": the target is A'A + alpha0 I. In units of squared rows.
     beta : float in [0, 1], optional
@@ -76,6 +87,8 @@ class FrequentDirections:
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
     shorter one runs to its end before an interrupt is seen. Objects are not to be updated from two threads at once.
 
+    Parameters read as they were given; ``resolved`` has the solver, buffer_size, dtype and compressor in use.
+
     References
     ----------
     Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016; Desai, Ghashami, Phillips 2016; RFD: Luo, Chen, Zhang,
@@ -86,41 +99,60 @@ class FrequentDirections:
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((500, 40))
     >>> s = fs.FrequentDirections(16, solver="gram").update(rows)
-    >>> error = np.linalg.norm(rows.T @ rows - s.sketch().T @ s.sketch(), 2)
+    >>> error = np.linalg.norm(rows.T @ rows - s.sketch().T @ s.sketch() - s.alpha * np.eye(40), 2)
     >>> bool(error <= s.error_bound), s.n_rows
     (True, 500)
     """
 
-    def __init__(
-        self,
-        sketch_size=64,
-        *,
-        rule="fd",
-        alpha0=0.0,
-        beta=None,
-        buffer_size=None,
-        solver="auto",
-        center=False,
-        decay=1.0,
-        dtype=None,
-        compressor=None,
-    ):
-        self._config = SketchConfig.checked(
-            sketch_size, rule, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor
+    _RENAMED: ClassVar = {"rule": "method", "weight": "total_weight"}
+
+    sketch_size: int = integer(default=64, at_least=2, kw_only=False)
+    method: MethodName = choice(tuple(METHODS), default="rfd")
+    alpha0: float = real(default=0.0, high=MOST)
+    beta: float | None = real(default=None, high=1.0)
+    buffer_size: int | None = integer(default=None)
+    solver: SolverName = choice(("auto", "gram", "svd", "exact"), default="auto")
+    center: bool = flag(default=False)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+    dtype: DTypeLike | None = float_dtype(default=None)
+    compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
+
+    def _check(self) -> None:
+        if self.alpha0 and not METHODS[self.method].regularises:
+            raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
+        if self.beta is not None and self.method != "pfd":
+            raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
+        if self.center and self.buffer_size == 0:
+            raise ValueError("buffer_size must be at least 1 with center=True: a block needs a row for its mean")
+        if self.compressor is not None and self.decay != 1.0:
+            raise ValueError(
+                f"decay must be 1 with a compressor, which mixes rows of a block, got {self.decay:g}: use fade"
+            )
+
+    def _begin(self) -> None:
+        # read in every update: plain attributes cost less than parameters do
+        self._method = METHODS[self.method]
+        self._setting = EngineSetting(
+            self.sketch_size,
+            rows_spared=rows_spared(self.method, self.sketch_size, beta=self.beta),
+            buffer_size=self.buffer_size,
+            solver=self.solver,
+            center=self.center,
+            decay=self.decay,
+            compressor=Compressor(self.compressor) if isinstance(self.compressor, str) else self.compressor,
         )
-        self._engine = None
-        self._reading = None
-        self.notes = {}
+        self._engine: AnyEngine | None = None
+        self._reading: Reading | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
-    def update(self, rows, weights=None):
+    def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
         """Add one row or many.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
             Real and finite. Sparse rows are never made dense as a whole; explicit zeros are harmless.
-        weights : array_like (n,) or float, optional
+        sample_weight : array_like (n,) or float, optional
             Finite, >= 0: a row of weight w counts as sqrt(w) times itself.
 
         Returns
@@ -133,125 +165,74 @@ class FrequentDirections:
             For anything that is no matrix of finite real numbers of the width seen before. The sketch is then as it
             was before the call.
         """
-        rows = as_rows(rows, self.n_features)
-        weights = as_weights(weights, rows.shape[0])
         engine = self._engine
+        checked = as_rows(rows, None if engine is None else engine.n_features)
+        weights = as_weights(sample_weight, checked.shape[0])
         if engine is None:
-            dtype = np.dtype(self._config.dtype) if self._config.dtype else natural_dtype(rows.dtype)
-            engine = make_engine(self._config, rows, dtype)
+            dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
+            engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
-        engine.update(rows, weights)
+        engine.update(checked, weights)
         self._engine = engine
         return self
 
-    def fade(self, factor):
+    def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._reading = None
-            self._engine = engine
+            self._engine, self._reading = engine, None
         return self
 
-    def merge(self, other):
-        """Add the rows that another sketch has seen, as if they had passed through this one.
-
-        Parameters
-        ----------
-        other : FrequentDirections
-            Of the same parameters, width and dtype; it is not changed.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the two do not belong together. alpha0 counts once; means and counts combine exactly.
-        """
-        if not isinstance(other, FrequentDirections):
-            raise TypeError(f"other must be a FrequentDirections, got {type(other).__name__}")
-        mine, theirs = self._config.as_dict(), other._config.as_dict()
-        for config in (mine, theirs):
-            if config["compressor"]:
-                del config["compressor"]["first_block"]
-        for name, value in mine.items():
-            if theirs[name] != value and name != "dtype":
-                raise ValueError(f"other has {name}={theirs[name]!r}, this sketch has {value!r}: they do not merge")
-        if other._engine is None:
-            return self
-        if self._engine is None:
-            if self._config.dtype not in (None, other.dtype.name):
-                raise ValueError(f"other has dtype {other.dtype}, this sketch has {self._config.dtype}")
-            self._engine, self._reading = other._engine.clone(), None
-            return self
-        for name in ("n_features", "dtype"):
-            if getattr(self, name) != getattr(other, name):
-                raise ValueError(f"other has {name}={getattr(other, name)}, this sketch has {getattr(self, name)}")
-        engine = self._engine.clone()
-        merge_engines(engine, other._engine.clone())
+    def _merge(self, other: Self) -> None:
+        # alpha0 counts once; means and counts combine exactly
+        engine = self._seen_engine().clone()
+        merge_engines(engine, other._seen_engine().clone())
         self._engine, self._reading = engine, None
-        return self
+
+    def _must_agree(self) -> dict[str, Any]:
+        compressor = self._setting.compressor
+        return {
+            **super()._must_agree(),
+            "beta": self._beta,
+            "compressor": None if compressor is None else replace(compressor, first_block=0),
+        }
 
     # -- reading: never changes the state --------------------------------------------------------------------------
-    def _read(self):
+    def _seen_engine(self) -> AnyEngine:
         if self._engine is None:
             raise ValueError("the sketch has seen no rows: call update first")
-        if self._reading is None:
-            from scipy.linalg import svd
+        return self._engine
 
-            engine = self._engine.clone()
-            rows = engine.reduce().astype(np.float64, copy=False)
-            dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
-            try:
-                _, s, vt = svd(rows, full_matrices=False, check_finite=False)
-            except np.linalg.LinAlgError:
-                _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
-            rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
-            s, vt = s[:rank], vt[:rank]
-            unit, book = ldexp(1.0, engine.exponent), engine.a["book"]
-            shrinkage = float(book[SHRINKAGE])
-            rounding = np.hypot(np.sqrt(book[ROUNDING]), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
-            if RULES[self.rule].compensates and shrinkage > 0:
-                s = np.sqrt(s**2 + shrinkage)
-            # largest component of each vector positive: the same signs whatever solver found them
-            if rank:
-                vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
-            with np.errstate(over="ignore", under="ignore"):
-                self._reading = Reading(
-                    (s * unit).astype(dtype),
-                    vt.astype(dtype, copy=False),
-                    float(np.float64(shrinkage) * unit * unit),
-                    float(rounding * unit * unit),
-                    engine.a["mean"] * unit if self.center else None,
-                    float(book[SQUARED_NORM] * unit * unit),
-                )
+    def _read(self) -> Reading:
+        engine = self._seen_engine()
+        if self._reading is None:
+            self._reading = read_out(engine, compensates=self._method.compensates)
         return self._reading
 
-    def sketch(self):
+    def sketch(self) -> NDArray[Any]:
         """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included."""
         reading = self._read()
         return reading.s[:, np.newaxis] * reading.vt
 
     @property
-    def singular_values(self):
+    def singular_values(self) -> NDArray[Any]:
         """Lengths of the rows of ``sketch()``, descending, (r,)."""
         return self._read().s.copy()
 
     @property
-    def components(self):
+    def components(self) -> NDArray[Any]:
         """Orthonormal directions of the rows of ``sketch()``, (r, d); the largest entry of each is positive."""
         return self._read().vt.copy()
 
     @property
-    def shrinkage(self):
+    def shrinkage(self) -> float:
         """Delta, the sum of the squared singular values removed, for ``sketch()`` as it is now (squared units)."""
         return 0.0 if self._engine is None else self._read().shrinkage
 
     @property
-    def error_bound(self):
+    def error_bound(self) -> float:
         """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
 
         Delta (half of it for "rfd") plus an allowance for the rounding of the shrinks, which matters in float32 when
@@ -259,60 +240,52 @@ class FrequentDirections:
         """
         if self._engine is None:
             return 0.0
-        return RULES[self.rule].error_bound(self.shrinkage) + self._read().rounding
+        return self._method.error_bound(self.shrinkage) + self._read().rounding
 
     @property
-    def alpha(self):
+    def alpha(self) -> float:
         """Regulariser that goes with ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
-        return self._config.alpha0 + self.shrinkage / 2 if RULES[self.rule].regularises else 0.0
+        return self.alpha0 + self.shrinkage / 2 if self._method.regularises else 0.0
 
     @property
-    def mean(self):
+    def mean(self) -> NDArray[np.float64] | None:
         """Weighted mean of the rows, (d,) float64; None unless ``center``."""
-        return None if self._engine is None or not self.center else self._read().mean.copy()
+        found = None if self._engine is None or not self.center else self._read().mean
+        return None if found is None else found.copy()
 
     @property
-    def squared_norm(self):
+    def squared_norm(self) -> float:
         """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows."""
-        if self._engine is None:
+        engine = self._engine
+        if engine is None:
             return 0.0
         if self.center or self.compressor is not None:
             return self._read().squared_norm
-        return float(self._engine.a["book"][SQUARED_NORM] * ldexp(1.0, self._engine.exponent) ** 2)
+        return float(np.float64(engine.squared_norm) * ldexp(1.0, engine.exponent) ** 2)
 
     @property
-    def weight(self):
+    def total_weight(self) -> float:
         """Sum of the (decayed) weights of all rows: n_rows if neither weights nor decay are used."""
         return 0.0 if self._engine is None else self._engine.weight
 
     @property
-    def n_rows(self):
+    def n_rows(self) -> int:
+        """Rows seen."""
         return 0 if self._engine is None else self._engine.n_rows
 
     @property
-    def n_features(self):
+    def n_features(self) -> int | None:
+        """Columns d of the rows; None before the first batch."""
         return None if self._engine is None else self._engine.n_features
 
-    @property
-    def dtype(self):
-        """dtype of the sketch; None until it is given or the first batch decides it."""
-        if self._engine is not None:
-            return self._engine.dtype
-        return np.dtype(self._config.dtype) if self._config.dtype else None
-
-    @property
-    def solver(self):
-        """The solver in use: "gram", "svd" or "exact"; the parameter as given before the first batch."""
-        return (self._config if self._engine is None else self._engine.config).solver
-
-    def gram(self):
+    def gram(self) -> NDArray[np.float64]:
         """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
         Memory d^2. With "exact" its error is that of rounding, whatever ``error_bound`` says about ``sketch()``.
         """
-        self._read()
-        if self.solver == "exact" and self._engine.accumulated:
-            engine = self._engine.clone()
+        engine = self._seen_engine()
+        if isinstance(engine, DenseEngine) and engine.accumulated:
+            engine = engine.clone()
             return engine.gram() * ldexp(1.0, engine.exponent) ** 2
         b = self.sketch().astype(np.float64, copy=False)
         out = b.T @ b
@@ -320,7 +293,7 @@ class FrequentDirections:
         return out
 
     # -- using it --------------------------------------------------------------------------------------------------
-    def operator(self, *, inverse=False, alpha=None):
+    def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":
         """B'B + alpha I, or its inverse, as a scipy.sparse.linalg.LinearOperator (d, d).
 
         Parameters
@@ -330,102 +303,121 @@ class FrequentDirections:
         alpha : float, optional
             Regulariser in place of the sketch's own ``alpha``.
 
+        Returns
+        -------
+        LinearOperator
+            Of float64; O(d l) a vector.
+
         Raises
         ------
         ValueError
             If the inverse of a singular matrix is asked for.
         """
-        s, vt, alpha = self._regularised(alpha, inverse)
-        make = inverse_operator if inverse else gram_operator
-        return make(s, vt, alpha, np.dtype(np.float64))
+        s, vt, alpha = self._regularised(alpha, inverse=inverse)
+        return inverse_operator(s, vt, alpha=alpha) if inverse else gram_operator(s, vt, alpha=alpha)
 
-    def solve(self, v, *, alpha=None):
-        """(B'B + alpha I)^-1 v for v of shape (d,) or (d, k), in O(d l) a vector (Woodbury).
+    def solve(self, v: ArrayLike, *, alpha: float | None = None) -> NDArray[np.float64]:
+        """(B'B + alpha I)^-1 v in O(d l) a vector (Woodbury).
 
         Parameters
         ----------
-        v : array_like
+        v : array_like (d,) or (d, k)
             Finite right-hand sides.
         alpha : float, optional
             Regulariser in place of the sketch's own ``alpha``; needed where that is 0 and B'B is singular.
-        """
-        s, vt, alpha = self._regularised(alpha, True)
-        return solve_gram(s, vt, alpha, as_vector(v, vt.shape[1]).astype(np.float64, copy=False))
 
-    def _regularised(self, alpha, inverse):
+        Returns
+        -------
+        ndarray of the shape of v
+            float64.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If v does not fit, or the matrix is singular.
+        """
+        s, vt, alpha = self._regularised(alpha, inverse=True)
+        return solve_gram(s, vt, alpha=alpha, v=as_vector(v, vt.shape[1]).astype(np.float64, copy=False))
+
+    def _regularised(
+        self, alpha: float | None, *, inverse: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         reading = self._read()
-        alpha = self.alpha if alpha is None else as_real(alpha, "alpha", 0.0, np.finfo(float).max)
-        if inverse and alpha == 0 and len(reading.s) < self.n_features:
-            raise ValueError("alpha must be positive: the sketch alone is singular (rule='rfd' brings its own alpha)")
+        alpha = self.alpha if alpha is None else as_real(alpha, "alpha", 0.0, MOST)
+        if inverse and alpha == 0 and len(reading.s) < reading.vt.shape[1]:
+            raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
         return reading.s.astype(np.float64), reading.vt.astype(np.float64), alpha
 
-    # -- keeping it ------------------------------------------------------------------------------------------------
-    def copy(self):
-        """An independent sketch in the same state."""
-        other = object.__new__(type(self))
-        other.__setstate__(self.__getstate__())
-        return other
+    # -- what the frame asks for -----------------------------------------------------------------------------------
+    @property
+    def _beta(self) -> float | None:
+        return DEFAULT_BETA if self.method == "pfd" and self.beta is None else self.beta
 
-    def to_bytes(self):
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
-        params, arrays = self._state()
-        return _state.pack("FrequentDirections", params, arrays)
-
-    def save(self, path):
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
-        _state.write(path, self.to_bytes())
-
-    def _state(self):
+    def _resolved(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"beta": self._beta, "compressor": self._setting.compressor}
         engine = self._engine
-        params = {"config": self._config.as_dict(), "notes": self.notes, "engine": None}
+        if engine is not None:
+            out.update(
+                solver=engine.setting.solver,
+                buffer_size=engine.capacity - self.sketch_size,
+                dtype=engine.dtype,
+                compressor=engine.compressor,
+            )
+        return out
+
+    def _facts(self) -> dict[str, Any]:
+        squared, bound = self.squared_norm, self.error_bound
+        return {
+            "squared_norm": squared,
+            "error_bound": bound,
+            "relative_error_bound": bound / squared if squared > 0 else 0.0,
+            "alpha": self.alpha,
+            "total_weight": self.total_weight,
+            "singular_values": [] if self._engine is None else self.singular_values.tolist(),
+        }
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        engine = self._engine
         if engine is None:
-            return params, {}
-        params["engine"] = {
+            return {"engine": None}, {}
+        about = {
             "kind": engine.kind,
-            "solver": engine.config.solver,
+            "solver": engine.setting.solver,
             "n_features": engine.n_features,
             "buffer_size": engine.capacity - self.sketch_size,
             "dtype": engine.dtype.name,
         }
-        return params, engine.arrays(copy=True)
+        return {"engine": about}, engine.arrays()
 
-    def __getstate__(self):
-        return self._state()
-
-    def __setstate__(self, state):
-        params, arrays = state
-        self._config = SketchConfig.checked(**params["config"])
-        self.notes = dict(params["notes"])
-        self._reading = None
-        self._engine = None
-        about = params["engine"]
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        about = state["engine"]
+        self._engine = self._reading = None
         if about is not None:
             # the buffer as it was, whatever a later version takes by default: a resume is to give the same bits
-            config = self._config.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
+            setting = self._setting.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
             d = as_integer(about["n_features"], "n_features", 1)
-            engine = ENGINES[about["kind"]](config, d, np.dtype(about["dtype"]))
+            engine = ENGINES[about["kind"]](setting, d, dtype=np.dtype(about["dtype"]))
             engine.restore(arrays)
             self._engine = engine
 
-    def __repr__(self):
-        seen = "no rows yet" if self._engine is None else f"{self.n_rows} rows of {self.n_features}"
-        return f"<{type(self).__name__} sketch_size={self.sketch_size} rule={self.rule!r}, {seen}>"
-
-
-def _parameter(name):
-    return property(lambda self: getattr(self._config, name), doc=f"The parameter {name}.")
-
-
-for _name in ("sketch_size", "rule", "alpha0", "beta", "center", "decay", "compressor"):
-    setattr(FrequentDirections, _name, _parameter(_name))
+    @classmethod
+    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
+        parameters, state, arrays = super()._from_schema_1(params, arrays)
+        if state["engine"] is not None and state["engine"]["kind"] == "compressed":
+            state["engine"] = {**state["engine"], "kind": "mapped"}
+            arrays = {
+                f"block_{name.removeprefix('chunk_')}" if name.startswith("chunk_") else name: array
+                for name, array in arrays.items()
+            }
+        return parameters, state, arrays
 
 
 class RobustFrequentDirections(FrequentDirections):
     """Frequent Directions whose regulariser alpha grows by half of what each shrink removes: half the error bound.
 
-    ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, rule="rfd", alpha0=alpha0)``; the other
-    parameters are the same. B'B + alpha I is positive definite as soon as anything was removed, and never worse
-    conditioned than A'A + alpha0 I (RFD paper, Theorems 3 and 4).
+    ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
+    parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and
+    never worse conditioned than A'A + alpha0 I (RFD paper, Theorems 3 and 4).
 
     Examples
     --------
@@ -437,58 +429,5 @@ class RobustFrequentDirections(FrequentDirections):
     True
     """
 
-    def __init__(
-        self,
-        sketch_size=64,
-        alpha0=0.0,
-        *,
-        buffer_size=None,
-        solver="auto",
-        center=False,
-        decay=1.0,
-        dtype=None,
-        compressor=None,
-    ):
-        super().__init__(
-            sketch_size,
-            rule="rfd",
-            alpha0=alpha0,
-            buffer_size=buffer_size,
-            solver=solver,
-            center=center,
-            decay=decay,
-            dtype=dtype,
-            compressor=compressor,
-        )
-
-
-def merge(sketches):
-    """Merge sketches of the same parameters into a new one; none of them is changed.
-
-    Neighbours are merged in pairs, level by level, so that every row passes log2(len(sketches)) shrinks and the
-    result depends on the order of the list alone.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the list is empty or two do not belong together.
-    """
-    level = [sketch.copy() if isinstance(sketch, FrequentDirections) else sketch for sketch in sketches]
-    if not level:
-        raise ValueError("sketches must hold at least one sketch")
-    if not isinstance(level[0], FrequentDirections):
-        raise TypeError(f"sketches must hold FrequentDirections, got {type(level[0]).__name__}")
-    while len(level) > 1:
-        pairs = [left.merge(right) for left, right in zip(level[::2], level[1::2], strict=False)]
-        level = pairs + level[len(pairs) * 2 :]
-    return level[0]
-
-
-def _build(params, arrays):
-    cls = RobustFrequentDirections if params["config"]["rule"] == "rfd" else FrequentDirections
-    sketch = object.__new__(cls)
-    sketch.__setstate__((params, arrays))
-    return sketch
-
-
-_state.register("FrequentDirections", _build)
+    alpha0: float = real(default=0.0, high=MOST, kw_only=False)
+    method: MethodName = choice(("rfd",), default="rfd", init=False)

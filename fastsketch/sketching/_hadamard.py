@@ -1,13 +1,18 @@
-"""The Walsh-Hadamard transform, and one chunk of its subsampled randomized form."""
+"""The Walsh-Hadamard transform, and one block of its subsampled randomized form."""
+
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels import hadamard as kernel
-from fastsketch._validation import as_integer
-from fastsketch.sketching._compressor import Compressor
+from fastsketch._validation import Rows, as_integer
+from fastsketch.sketching._random_maps import Compressor
+
+Array = TypeVar("Array", bound=NDArray[Any])
 
 
-def fwht(x, axis=0):
+def fwht(x: Array, axis: int = 0) -> Array:
     """Walsh-Hadamard transform along one axis, in place.
 
     Parameters
@@ -69,7 +74,7 @@ def fwht(x, axis=0):
     return x
 
 
-def srht(rows, q, seed=0):
+def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
     """Subsampled randomized Hadamard transform of a matrix: q mixtures of its rows, Phi A with E[Phi' Phi] = I.
 
     Parameters

@@ -1,42 +1,50 @@
 """Linear operators of B'B + alpha I and its inverse from singular values and vectors of B."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+from numpy.typing import NDArray
 
-
-def gram_operator(s, vt, alpha, dtype):
-    """LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
+if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-    d = vt.shape[1]
+Doubles = NDArray[np.float64]
 
-    def apply(x):
+
+def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
+    """LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
+
+    def apply(x: NDArray[Any]) -> NDArray[Any]:
         # V diag(s^2) V' x + alpha x
         return vt.T @ (_column(s * s, x) * (vt @ x)) + alpha * x
 
-    return LinearOperator((d, d), matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply, dtype=dtype)
+    return _symmetric(apply, vt.shape[1])
 
 
-def solve_gram(s, vt, alpha, x):
-    """(V diag(s^2) V' + alpha I)^-1 x by Woodbury with orthonormal V; alpha = 0 only if V is square."""
+def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
+    """(V diag(s^2) V' + alpha I)^-1 v by Woodbury with orthonormal V; alpha = 0 only if V is square."""
     squares = s * s
-    y = vt @ x
+    y = vt @ v
     if alpha > 0:
-        # (x - V diag(s^2 / (s^2 + alpha)) V' x) / alpha
-        return (x - vt.T @ (_column(squares / (squares + alpha), x) * y)) / alpha
-    return vt.T @ (y / _column(squares, x))
+        # (v - V diag(s^2 / (s^2 + alpha)) V' v) / alpha
+        return (v - vt.T @ (_column(squares / (squares + alpha), v) * y)) / alpha
+    return vt.T @ (y / _column(squares, v))
 
 
-def inverse_operator(s, vt, alpha, dtype):
+def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
     """LinearOperator of the inverse, for instance as the preconditioner M of scipy.sparse.linalg.cg."""
+
+    def apply(x: NDArray[Any]) -> NDArray[Any]:
+        return solve_gram(s, vt, alpha=alpha, v=x)
+
+    return _symmetric(apply, vt.shape[1])
+
+
+def _symmetric(apply: Any, d: int) -> "LinearOperator":
     from scipy.sparse.linalg import LinearOperator
 
-    d = vt.shape[1]
-
-    def apply(x):
-        return solve_gram(s, vt, alpha, x)
-
-    return LinearOperator((d, d), matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply, dtype=dtype)
+    return LinearOperator((d, d), matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply, dtype=np.dtype(np.float64))
 
 
-def _column(values, x):
+def _column(values: Doubles, x: NDArray[Any]) -> Doubles:
     return values if x.ndim == 1 else values[:, np.newaxis]

@@ -1,19 +1,26 @@
 """Binary codes as a transformer."""
 
-import numbers
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._validation import as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
+from fastsketch.hashing._sketch_hash import Method, Rotation
+from fastsketch.sklearn._keywords import named_keywords
+from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
 DEFAULT_BITS = 64
 
 
+@named_keywords
 class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
@@ -21,10 +28,10 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     ----------
     n_bits : int, optional
         Bits of a code, at most n_features; default the smaller of 64 and n_features.
-    sketch, sketch_size, block_rows, rotation
+    method, sketch_size, block_rows, rotation
         Those of fastsketch.SketchHash.
     output : {"packed", "bits", "values"}, default "packed"
-        What ``transform`` returns: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
+        The result of ``transform``: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
         signed distances whose signs the bits are.
     random_state : int, RandomState or None, default 0
         An int is the seed itself; codes of models with one seed are comparable.
@@ -37,6 +44,11 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     components_ : ndarray (n_bits_, n_features_in_)
         Principal directions of the sketch, before the rotation.
 
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
     Examples
     --------
     >>> import numpy as np
@@ -46,84 +58,94 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (500, 2)
     """
 
+    _RENAMED = {"sketch": "method"}
+
+    hash_: SketchHash
+    n_bits_: int
+
     def __init__(
         self,
-        n_bits=None,
+        n_bits: int | None = None,
         *,
-        sketch="srht",
-        sketch_size=None,
-        block_rows=None,
-        rotation="random",
-        output="packed",
-        random_state=0,
-    ):
+        method: Method = "srht",
+        sketch_size: int | None = None,
+        block_rows: int | None = None,
+        rotation: Rotation = "itq",
+        output: Literal["packed", "bits", "values"] = "packed",
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
         self.n_bits = n_bits
-        self.sketch = sketch
+        self.method: Method = method
         self.sketch_size = sketch_size
         self.block_rows = block_rows
-        self.rotation = rotation
-        self.output = output
+        self.rotation: Rotation = rotation
+        self.output: Literal["packed", "bits", "values"] = output
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
         X = self._checked(X, reset=True)
         if hasattr(self, "hash_"):
             del self.hash_
         return self._take(X)
 
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from one more batch of any size."""
         return self._take(self._checked(X, reset=not hasattr(self, "hash_")))
 
-    def _checked(self, X, reset):
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
-    def _take(self, X):
+    def _take(self, X: Any) -> Self:
         as_choice(self.output, "output", ("packed", "bits", "values"))
         model = getattr(self, "hash_", None)
         if model is None:
-            d = X.shape[1]
-            bits = min(DEFAULT_BITS, d) if self.n_bits is None else as_integer(self.n_bits, "n_bits", 1)
-            seed = self.random_state
-            if not isinstance(seed, numbers.Integral):
-                seed = int(check_random_state(seed).randint(2**31))
+            bits = min(DEFAULT_BITS, X.shape[1]) if self.n_bits is None else as_integer(self.n_bits, "n_bits", 1)
             model = SketchHash(
-                bits, self.sketch, self.sketch_size, self.block_rows, self.rotation, int(seed), dtype=X.dtype
+                bits,
+                method=self.method,
+                sketch_size=self.sketch_size,
+                block_rows=self.block_rows,
+                rotation=self.rotation,
+                seed=seed_of(self.random_state),
+                dtype=X.dtype,
             )
         self.hash_ = model.update(X)
         self.n_bits_ = model.n_bits
         return self
 
-    def transform(self, X):
+    def transform(self, X: Rows) -> NDArray[Any]:
         """Codes of the rows of X: see ``output``."""
         check_is_fitted(self, "hash_")
         X = self._checked(X, reset=False)
         if self.output == "packed":
             return self.hash_.encode(X)
-        values = self.hash_.decision(X)
+        values = self.hash_.decision_function(X)
         return values if self.output == "values" else (values > 0).astype(np.uint8)
 
     @property
-    def mean_(self):
+    def mean_(self) -> NDArray[np.float64] | None:
+        """Mean of the rows."""
         check_is_fitted(self, "hash_")
         return self.hash_.mean
 
     @property
-    def components_(self):
+    def components_(self) -> NDArray[np.float64]:
+        """Principal directions of the sketch."""
         check_is_fitted(self, "hash_")
         return self.hash_.components
 
     @property
-    def n_samples_seen_(self):
+    def n_samples_seen_(self) -> int:
+        """Rows seen."""
         check_is_fitted(self, "hash_")
         return self.hash_.n_rows
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return -(-self.n_bits_ // 8) if self.output == "packed" else self.n_bits_
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch import baselines
+from fastsketch._model import MergeableModel
 from tests.helpers import same_state
 
 da = pytest.importorskip("dask.array")
@@ -26,13 +28,8 @@ pytestmark = pytest.mark.filterwarnings(
 M, D = 80, 20
 ROWS = np.random.default_rng(0).standard_normal((12 * M - 30, D)) * np.linspace(2, 0.1, D) + 3
 # one stream, its last block closed as in a merge
-WHOLE = fs.SketchHash(6, block_rows=M, rotation="itq").merge(
-    fs.SketchHash(6, block_rows=M, rotation="itq").update(ROWS)
-)
-
-
-def fit(data, **options):
-    return fsd.SketchHash(6, block_rows=M, rotation="itq", **options).fit(data)
+TEMPLATE = fs.SketchHash(6, block_rows=M)
+WHOLE = TEMPLATE.copy().merge(TEMPLATE.copy().update(ROWS))
 
 
 def local(workers):
@@ -56,7 +53,7 @@ def test_any_number_of_workers_gives_the_bits_of_one_stream(workers):
     with local(workers) as cluster, distributed.Client(cluster):
         for chunks in (M, 3 * M):
             for fan_in in (2, 4):
-                assert same_state(fit(da.from_array(ROWS, chunks=(chunks, 7)), fan_in=fan_in).model_, WHOLE)
+                assert same_state(fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=(chunks, 7)), fan_in=fan_in), WHOLE)
 
 
 @pytest.mark.parametrize("moment", [0.05, 0.5, 0.9])
@@ -67,7 +64,7 @@ def test_a_killed_worker_changes_nothing(moment):
         # twelve partitions of 0.15 s on two workers
         timer = threading.Timer(moment * 12 * 0.15 / 2, os.kill, (victim, signal.SIGKILL))
         timer.start()
-        found = fit(slow_array(), fan_in=3).model_
+        found = fsd.fit(TEMPLATE, slow_array(), fan_in=3)
         timer.join()
         assert same_state(found, WHOLE)
         client.wait_for_workers(2)
@@ -77,11 +74,11 @@ def test_a_killed_worker_changes_nothing(moment):
 def test_partitions_of_any_length():
     """Not multiples of block_rows: the parts are what counts, in whatever way they come."""
     chunks = ((33, 200, 1, len(ROWS) - 234), (D,))
-    one = fit(da.from_array(ROWS, chunks=chunks)).model_
+    one = fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=chunks))
     edges = np.cumsum([0, *chunks[0]])
     pieces = [ROWS[a:b] for a, b in zip(edges, edges[1:], strict=False)]
-    two = fit([delayed(piece) for piece in pieces], fan_in=2).model_
-    three = fit([lambda piece=piece: piece for piece in pieces]).model_
+    two = fsd.fit(TEMPLATE, [delayed(piece) for piece in pieces], fan_in=2)
+    three = fsd.fit(TEMPLATE, [lambda piece=piece: piece for piece in pieces])
     assert same_state(one, two)
     assert same_state(one, three)
     assert one.n_rows == len(ROWS)
@@ -90,40 +87,112 @@ def test_partitions_of_any_length():
 
 def test_default_blocks_are_those_of_the_model():
     rows = np.random.default_rng(1).standard_normal((400, D))
-    found = fsd.SketchHash(6).fit(da.from_array(rows, chunks=(4 * D, D))).model_
+    found = fsd.fit(fs.SketchHash(6), da.from_array(rows, chunks=(4 * D, D)))
     assert same_state(found, fs.SketchHash(6).update(rows))
 
 
+def test_a_template_is_not_changed_and_gives_its_notes_place_and_anchor():
+    template = fs.SketchHash(6, block_rows=M, part=2, first_block=5).anchor(WHOLE.projection)
+    template.notes["job"] = 7
+    before = template.to_bytes()
+    found = fsd.fit(template, da.from_array(ROWS, chunks=(M, D)))
+    assert template.to_bytes() == before
+    assert found.notes == {"job": 7}
+    assert same_state(found, template.copy().merge(template.copy().update(ROWS)))
+    assert (found.part, found.first_block) == (2, 5)
+    assert not np.array_equal(found.projection, WHOLE.projection)  # other blocks, other random numbers
+    assert np.allclose(found.projection.T @ found.projection, np.eye(6))
+
+
 def test_codes_of_a_dask_array():
-    hasher = fit(da.from_array(ROWS, chunks=(100, D)))
-    codes = hasher.encode(da.from_array(ROWS, chunks=(70, 9)))
+    model = fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=(100, D)))
+    codes = fsd.encode(model, da.from_array(ROWS, chunks=(70, 9)))
     assert codes.dtype == np.uint8
-    assert np.array_equal(codes.compute(), hasher.model_.encode(ROWS))
-    assert np.array_equal(hasher.encode(ROWS[:5]), hasher.model_.encode(ROWS[:5]))
+    assert np.array_equal(codes.compute(), model.encode(ROWS))
+    assert np.array_equal(fsd.encode(model, ROWS[:5]), model.encode(ROWS[:5]))
+    lsh = fsd.fit(baselines.LSH(12), da.from_array(ROWS, chunks=(100, D)))
+    assert np.array_equal(fsd.encode(lsh, da.from_array(ROWS, chunks=(70, D))).compute(), lsh.encode(ROWS))
 
 
-def test_sketch():
-    array = da.from_array(ROWS, chunks=(200, D))
-    found = fsd.sketch(array, 7, rule="rfd", solver="gram", fan_in=2)
-    parts = [fs.RobustFrequentDirections(7, solver="gram").update(ROWS[i : i + 200]) for i in range(0, len(ROWS), 200)]
-    assert same_state(found, fs.tree_merge(parts))
-    assert isinstance(fsd.sketch([delayed(ROWS)], 7), fs.FrequentDirections)
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda part: fs.FrequentDirections(7, solver="gram"),
+        lambda part: fs.FrequentDirections(7, method="cfd", center=True),
+        lambda part: fs.RobustFrequentDirections(7, alpha0=0.5),
+        lambda part: baselines.LSH(9),
+        lambda part: fs.SketchHash(6, method="fd", part=part),
+        lambda part: baselines.PCAHash(6, part=part),
+        lambda part: baselines.ITQ(6, part=part),
+    ],
+)
+def test_every_model_that_merges(model):
+    """The same bits as the merge tree of the library over models of the partitions."""
+    rows = ROWS[:-30]  # partitions of 200 rows are not whole blocks
+    array = da.from_array(rows, chunks=(200, D))
+    found = fsd.fit(model(0), array, fan_in=2)
+    parts = [model(i // 200).update(rows[i : i + 200]) for i in range(0, len(rows), 200)]
+    assert type(found) is type(parts[0])
+    assert same_state(found, model(0).merge(fs.merge(parts)))
+    assert found.n_rows == len(rows)
+
+
+def test_a_model_of_ones_own():
+    found = fsd.fit(Rows(), [lambda: ROWS[:40], lambda: ROWS[40:]])
+    assert np.allclose(found.total, ROWS.sum(axis=0))
+
+
+class Rows(MergeableModel):
+    """The sum of the rows."""
+
+    def _begin(self):
+        self.n, self.total = 0, None
+
+    def update(self, rows):
+        self.n, self.total = self.n + len(rows), rows.sum(axis=0) + (0 if self.total is None else self.total)
+        return self
+
+    def _merge(self, other):
+        self.n, self.total = self.n + other.n, self.total + other.total
+
+    def _state(self):
+        return {"n": self.n}, {} if self.total is None else {"total": self.total}
+
+    def _restore(self, state, arrays):
+        self.n, self.total = state["n"], arrays.get("total")
+
+    @property
+    def n_rows(self):
+        return self.n
+
+    @property
+    def n_features(self):
+        return None if self.total is None else len(self.total)
+
+
+HASH = fs.SketchHash(4)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: fsd.SketchHash(0), ValueError, "n_bits"),
-        (lambda: fsd.SketchHash(4, fan_in=1), ValueError, "fan_in"),
-        (lambda: fsd.SketchHash(4).fit(ROWS.tolist()), TypeError, "delayed"),
-        (lambda: fsd.SketchHash(4).fit("x"), TypeError, "dask array"),
-        (lambda: fsd.SketchHash(4).fit([]), ValueError, "at least one partition"),
-        (lambda: fsd.SketchHash(4).fit(da.zeros(5)), ValueError, "two-dimensional"),
-        (lambda: fsd.SketchHash(4).fit(da.zeros((5, 0))), ValueError, "columns"),
-        (lambda: fsd.SketchHash(4).encode(ROWS), ValueError, "no rows"),
-        (lambda: fsd.SketchHash(8).fit(da.zeros((5, 4))), ValueError, "at most the 4 features"),
-        (lambda: fsd.sketch(da.zeros((5, 4)), 1), ValueError, "sketch_size"),
-        (lambda: fsd.sketch(da.from_array(ROWS * np.nan)), ValueError, "finite"),
+        (lambda: fsd.fit(HASH, da.from_array(ROWS), fan_in=1), ValueError, "fan_in"),
+        (lambda: fsd.fit(baselines.SGH(4), da.from_array(ROWS)), TypeError, "that merges, got SGH"),
+        (lambda: fsd.fit("fd", da.from_array(ROWS)), TypeError, "that merges, got str"),
+        (lambda: fsd.fit(WHOLE, da.from_array(ROWS)), ValueError, f"must have seen no rows, it has seen {len(ROWS)}"),
+        (lambda: fsd.fit(HASH, ROWS.tolist()), TypeError, "delayed"),
+        (lambda: fsd.fit(HASH, "x"), TypeError, "dask array"),
+        (lambda: fsd.fit(HASH, []), ValueError, "at least one partition"),
+        (lambda: fsd.fit(HASH, da.zeros(5)), ValueError, "two-dimensional"),
+        (lambda: fsd.fit(HASH, da.zeros((5, 0))), ValueError, "columns"),
+        (lambda: fsd.encode(HASH, ROWS), ValueError, "no rows"),
+        (lambda: fsd.encode(fs.FrequentDirections(4), ROWS), TypeError, "hash, got FrequentDirections"),
+        (lambda: fsd.encode(WHOLE, da.zeros((5, 4))).compute(), ValueError, "20 columns"),
+        (lambda: fsd.fit(fs.SketchHash(8), da.zeros((5, 4))), ValueError, "at most the 4 features"),
+        (lambda: fsd.fit(fs.FrequentDirections(4), da.from_array(ROWS * np.nan)), ValueError, "row 0 holds"),
+        (lambda: fsd.SketchHash, AttributeError, r"fastsketch.dask.fit\(fastsketch.SketchHash\(...\), data\) now"),
+        (lambda: fsd.sketch, AttributeError, r"fastsketch.dask.fit\(fastsketch.FrequentDirections\(...\), data\) now"),
+        (lambda: fsd.nothing, AttributeError, "no attribute 'nothing'"),
     ],
 )
 def test_bad_input(call, error, match):

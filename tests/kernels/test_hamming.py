@@ -25,7 +25,7 @@ def test_against_counting(width, n):
     assert np.array_equal(fs.hamming_distances(queries, codes), expected)
     order = np.argsort(expected, axis=1, kind="stable")
     for k in sorted({1, min(2, n), min(10, n), n}):
-        distances, indices = fs.hamming_topk(queries, codes, k)
+        distances, indices = fs.hamming_topk(queries, codes, k=k)
         assert (distances.dtype, indices.dtype) == (np.int32, np.int64)
         assert np.array_equal(indices, order[:, :k])
         assert np.array_equal(distances, np.take_along_axis(expected, order[:, :k], axis=1))
@@ -36,19 +36,19 @@ def test_layouts_and_one_query():
     wide = np.repeat(codes, 2, axis=1)[:, ::2]
     wide.flags.writeable = False
     for k in (1, 50):
-        one = fs.hamming_topk(codes[7], codes, k)
-        two = fs.hamming_topk(wide[7:8], wide[::-1][::-1], k)
+        one = fs.hamming_topk(codes[7], codes, k=k)
+        two = fs.hamming_topk(wide[7:8], wide[::-1][::-1], k=k)
         assert np.array_equal(one[0], two[0])
         assert np.array_equal(one[1], two[1])
         assert one[1][0, 0] == 7
-    assert fs.hamming_topk(np.empty((0, 5), np.uint8), codes, 3)[0].shape == (0, 3)
+    assert fs.hamming_topk(np.empty((0, 5), np.uint8), codes, k=3)[0].shape == (0, 3)
 
 
 def test_many_threads():
     codes = RNG.integers(0, 256, (3000, 16), dtype=np.uint8)
-    expected = fs.hamming_topk(codes[:64], codes, 7)
+    expected = fs.hamming_topk(codes[:64], codes, k=7)
     with ThreadPoolExecutor(8) as pool:
-        parts = list(pool.map(lambda i: fs.hamming_topk(codes[i], codes, 7), range(64)))
+        parts = list(pool.map(lambda i: fs.hamming_topk(codes[i], codes, k=7), range(64)))
     assert np.array_equal(np.vstack([d for d, _ in parts]), expected[0])
     assert np.array_equal(np.vstack([i for _, i in parts]), expected[1])
 
@@ -73,4 +73,4 @@ GOOD = np.zeros((3, 2), np.uint8)
 )
 def test_what_is_refused(queries, codes, k, error, match):
     with pytest.raises(error, match=match):
-        fs.hamming_topk(queries, codes, k)
+        fs.hamming_topk(queries, codes, k=k)

@@ -1,0 +1,33 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from fastsketch._kernels.state import SketchState
+
+class DenseState(SketchState):
+    @property
+    def solver(self) -> int: ...
+    @property
+    def buffer(self) -> NDArray[Any]: ...
+    @property
+    def cov(self) -> Buffer: ...
+    def __init__(
+        self,
+        sketch_size: int,
+        capacity: int,
+        n_features: int,
+        *,
+        n_spare: int,
+        center: bool,
+        decay: float,
+        solver: int,
+        dtype: np.dtype[Any],
+    ) -> None: ...
+
+def scan(rows: NDArray[Any]) -> tuple[int, float]: ...
+def work_sizes(m: int, d: int, n_keep: int, solver: int, dtype: np.dtype[Any]) -> tuple[int, int, int]: ...
+def absorb(rows: NDArray[Any], weights: NDArray[np.float64] | None, scale: float, state: DenseState) -> None: ...
+def flush_now(buffer: NDArray[Any], state: DenseState) -> None: ...
+def settle_now(buffer: NDArray[Any], state: DenseState) -> None: ...

@@ -1,0 +1,6 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def fwht_columns(x: NDArray[Any]) -> None: ...
+def fwht_rows(x: NDArray[Any]) -> None: ...

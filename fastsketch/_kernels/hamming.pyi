@@ -1,0 +1,7 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def distances(queries: NDArray[np.uint8], codes: NDArray[np.uint8]) -> NDArray[np.int32]: ...
+def topk(
+    queries: NDArray[np.uint8], codes: NDArray[np.uint8], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...

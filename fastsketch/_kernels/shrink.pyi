@@ -1,0 +1,6 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def top_eigh(lower: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]: ...
+def time_stages(rows: NDArray[Any], size: int, repeats: int) -> list[tuple[str, float]]: ...

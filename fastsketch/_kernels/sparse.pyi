@@ -1,0 +1,43 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from fastsketch._kernels.state import SketchState
+
+class SparseState(SketchState):
+    @property
+    def z(self) -> NDArray[Any]: ...
+    @property
+    def indptr(self) -> Buffer: ...
+    @property
+    def indices(self) -> Buffer: ...
+    @property
+    def data(self) -> NDArray[Any]: ...
+    @property
+    def n_stored(self) -> int: ...
+    def __init__(
+        self,
+        sketch_size: int,
+        capacity: int,
+        n_features: int,
+        *,
+        n_spare: int,
+        center: bool,
+        decay: float,
+        dtype: np.dtype[Any],
+    ) -> None: ...
+    def make_room(self, nnz: int) -> None: ...
+
+def scan(indptr: NDArray[np.int64], data: NDArray[Any]) -> tuple[int, float]: ...
+def largest_block(indptr: NDArray[np.int64], first: int, later: int) -> int: ...
+def absorb(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    scale: float,
+    state: SparseState,
+) -> None: ...
+def flush_now(z: NDArray[Any], state: SparseState) -> None: ...

@@ -1,0 +1,112 @@
+"""Random hyperplanes."""
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import seed
+from fastsketch._random import Normal, random_normal
+from fastsketch._validation import Rows, as_integer, as_rows, check_finite
+from fastsketch.hashing._hasher import LinearHasher
+
+
+class _Total(NamedTuple):
+    """Sum (d,) and number of the rows."""
+
+    rows: NDArray[np.float64]
+    n_rows: int
+
+
+class LSH(LinearHasher, MergeableModel):
+    """Locality-sensitive hashing: signs of projections on Gaussian directions, of rows less their mean (Charikar 2002).
+
+    Parameters
+    ----------
+    n_bits : int
+        At least 1, also more than features.
+    seed : int, default 0
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 20))
+    >>> fs.baselines.LSH(64).update(rows).encode(rows).shape
+    (100, 8)
+    """
+
+    _RENAMED: ClassVar = {"decision": "decision_function"}
+
+    seed: int = seed(default=0)
+
+    def _begin(self) -> None:
+        self._total: _Total | None = None
+        self._directions: NDArray[np.float64] | None = None
+
+    def update(self, rows: Rows) -> Self:
+        """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows are no finite real matrix of the width seen before, or their sum overflows.
+        """
+        checked = as_rows(rows, self.n_features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = np.asarray(checked.sum(axis=0, dtype=np.float64)).ravel()
+            held = self._total
+            total = _Total(added if held is None else held.rows + added, self.n_rows + checked.shape[0])
+        if not np.isfinite(total.rows).all():
+            check_finite(checked)
+            raise ValueError("the sum of the rows must be finite: it overflows")
+        self._total = total
+        return self
+
+    def _merge(self, other: Self) -> None:
+        mine, theirs = self._total, other._total
+        assert mine is not None and theirs is not None  # both have seen rows
+        self._total = _Total(mine.rows + theirs.rows, mine.n_rows + theirs.n_rows)
+
+    def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        total = self._total
+        assert total is not None  # or there would be no rows to score
+        if self._directions is None:
+            n = len(total.rows) * self.n_bits
+            self._directions = random_normal(self.seed, Normal.HYPERPLANES, n).reshape(-1, self.n_bits)
+        return self._directions, (total.rows / total.n_rows) @ self._directions
+
+    @property
+    def n_rows(self) -> int:
+        """Rows seen."""
+        return 0 if self._total is None else self._total.n_rows
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of the rows; None before the first."""
+        return None if self._total is None else len(self._total.rows)
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        return {"n_rows": self.n_rows}, {} if self._total is None else {"sum": self._total.rows}
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if "sum" in arrays:
+            total = arrays["sum"]
+            if total.ndim != 1 or total.dtype != np.float64 or not np.isfinite(total).all():
+                raise ValueError("the sum of the rows must be a finite vector")
+            self._total = _Total(total, as_integer(state["n_rows"], "n_rows", 0))
+
+    @classmethod
+    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
+        return {"n_bits": params["n_bits"], "seed": params["seed"]}, {"n_rows": params["n_rows"]}, arrays

@@ -1,0 +1,51 @@
+"""Exact principal components, as they are and with the ITQ rotation learned on all rows."""
+
+from fastsketch._parameters import choice, integer, parameter
+from fastsketch.hashing import SketchHash
+from fastsketch.hashing._sketch_hash import METHODS, RESERVOIR_ROWS, Method, Rotation, as_rotation
+
+# More rows than any stream has: the reservoir keeps them all.
+ALL_ROWS = 2**40
+
+
+class PCAHash(SketchHash):
+    """Signs of exact principal components: ``SketchHash(n_bits, method="exact", rotation=None)``.
+
+    Parameters
+    ----------
+    n_bits, seed, part, first_block, dtype
+        Those of fastsketch.SketchHash.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 20))
+    >>> fs.baselines.PCAHash(8).update(rows).encode(rows).shape
+    (100, 1)
+    """
+
+    method: Method = choice(METHODS, default="exact", init=False)
+    sketch_size: int | None = integer(default=None, init=False)
+    block_rows: int | None = integer(default=None, init=False)
+    rotation: Rotation = parameter(as_rotation, default=None, init=False)
+    reservoir_size: int = integer(default=RESERVOIR_ROWS, init=False)
+
+
+class ITQ(PCAHash):
+    """Exact PCA with the ITQ rotation learned on all rows (Gong, Lazebnik 2011): it keeps every row in memory.
+
+    Parameters
+    ----------
+    n_bits, seed, part, first_block, dtype
+        Those of fastsketch.SketchHash.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 20))
+    >>> fs.baselines.ITQ(8).update(rows).encode(rows).shape
+    (100, 1)
+    """
+
+    rotation: Rotation = parameter(as_rotation, default="itq", init=False)
+    reservoir_size: int = integer(default=ALL_ROWS, init=False)

@@ -1,0 +1,20 @@
+"""Engines: the arrays behind a sketch and the kernels that change them."""
+
+from fastsketch.sketching._engines._base import Engine
+from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays, make_engine
+from fastsketch.sketching._engines._combine import merge_engines, shrink_rows
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._setting import EngineSetting, SolverName
+
+__all__ = [
+    "ENGINES",
+    "AnyEngine",
+    "DenseEngine",
+    "Engine",
+    "EngineSetting",
+    "SolverName",
+    "exact_pays",
+    "make_engine",
+    "merge_engines",
+    "shrink_rows",
+]

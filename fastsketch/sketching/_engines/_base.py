@@ -1,0 +1,301 @@
+"""What the dense and the sparse buffer have in common: slices of a batch, scale, rollback, merges.
+
+An engine owns its state (``_kernels/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
+is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and
+therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or
+interrupted.
+"""
+
+from math import frexp, ldexp
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch._kernels.state import SketchState
+from fastsketch._model import Arrays
+from fastsketch._validation import not_finite
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._random_maps import Compressor
+from fastsketch.sketching._scalars import scalars, set_scalars
+
+# A batch of at most this many buffers (one, where it must be converted) passes as a single slice, without a copy of the
+# buffer: for longer ones that copy costs nothing beside the work.
+BUFFERS_PER_SLICE = 8
+
+# Bytes of a slice of a longer batch: it is still in the cache when it is read again after its check.
+SLICE_BYTES = 4 << 20
+
+# Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
+# precision; outside, everything is stored divided by a power of two. Limits: what the dtype can still represent.
+SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+
+State = TypeVar("State", bound=SketchState)
+# A slice of a batch as the kernels take it.
+Piece = TypeVar("Piece")
+
+
+class Engine(Generic[State, Piece]):
+    """A state, and the rules by which batches, scales and merges change it."""
+
+    kind: ClassVar[str]
+    compressor: Compressor | None = None
+    state: State
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        self.setting = setting
+        self.n_features = n_features
+        self.dtype = dtype
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def fits(self, rows: Any) -> bool:
+        """Whether the kernel can read the batch where it lies."""
+        raise NotImplementedError
+
+    def bytes_per_row(self, rows: Any) -> int:
+        """Of the batch, as the kernel takes it."""
+        raise NotImplementedError
+
+    def cut(self, rows: Any) -> Piece:
+        """A slice of rows as the kernel takes it."""
+        raise NotImplementedError
+
+    def scan(self, piece: Piece) -> tuple[int, float]:
+        """(index of the first row that is not finite, or -1; largest |entry| before it)."""
+        raise NotImplementedError
+
+    def absorb(self, piece: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Put a checked slice through the buffer."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds."""
+        raise NotImplementedError
+
+    def settled_rows(self) -> NDArray[Any]:
+        """Rows of the buffer after decay and centring, at their true length."""
+        raise NotImplementedError
+
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
+        raise NotImplementedError
+
+    def multiply(self, factor: float) -> None:
+        """Multiply everything stored by a factor (rows; squares by its square)."""
+        raise NotImplementedError
+
+    def new_rows(self) -> slice:
+        """Entries of ``root`` that belong to the new rows of the buffer."""
+        raise NotImplementedError
+
+    def own_arrays(self) -> Arrays:
+        """The buffer: views."""
+        raise NotImplementedError
+
+    def put_arrays(self, own: Arrays) -> None:
+        """The inverse of ``own_arrays``."""
+        raise NotImplementedError
+
+    # -- a batch ---------------------------------------------------------------------------------------------------
+    def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
+        """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
+        finite."""
+        n = rows.shape[0]
+        step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
+        saved = None
+        if n > step:
+            saved = self.arrays(copy=True)
+            step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
+        try:
+            for start in range(0, n, step):
+                stop = min(start + step, n)
+                part = None if weights is None else weights[start:stop]
+                self._slice(rows[start:stop], part, offset=offset + start)
+        except BaseException:
+            if saved is not None:
+                self.restore(saved)
+            _threads.settle()
+            raise
+
+    def _slice(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> None:
+        piece = self.cut(rows)
+        bad, largest = self.scan(piece)
+        if bad >= 0:
+            raise not_finite(offset + bad, self.dtype)
+        self._fit_scale(largest, weights)
+        scale = ldexp(1.0, -self.exponent)
+        if self.room() > rows.shape[0]:  # no shrink will come: the limit on BLAS need not be touched
+            self.absorb(piece, weights, scale=scale)
+        else:
+            with _threads.blas_for(self.capacity):
+                self.absorb(piece, weights, scale=scale)
+
+    def room(self) -> int:
+        """New rows that the buffer takes before it shrinks."""
+        return self.capacity - self.setting.center - self.state.fill
+
+    def _fit_scale(self, largest: float, weights: NDArray[np.float64] | None) -> None:
+        """Choose the power of two that everything is divided by, from the largest entry seen so far."""
+        if weights is not None and weights.size:
+            largest *= min(float(np.sqrt(weights.max())), 1e150)
+        if largest == 0.0:
+            return
+        top = max(frexp(min(largest, 1e308))[1], self.state.top)
+        low, high, limit = SAFE_EXPONENTS[self.dtype.itemsize]
+        wanted = 0 if low <= top <= high else max(-limit, min(limit, top))
+        self._rescale_to(wanted, top)
+
+    def _rescale_to(self, exponent: int, top: int) -> None:
+        if exponent != self.exponent:
+            self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
+            self.state.exponent = exponent
+        self.state.top = top
+
+    def scale_all(self, factor: float) -> None:
+        """Store everything multiplied by a power of two: rows, mean, and squares by its square."""
+        state = self.state
+        with np.errstate(under="ignore", over="ignore"):
+            self.multiply(factor)
+            self.mean[:] *= factor
+        # one factor after the other: its square may leave the range though the product does not
+        state.shrinkage = state.shrinkage * factor * factor
+        state.squared_norm = state.squared_norm * factor * factor
+        state.rounding = state.rounding * factor * factor * factor * factor
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all rows so far by a factor."""
+        root, state = float(np.sqrt(factor)), self.state
+        self.multiply(root)
+        self.root[self.new_rows()] *= root
+        for name in state.SUMS:
+            setattr(state, name, getattr(state, name) * factor)
+        state.rounding *= factor
+
+    # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
+    @property
+    def capacity(self) -> int:
+        """Rows of the buffer."""
+        return self.state.capacity
+
+    @property
+    def exponent(self) -> int:
+        """Everything is stored divided by two to this power."""
+        return self.state.exponent
+
+    @property
+    def n_rows(self) -> int:
+        """Rows seen."""
+        return self.state.n_rows
+
+    @property
+    def weight(self) -> float:
+        """Sum of the (decayed) weights of all rows seen."""
+        return self.state.weight
+
+    @property
+    def shrinkage(self) -> float:
+        """Delta."""
+        return self.state.shrinkage
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squared norms of the rows."""
+        return self.state.squared_norm
+
+    @property
+    def rounding(self) -> float:
+        """Square of the allowance for rounding in the certificate."""
+        return self.state.rounding
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of the settled rows, the state's own (d,); empty if the engine does not centre."""
+        return np.asarray(self.state.mean)
+
+    @property
+    def gain(self) -> NDArray[np.float64]:
+        """Factors of the kept rows, the state's own."""
+        return np.asarray(self.state.gain)
+
+    @property
+    def lam(self) -> NDArray[np.float64]:
+        """Squared norms of the kept rows, the state's own."""
+        return np.asarray(self.state.lam)
+
+    @property
+    def root(self) -> NDArray[np.float64]:
+        """Roots of the weights of the new rows, the state's own."""
+        return np.asarray(self.state.root)
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
+        out = {
+            **scalars(self.state),
+            "lam": self.lam,
+            "gain": self.gain,
+            "mean": self.mean,
+            "root": self.root[self.new_rows()],
+            **self.own_arrays(),
+        }
+        return {name: array.copy() for name, array in out.items()} if copy else out
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the state that `arrays` describes; ValueError if it does not fit."""
+        set_scalars(self.state, arrays)
+        state = self.state
+        if not 0 <= state.kept <= state.fill <= self.capacity or state.kept > self.setting.sketch_size:
+            raise ValueError("the counts do not fit the buffer")
+        if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
+            raise ValueError("the counts are out of range")
+        for name, mine in (("lam", self.lam), ("gain", self.gain), ("mean", self.mean)):
+            if arrays[name].shape != mine.shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+            mine[:] = arrays[name]
+        self.root[self.new_rows()] = arrays["root"]
+        self.put_arrays(arrays)
+
+    def clone(self) -> Self:
+        """An independent engine in the same state."""
+        other = type(self)(self.setting, self.n_features, dtype=self.dtype)
+        other.restore(self.arrays())
+        return other
+
+    # -- reading and merging ---------------------------------------------------------------------------------------
+    def reduce(self) -> NDArray[Any]:
+        """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
+
+        Changes the state, though not what it stands for: callers work on a clone.
+        """
+        new = self.state.fill - self.state.kept
+        if self.state.fill + (self.setting.center and new > 0) > self.setting.sketch_size:
+            with _threads.blas_for(self.capacity):
+                self.flush()
+        return self.settled_rows()
+
+    def align(self, other: "AnyBuffer") -> None:
+        """Bring two engines to one scale; both stand for the same rows as before."""
+        first, second = (self, other) if self.state.top >= other.state.top else (other, self)
+        second._rescale_to(first.exponent, first.state.top)
+
+    def take_over(self, other: "AnyBuffer") -> NDArray[Any] | None:
+        """Add the scalars of another reduced engine of the same scale; return the correction row, or None."""
+        mine, theirs = self.state, other.state
+        correction = None
+        if self.setting.center:
+            w, h = mine.settled_weight, theirs.settled_weight
+            if h > 0:
+                # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are
+                move = other.mean - self.mean
+                correction = np.sqrt(w / (w + h)) * np.sqrt(h) * move
+                mine.squared_norm += float(correction @ correction)
+                self.mean[:] = self.mean + h / (w + h) * move if w > 0 else other.mean
+                correction = correction.astype(self.dtype)[np.newaxis]
+        for name in mine.SUMS:
+            setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
+        mine.n_rows += theirs.n_rows
+        return correction
+
+
+AnyBuffer = Engine[Any, Any]

@@ -1,0 +1,76 @@
+"""Two engines into one, and a shrink of loose rows."""
+
+from math import frexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._mapped import MappedEngine
+from fastsketch.sketching._engines._setting import EngineSetting
+
+
+def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngine) -> None:
+    """Add what `theirs` has seen to `mine`. Both are clones: `theirs` is used up.
+
+    The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
+    brings them back to sketch_size - 1 rows, unless they fit as they are.
+    """
+    if isinstance(mine, MappedEngine):
+        assert isinstance(theirs, MappedEngine)  # the parameters agree
+        mine.settle()
+        theirs.settle()
+        correction = mine.take_over(theirs)
+        merge_engines(mine.inner, theirs.inner)
+        if correction is not None:
+            mine.inner.update(correction)
+        return
+    assert not isinstance(theirs, MappedEngine)
+    mine.align(theirs)
+    if isinstance(mine, DenseEngine) and mine.exact:
+        with _threads.blas_for(mine.capacity):
+            mine.add_exact(theirs)
+        return
+    parts = [mine.reduce(), theirs.reduce()]
+    correction = mine.take_over(theirs)
+    if correction is not None:
+        parts.append(correction)
+    rows = np.vstack(parts)
+    if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
+        rows = _shrunk(mine, rows)
+    mine.replace_rows(rows)
+
+
+def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
+    """One Frequent Directions shrink of loose rows (m, d): sketch_size - 1 rows, and the Delta that it removed."""
+    top = frexp(float(np.abs(rows).max(initial=0.0)))[1]
+    low, high, limit = SAFE_EXPONENTS[rows.dtype.itemsize]
+    exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
+    if exponent:
+        rows = np.ldexp(rows, -exponent)
+    setting = EngineSetting(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram")
+    bench = DenseEngine(setting, rows.shape[1], dtype=rows.dtype)
+    kept = _flushed(bench, rows)
+    with np.errstate(over="ignore", under="ignore"):
+        lost = float(np.ldexp(bench.shrinkage, 2 * exponent))
+    return np.ldexp(kept, exponent) if exponent else kept, lost
+
+
+def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
+    """One shrink of loose rows as `engine` would do it, which takes note of Delta."""
+    setting = engine.setting.for_one_shrink(max(0, len(rows) - engine.setting.sketch_size))
+    bench = DenseEngine(setting, engine.n_features, dtype=engine.dtype)
+    kept = _flushed(bench, rows)
+    engine.state.shrinkage += bench.shrinkage
+    engine.state.rounding += bench.rounding
+    return kept
+
+
+def _flushed(bench: DenseEngine, rows: NDArray[Any]) -> NDArray[Any]:
+    bench.replace_rows(rows, kept=False)
+    with _threads.blas_for(bench.capacity):
+        bench.flush()
+    return bench.settled_rows()

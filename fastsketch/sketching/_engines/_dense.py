@@ -1,0 +1,173 @@
+"""The buffer of dense rows, for solvers gram, svd and exact."""
+
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels import dense as kernel
+from fastsketch._kernels.shrink import top_eigh
+from fastsketch._kernels.state import EXACT, GRAM, SVD
+from fastsketch._model import Arrays
+from fastsketch.sketching._engines._base import AnyBuffer, Engine
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._plain_rows import lies_well, plain_rows
+
+# Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
+EXACT_BLOCK = 256
+
+_SOLVERS = {"gram": GRAM, "svd": SVD, "exact": EXACT}
+
+
+class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
+    """Buffer of `capacity` rows, used from its end: last the `kept` rows of the last shrink (longest at the very end),
+    before them the new rows, the newest first. With solver exact, a d x d sum too."""
+
+    kind = "dense"
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        super().__init__(setting, n_features, dtype=dtype)
+        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        capacity = setting.sketch_size + block
+        self.exact = setting.solver == "exact"
+        self.state = kernel.DenseState(
+            setting.sketch_size,
+            max(capacity, EXACT_BLOCK) if self.exact else capacity,
+            n_features,
+            n_spare=setting.rows_spared,
+            center=setting.center,
+            decay=setting.decay,
+            solver=_SOLVERS[setting.solver],
+            dtype=dtype,
+        )
+        self.buffer: NDArray[Any] = self.state.buffer
+
+    def fits(self, rows: Any) -> TypeGuard[NDArray[Any]]:
+        """Right dtype, aligned, columns contiguous."""
+        return isinstance(rows, np.ndarray) and lies_well(cast(NDArray[Any], rows), self.dtype)
+
+    def bytes_per_row(self, rows: Any) -> int:
+        """Of the batch, as the kernel takes it."""
+        return self.n_features * self.dtype.itemsize
+
+    def cut(self, rows: Any) -> NDArray[Any]:
+        """A slice of rows as the kernel takes it."""
+        return plain_rows(rows, self.dtype)  # of a sparse batch one slice, no longer than the buffer
+
+    def scan(self, piece: NDArray[Any]) -> tuple[int, float]:
+        """(index of the first row that is not finite, or -1; largest |entry| before it)."""
+        return kernel.scan(piece)
+
+    def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Put a checked slice through the buffer."""
+        kernel.absorb(piece, weights, scale, self.state)
+
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds, or add it to the exact sum."""
+        kernel.flush_now(self.buffer, self.state)
+
+    def new_rows(self) -> slice:
+        """Entries of ``root``, and rows of the buffer, that are new."""
+        return slice(self.capacity - self.state.fill, self.capacity - self.state.kept)
+
+    def own_arrays(self) -> Arrays:
+        """The rows of the buffer, and the exact sum."""
+        own: Arrays = {"buffer": self.buffer[self.capacity - self.state.fill :]}
+        if self.exact:
+            own["cov"] = self.cov
+        return own
+
+    def put_arrays(self, own: Arrays) -> None:
+        """The inverse of ``own_arrays``."""
+        if own["buffer"].shape != (self.state.fill, self.n_features):
+            raise ValueError(f"array 'buffer' has shape {own['buffer'].shape}, not {self.state.fill} rows")
+        self.buffer[self.capacity - self.state.fill :] = own["buffer"]
+        if self.exact:
+            self.cov[:] = own["cov"]
+
+    def settled_rows(self) -> NDArray[Any]:
+        """Rows of the buffer after decay and centring, at their true length, a view."""
+        kernel.settle_now(self.buffer, self.state)
+        kept, gain = self.state.kept, self.gain
+        self.buffer[self.capacity - kept :] *= gain[:kept][::-1, np.newaxis].astype(self.dtype)
+        gain[:] = 1.0
+        return self.buffer[self.capacity - self.state.fill :]
+
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
+        self.buffer[self.capacity - len(rows) :] = rows
+        self.state.fill = len(rows)
+        self.state.kept = len(rows) if kept else 0
+        self.state.age = -1  # the rows need not be orthogonal
+        self.gain[:] = 1.0
+
+    def multiply(self, factor: float) -> None:
+        """Multiply everything stored by a factor (rows; squares by its square)."""
+        self.buffer[self.new_rows()] *= self.dtype.type(factor)
+        self.gain[:] *= factor
+        for _ in range(2):  # the square of a factor may leave the range though the product does not
+            self.lam[:] *= factor
+            self.cov[:] *= factor
+
+    # -- the exact accumulator -------------------------------------------------------------------------------------
+    @property
+    def cov(self) -> NDArray[np.float64]:
+        """Sum of solver exact, the state's own (d, d): the kernel's lower triangle, transposed; else empty."""
+        return np.asarray(self.state.cov)
+
+    @property
+    def accumulated(self) -> bool:
+        """Whether cov holds rows already; until then the buffer alone is the whole, exact sketch."""
+        return self.exact and self.state.age > 0
+
+    def gram(self) -> NDArray[np.float64]:
+        """The full d x d matrix A'A that an exact engine has accumulated; settles the buffer."""
+        if self.state.fill:
+            self.flush()
+        lower = self.cov.T  # the kernel's column-major is this array transposed
+        return np.tril(lower) + np.tril(lower, -1).T
+
+    def reduce(self) -> NDArray[Any]:
+        """The rows of the sketch, at most sketch_size. Changes the state: callers work on a clone."""
+        if not self.exact:
+            return super().reduce()
+        state = self.state
+        if not self.accumulated:
+            rows = self.settled_rows()
+            if len(rows) <= self.setting.sketch_size:
+                return rows
+            state.kept = state.fill  # settled rows are not to be settled again
+        # One shrink of the exact matrix; only as many rows as columns: nothing to remove.
+        if state.fill:
+            self.flush()
+        d, size = self.n_features, self.setting.sketch_size
+        keep = d if d <= size else size - 1
+        values, vectors = top_eigh(self.cov.copy(), keep)
+        values = np.maximum(values, 0.0)
+        delta = 0.0 if keep == d else float(values[d - size])
+        kept = values[d - keep :][::-1].copy()
+        spared = min(self.setting.rows_spared, keep)
+        kept[spared:] -= delta
+        state.shrinkage += delta
+        rows = np.sqrt(np.maximum(kept, 0.0))[:, np.newaxis] * vectors[::-1]
+        state.fill = state.kept = 0
+        return rows.astype(self.dtype)
+
+    def add_exact(self, other: AnyBuffer) -> None:
+        """Add what another engine of the same scale has seen: C += C', or R'R of the other's settled rows."""
+        if self.state.fill:
+            self.flush()
+        if isinstance(other, DenseEngine) and other.accumulated:
+            if other.state.fill:
+                other.flush()
+            self.cov[:] += other.cov
+            rows = np.empty((0, self.n_features), self.dtype)
+        else:
+            rows = other.settled_rows()
+        correction = self.take_over(other)
+        if correction is not None:
+            rows = np.vstack([rows, correction])
+        for start in range(0, len(rows), self.capacity):
+            self.replace_rows(rows[start : start + self.capacity])
+            self.flush()
+        self.state.age = 1

@@ -1,0 +1,188 @@
+"""A sketch of mapped blocks: rows -> block of m -> q rows -> the buffer of a dense engine (FROSH Algorithm 2)."""
+
+from dataclasses import replace
+from math import ldexp
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch._model import Arrays
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._random_maps import Compressor, sized
+
+# Rows of one step through a block are checked and then used: together they stay in the last cache.
+SLICE_BYTES = 4 << 20
+
+
+class MappedEngine:
+    """The block that is being filled and the engine behind it; the mean is kept here, not there."""
+
+    kind = "mapped"
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        compressor = setting.compressor
+        if compressor is None:
+            raise ValueError("an engine of mapped blocks needs a compressor")
+        self.setting = setting
+        self.n_features = n_features
+        self.dtype = dtype
+        sized_map = sized(compressor, rows_out=setting.sketch_size, n_features=n_features)
+        self.compressor: Compressor | None = replace(
+            compressor, rows_out=sized_map.rows_out, block_rows=sized_map.block_rows
+        )
+        buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
+        self.inner = DenseEngine(setting.behind_map(buffer_size), n_features, dtype=dtype)
+        self.block = MappedBlock(
+            sized_map, n_features, dtype=dtype, center=setting.center, index=compressor.first_block
+        )
+        # of the blocks that are complete
+        self._settled_mean = np.zeros(n_features if setting.center else 0)
+        self._settled_weight = 0.0
+        self._settled_rows = 0
+
+    # -- the state, in the units of the inner engine ---------------------------------------------------------------
+    @property
+    def capacity(self) -> int:
+        """Rows of the buffer."""
+        return self.inner.capacity
+
+    @property
+    def exponent(self) -> int:
+        """The inner engine stores everything divided by two to this power."""
+        return self.inner.exponent
+
+    @property
+    def shrinkage(self) -> float:
+        """Delta."""
+        return self.inner.shrinkage
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squared norms of the mapped rows."""
+        return self.inner.squared_norm
+
+    @property
+    def rounding(self) -> float:
+        """Square of the allowance for rounding in the certificate."""
+        return self.inner.rounding
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of the complete blocks (d,); empty if the engine does not centre."""
+        return self._settled_mean * ldexp(1.0, -self.exponent)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows seen."""
+        return self._settled_rows + self.block.n_rows
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights of all rows seen."""
+        return self._settled_weight + self.block.weight
+
+    # -- a batch ---------------------------------------------------------------------------------------------------
+    def update(self, rows: Any, weights: NDArray[np.float64] | None = None) -> None:
+        """All rows of a batch, or none: raises ValueError naming the first row that is not finite."""
+        n, block = rows.shape[0], self.block
+        saved = None if n < block.room and block.fits_step(n) else self.arrays(copy=True)
+        step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
+        try:
+            for start in range(0, n, step):
+                stop = min(start + step, n)
+                piece = plain_rows(rows[start:stop], self.dtype)
+                done = start
+                while done < stop:
+                    part = None if weights is None else weights[done:stop]
+                    done += block.add(piece[done - start :], part, offset=done)
+                    if block.room == 0:
+                        self._settle_block()
+        except BaseException:
+            if saved is not None:
+                self.restore(saved)
+            _threads.settle()
+            raise
+
+    def _settle_block(self) -> None:
+        found = self.block.close()
+        correction = self._move_mean(found.mean, found.weight)
+        self._settled_rows += found.n_rows
+        if len(found.rows):
+            self.inner.update(found.rows)
+        if correction is not None:
+            self.inner.update(correction)
+        self.block.restart(self.block.index + 1)
+
+    def _move_mean(self, mean: NDArray[np.float64] | None, weight: float) -> NDArray[Any] | None:
+        """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
+        before = self._settled_weight
+        self._settled_weight += weight
+        if mean is None or not mean.size or weight <= 0:
+            return None
+        if before == 0:
+            self._settled_mean[:] = mean
+            return None
+        move = mean - self._settled_mean
+        self._settled_mean += weight / self._settled_weight * move
+        row = np.sqrt(before / self._settled_weight) * np.sqrt(weight) * move
+        return row.astype(self.dtype)[np.newaxis]
+
+    def settle(self) -> None:
+        """End the block that is being filled, whatever its length."""
+        if self.block.n_rows:
+            self._settle_block()
+
+    def reduce(self) -> NDArray[Any]:
+        """Settle, and return the rows, at most sketch_size. Callers work on a clone."""
+        self.settle()
+        return self.inner.reduce()
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all rows so far by a factor; ends the block."""
+        self.settle()
+        self.inner.fade(factor)
+        self._settled_weight *= factor
+
+    def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
+        """Add the means and counts of another settled engine; return the correction row, or None."""
+        correction = self._move_mean(other._settled_mean, other._settled_weight)
+        self._settled_rows += other._settled_rows
+        return correction
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
+        inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
+        block = {f"block_{name}": array for name, array in self.block.arrays(copy).items()}
+        return {
+            **inner,
+            **block,
+            "mean": self._settled_mean.copy() if copy else self._settled_mean,
+            "settled": np.array([self._settled_weight]),
+            "place": np.array([self._settled_rows, self.block.index]),
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the state that `arrays` describes; ValueError if it does not fit."""
+
+        def named(prefix: str) -> Arrays:
+            return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+        if arrays["mean"].shape != self._settled_mean.shape:
+            raise ValueError(f"array 'mean' has shape {arrays['mean'].shape}, expected {self._settled_mean.shape}")
+        self._settled_mean[:] = arrays["mean"]
+        self._settled_weight = float(arrays["settled"][0])
+        self._settled_rows, index = (int(value) for value in arrays["place"])
+        self.inner.restore(named("inner_"))
+        self.block.restore(named("block_"), index)
+
+    def clone(self) -> Self:
+        """An independent engine in the same state."""
+        other = type(self)(self.setting, self.n_features, dtype=self.dtype)
+        other.restore(self.arrays())
+        return other

@@ -1,0 +1,164 @@
+"""The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels import sparse as kernel
+from fastsketch._model import Arrays
+from fastsketch._validation import is_sparse
+from fastsketch.sketching._engines._base import Engine
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._scalars import scalars, set_scalars
+
+# New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
+# their number; beyond about 6 the eigensolver of size 7 l takes back what is gained (bench/README.md).
+BLOCK = 6
+
+# indptr (n + 1,), indices, data of a slice
+Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
+
+
+class SparseEngine(Engine[kernel.SparseState, Csr]):
+    """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
+
+    kind = "sparse"
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        super().__init__(setting, n_features, dtype=dtype)
+        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        self.state = kernel.SparseState(
+            setting.sketch_size,
+            setting.sketch_size + block,
+            n_features,
+            n_spare=setting.rows_spared,
+            center=setting.center,
+            decay=setting.decay,
+            dtype=dtype,
+        )
+        self.z: NDArray[Any] = self.state.z
+
+    def new_rows(self) -> slice:
+        """Entries of ``root`` that belong to the new rows."""
+        return slice(0, self.state.fill - self.state.kept)
+
+    @property
+    def _n_new(self) -> int:
+        return self.state.fill - self.state.kept
+
+    def fits(self, rows: Any) -> bool:
+        """Whether the batch is sparse."""
+        return is_sparse(rows)
+
+    def bytes_per_row(self, rows: Any) -> int:
+        """Of the batch, as the kernel takes it."""
+        if not is_sparse(rows):
+            return self.n_features * self.dtype.itemsize
+        return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
+
+    def cut(self, rows: Any) -> Csr:
+        """A slice of rows as the kernel takes it."""
+        if not is_sparse(rows):
+            from scipy.sparse import csr_array
+
+            rows = csr_array(rows)
+        with np.errstate(over="ignore"):
+            return (
+                np.ascontiguousarray(rows.indptr, np.int64),
+                np.ascontiguousarray(rows.indices, np.int32),
+                np.ascontiguousarray(rows.data, self.dtype),
+            )
+
+    def scan(self, piece: Csr) -> tuple[int, float]:
+        """(index of the first row that is not finite, or -1; largest |value| before it)."""
+        indptr, _, data = piece
+        return kernel.scan(indptr, data)
+
+    def absorb(self, piece: Csr, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Put a checked slice through the buffer."""
+        indptr, indices, data = piece
+        state = self.state
+        later = self.capacity - self.setting.center - state.n_keep
+        fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
+        state.make_room(state.n_stored + fullest)
+        kernel.absorb(indptr, indices, data, weights, scale, state)
+
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds."""
+        kernel.flush_now(self.z, self.state)
+
+    def own_arrays(self) -> Arrays:
+        """Kept rows, and the new ones as CSR."""
+        state, used = self.state, self.state.n_stored
+        return {
+            "z": self.z[:, : state.kept],
+            "indptr": np.asarray(state.indptr)[: self._n_new + 1],
+            "indices": np.asarray(state.indices)[:used],
+            "data": state.data[:used],
+        }
+
+    def put_arrays(self, own: Arrays) -> None:
+        """The inverse of ``own_arrays``."""
+        state, used = self.state, len(own["data"])
+        _check_csr(own, n=self._n_new, d=self.n_features)
+        state.make_room(used)
+        self.z[:, : own["z"].shape[1]] = own["z"]
+        np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
+        np.asarray(state.indices)[:used] = own["indices"]
+        state.data[:used] = own["data"]
+
+    def settled_rows(self) -> NDArray[Any]:
+        """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
+        kept = self.state.kept
+        if self._n_new and (self.setting.center or self.setting.decay != 1.0):
+            # Few rows: let the dense buffer settle them.
+            setting = self.setting.dense(self.capacity - self.setting.sketch_size)
+            twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
+            mine = self.arrays()
+            # the dense buffer holds the newest row first, the longest kept row last
+            buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
+            twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
+            rows = twin.settled_rows().copy()
+            set_scalars(self.state, scalars(twin.state))
+            self.lam[:], self.gain[:], self.mean[:] = twin.lam, twin.gain, twin.mean
+            return rows
+        gain = self.gain[:kept, np.newaxis].astype(self.dtype)
+        return np.vstack([self.z[:, :kept].T * gain, self._new_dense()])
+
+    def _new_dense(self) -> NDArray[Any]:
+        own, n = self.own_arrays(), self._n_new
+        out = np.zeros((n, self.n_features), self.dtype)
+        owner = np.repeat(np.arange(n), np.diff(own["indptr"]))
+        out[owner, own["indices"]] = own["data"]
+        return out
+
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows, at most sketch_size, the whole buffer, as kept ones."""
+        self.z[:, : len(rows)] = rows.T
+        self.state.fill = self.state.kept = len(rows)
+        self.state.age = -1  # the rows need not be orthogonal
+        self.gain[:] = 1.0
+        np.asarray(self.state.indptr)[0] = 0
+
+    def multiply(self, factor: float) -> None:
+        """Multiply everything stored by a factor (rows; squares by its square)."""
+        self.gain[:] *= factor
+        self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
+        for _ in range(2):  # the square of a factor may leave the range though the product does not
+            self.lam[:] *= factor
+
+
+def _check_csr(own: Arrays, *, n: int, d: int) -> None:
+    """Raise ValueError unless indptr, indices and data are n rows of d columns: the kernels do not look."""
+    indptr, indices, data = own["indptr"], own["indices"], own["data"]
+    if (
+        indptr.shape != (n + 1,)
+        or indptr[0] != 0
+        or indptr[-1] != len(data)
+        or (np.diff(indptr) < 0).any()
+        or indices.shape != data.shape
+        or (data.size and not 0 <= indices.min() <= indices.max() < d)
+    ):
+        raise ValueError("the sparse rows are not consistent")

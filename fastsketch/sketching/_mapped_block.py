@@ -1,0 +1,197 @@
+"""One block of a stream on its way through a random map, a few rows at a time; centring folded in.
+
+Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtracts c, the block's first row, sums up
+what is left, and the rest is one rank-one correction at the end. Each row is read once.
+"""
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch._kernels import random_map as kernel
+from fastsketch._model import Arrays
+from fastsketch._validation import natural_dtype, not_finite
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._scalars import scalars, set_scalars
+from fastsketch.sketching._sized_map import SizedMap
+
+
+class Mapped(NamedTuple):
+    """A finished block."""
+
+    rows: NDArray[Any]  # (r, d)
+    mean: NDArray[np.float64] | None  # (d,)
+    weight: float
+    n_rows: int  # that went in
+
+
+class MappedBlock:
+    """Block `index` of a stream; the kernel updates its state in place."""
+
+    def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool, index: int) -> None:
+        self.map = sized_map
+        self.n_features = n_features
+        self.dtype = dtype
+        self.center = center
+        self._begin(index)
+
+    def _begin(self, index: int) -> None:
+        """An empty state with the random numbers of block `index`."""
+        self._clear()
+        self._draw(index)
+
+    def _clear(self) -> None:
+        """An empty state without random numbers."""
+        sized_map = self.map
+        self.state = kernel.BlockState(
+            sized_map.loop,
+            p=sized_map.rows_per_call,
+            d=self.n_features,
+            q=sized_map.rows_out,
+            center=self.center,
+            space=sized_map.space(self.dtype),
+            dtype=self.dtype,
+        )
+
+    def _draw(self, index: int) -> None:
+        self.index = index
+        self._numbers = self.map.numbers(index, self.dtype)
+        self.state.set_numbers(*self._numbers)
+
+    def _limit(self) -> AbstractContextManager[Any]:
+        """Only the Gaussian map calls BLAS."""
+        return _threads.blas_for(self.map.rows_out) if self.map.kind == "gaussian" else contextlib.nullcontext()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows taken so far."""
+        return self.state.n_rows
+
+    @property
+    def weight(self) -> float:
+        """Sum of their weights."""
+        return self.state.weight
+
+    @property
+    def room(self) -> int:
+        """Rows until the block is complete."""
+        return self.map.block_rows - self.state.n_rows
+
+    def fits_step(self, n: int) -> bool:
+        """Whether n rows pass in one step that either happens or does not: nothing is mapped before a bad row."""
+        return n <= self.map.rows_per_call - self.state.pending_rows
+
+    def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
+        """Take rows (of dtype, columns contiguous) until the block is complete; returns how many.
+
+        Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
+        then have changed.
+        """
+        with self._limit():
+            taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
+        if bad >= 0:
+            raise not_finite(offset + bad, self.dtype)
+        limit = np.finfo(self.dtype).max / (4 * self.map.padded_rows)
+        if self.state.largest > limit:
+            raise ValueError(
+                f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
+                f"{offset + taken - 1} is not"
+            )
+        return taken
+
+    def _own(self) -> Arrays:
+        """The arrays of the state, its own memory."""
+        state = self.state
+        return {
+            "out": state.out,
+            "pending": state.pending,
+            "root": np.asarray(state.root),
+            "shift": state.shift,
+            "sums": np.asarray(state.sums),
+            "ones": np.asarray(state.ones),
+        }
+
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
+        out = {**self._own(), **scalars(self.state)}
+        return {name: array.copy() for name, array in out.items()} if copy else out
+
+    def restore(self, arrays: Arrays, index: int) -> None:
+        """Take the state that `arrays` describes; ValueError if it does not fit."""
+        own = self._own()
+        for name, mine in own.items():
+            if arrays[name].shape != mine.shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+        set_scalars(self.state, arrays)
+        pending, n_rows = self.state.pending_rows, self.state.n_rows
+        if not 0 <= pending <= n_rows <= self.map.block_rows or pending >= self.map.rows_per_call:
+            raise ValueError("the counts do not fit the block")
+        if (n_rows - pending) % self.map.rows_per_call:
+            raise ValueError("the counts do not fit the steps of the block")
+        for name, mine in own.items():
+            mine[...] = arrays[name]
+        if index != self.index:
+            self._draw(index)
+
+    def copy(self) -> "MappedBlock":
+        """An independent block in the same state."""
+        other = object.__new__(MappedBlock)
+        other.__dict__.update(self.__dict__)
+        other._clear()
+        other.state.set_numbers(*self._numbers)  # to draw them again takes as long as to use them
+        other.restore(self.arrays(), self.index)
+        return other
+
+    def close(self) -> Mapped:
+        """The finished block; its state is used up."""
+        state, q = self.state, self.map.rows_out
+        n, weight, mean = state.n_rows, state.weight, None
+        with np.errstate(under="ignore"):
+            if n == state.pending_rows and n <= q:  # short: as it is
+                root = np.asarray(state.root)[:n, np.newaxis]
+                rows = state.pending[:n].astype(np.float64)
+                if self.center:
+                    shift = state.shift.astype(np.float64)
+                    moved = rows - shift
+                    move = (root**2 * moved).sum(axis=0) / weight if weight > 0 else 0.0
+                    mean, rows = shift + move, moved - move
+                return Mapped((root * rows).astype(self.dtype), mean, weight, n)
+            with self._limit():
+                kernel.finish(state.out, state)
+            if self.center:
+                sums = np.asarray(state.sums)
+                move = sums / weight if weight > 0 else np.zeros_like(sums)
+                mean = state.shift + move
+                out: NDArray[Any] = state.out
+                out -= np.outer(np.asarray(state.ones), move)
+            return Mapped(state.out * self.dtype.type(self.map.scale), mean, weight, n)
+
+    def restart(self, index: int) -> None:
+        """Begin another block in the same space."""
+        state = self.state
+        for array in self._own().values():
+            array[...] = 0
+        for name in state.SUMS:
+            setattr(state, name, 0.0)
+        for name in state.COUNTS:
+            setattr(state, name, 0)
+        self._draw(index)
+
+
+def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
+    """Phi rows, (q, d), for one block of checked rows, array or CSR."""
+    n, d = rows.shape
+    dtype = natural_dtype(rows.dtype)
+    block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)
+    step = max(1, (4 << 20) // (d * dtype.itemsize))
+    for start in range(0, n, step):
+        block.add(plain_rows(rows[start : start + step], dtype), offset=start)
+    state = block.state
+    if state.n_rows == state.pending_rows <= sized_map.rows_out:
+        kernel.finish(state.out, state)  # also a short one is to be transformed
+        return (state.out * sized_map.scale).astype(dtype)
+    return block.close().rows

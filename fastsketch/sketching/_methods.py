@@ -1,0 +1,45 @@
+"""The members of the Frequent Directions family: which rows a shrink spares, and how its result is read.
+
+The shrink finds the eigenvalues lambda_1 >= lambda_2 >= ... of F F' and removes delta = lambda_l. Every method keeps
+l - 1 rows; the first `spared` of them keep their length, the others lose delta.
+"""
+
+from dataclasses import dataclass
+from math import floor
+from typing import Final, Literal
+
+MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd"]
+
+# The share of squared singular values that PFD shrinks; 0.2 is what the RFD paper uses (section 6.2).
+DEFAULT_BETA: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Method:
+    """One member of the family."""
+
+    title: str
+    compensates: bool = False  # the read-out adds Delta to every squared singular value
+    regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for what was removed
+
+    def error_bound(self, shrinkage: float) -> float:
+        """Bound on || A'A (+ alpha0 I) - estimate ||_2 that needs no second look at the rows."""
+        return shrinkage / 2 if self.regularises else shrinkage
+
+
+METHODS: Final[dict[str, Method]] = {
+    "fd": Method("Frequent Directions"),
+    "pfd": Method("Parameterized FD"),
+    "cfd": Method("Compensative FD", compensates=True),
+    "isvd": Method("Iterative SVD"),
+    "rfd": Method("Robust FD", regularises=True),
+}
+
+
+def rows_spared(method: str, sketch_size: int, *, beta: float | None = None) -> int:
+    """Rows that keep their length in a shrink: none for FD, all for iSVD, l - floor(beta l) for PFD-beta."""
+    if method == "isvd":
+        return sketch_size
+    if method == "pfd":
+        return sketch_size - floor((DEFAULT_BETA if beta is None else beta) * sketch_size)
+    return 0

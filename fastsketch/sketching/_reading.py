@@ -1,0 +1,54 @@
+"""The read-out of a sketch: B = diag(s) vt, and the certificate that belongs to it."""
+
+from math import ldexp
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.sketching._engines import AnyEngine
+
+# Units of rounding of the largest squared singular value by which a read-out itself may be off.
+READ_OUT_ROUNDING = 8.0
+
+
+class Reading(NamedTuple):
+    """One read-out, in the units of the rows."""
+
+    s: NDArray[Any]  # (r,) descending
+    vt: NDArray[Any]  # (r, d) orthonormal rows
+    shrinkage: float  # Delta
+    rounding: float  # allowance for rounding in the certificate
+    mean: NDArray[np.float64] | None  # (d,) of a centred sketch
+    squared_norm: float
+
+
+def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
+    """Read an engine, which stays as it is; `compensates`: add Delta to every squared singular value."""
+    from scipy.linalg import svd
+
+    engine = engine.clone()
+    rows = engine.reduce().astype(np.float64, copy=False)
+    dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
+    try:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
+    s, vt = s[:rank], vt[:rank]
+    unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage
+    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
+    if compensates and shrinkage > 0:
+        s = np.sqrt(s**2 + shrinkage)
+    # largest component of each vector positive: the same signs whatever solver found them
+    if rank:
+        vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
+    with np.errstate(over="ignore", under="ignore"):
+        return Reading(
+            (s * unit).astype(dtype),
+            vt.astype(dtype, copy=False),
+            float(np.float64(shrinkage) * unit * unit),
+            float(rounding * unit * unit),
+            engine.mean * unit if engine.setting.center else None,
+            float(np.float64(engine.squared_norm) * unit * unit),
+        )

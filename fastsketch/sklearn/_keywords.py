@@ -1,0 +1,29 @@
+"""Unknown keywords of an estimator's constructor: the error names the nearest one that there is."""
+
+import functools
+import inspect
+from typing import Any, TypeVar
+
+from fastsketch._model import older_names
+from fastsketch._parameters import unknown_keyword
+
+Estimator = TypeVar("Estimator")
+
+
+def named_keywords(cls: type[Estimator]) -> type[Estimator]:
+    """Decorate an estimator: an unknown keyword raises TypeError naming the parameter that it may stand for.
+
+    ``_RENAMED`` of the class is {older name: name}. ``get_params`` and ``clone`` see the same signature as before.
+    """
+    init: Any = cls.__init__
+    known = dict(list(inspect.signature(init).parameters.items())[1:])
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        for key in kwargs:
+            if key not in known:
+                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known, older_names(cls)))
+        init(self, *args, **kwargs)
+
+    setattr(cls, "__init__", __init__)  # noqa: B010  type checkers keep the constructor that they have seen
+    return cls

@@ -1,0 +1,121 @@
+"""What the files about the project say of each other: versions, targets and names in two places are the same."""
+
+import ast
+import json
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fastsketch
+
+ROOT = Path(__file__).parents[1]
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def read_yaml(name):
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load(text(name))
+
+
+@pytest.fixture(scope="module")
+def pyproject():
+    return tomllib.loads(text("pyproject.toml"))
+
+
+def targets():
+    return set(re.findall(r"^(\w+):", text("Makefile"), re.MULTILINE))
+
+
+def test_one_list_of_tools(pyproject):
+    tools = pyproject["dependency-groups"]["lint"]
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", tool) for tool in tools), tools
+    hooks = [hook for repo in read_yaml(".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
+    assert len(hooks) >= 4
+    for hook in hooks:
+        wanted = hook["additional_dependencies"]
+        assert wanted and set(wanted) <= set(tools), f"{hook['id']} wants {wanted}, pyproject.toml has {tools}"
+        assert hook["entry"].split()[0] == wanted[0].split("==")[0]
+    for tool in tools:
+        assert f"install -q {tool.split('==')[0]}" not in text("Makefile")
+
+
+@pytest.mark.parametrize("name", ["tests.yml", "checks.yml"])
+def test_workflows_call_the_makefile(name, pyproject):
+    for job in read_yaml(f".github/workflows/{name}")["jobs"].values():
+        matrix = job["strategy"]["matrix"]
+        commands = [step["run"] for step in job["steps"] if "run" in step]
+        for case in matrix.get("include", [{}]):
+            for command in commands:
+                words = command.replace("${{ matrix.target }}", case.get("target", "")).split()
+                assert words[0] == "make" and words[1] in targets(), command
+        assert commands
+        if "python" in matrix:
+            classifiers = re.findall(r":: (3\.\d+)$", "\n".join(pyproject["project"]["classifiers"]), re.MULTILINE)
+            assert matrix["python"] == classifiers
+            assert pyproject["project"]["requires-python"] == f">={classifiers[0]}"
+
+
+def test_one_version(pyproject):
+    version = pyproject["project"]["version"]
+    assert fastsketch.__version__ == version
+    assert read_yaml("CITATION.cff")["version"] == version
+    assert re.search(r"^## \[?([\d.]+)", text("CHANGELOG.md"), re.MULTILINE)[1] == version
+
+
+def test_citations():
+    citation = read_yaml("CITATION.cff")
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    readme = " ".join(text("README.md").split())
+    years = []
+    for paper in citation["references"]:
+        assert paper["title"] in readme
+        assert all({"family-names", "given-names"} == set(author) for author in paper["authors"])
+        for name in re.findall(r"fastsketch\.(\w+)", paper["notes"]):
+            assert name == "torch" or hasattr(fastsketch, name), name
+        years.append(paper["year"])
+    assert years == [2021, 2019, 2022, 2016]
+
+
+def test_asv_finds_the_benches():
+    config = json.loads(text("asv.conf.json"))
+    folder = ROOT / config["benchmark_dir"]
+    assert {"dense.py", "reading.py", "sparse.py"} <= {path.name for path in folder.glob("*.py")}
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):  # asv puts nothing else of bench/ where it can be found
+                home = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                assert not home.startswith(("bench_", "run")), f"{path.name} imports {home}"
+            if isinstance(node, ast.Attribute):
+                private = node.attr.startswith("_") and not node.attr.startswith("__")
+                assert not private, f"{path.name}:{node.lineno} uses {node.attr}"
+
+
+def test_every_bench_runs():
+    """Once, with its first parameters."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'bench')!r}); import types, bench_classes;"
+        "bench_classes.classes(types.SimpleNamespace(quick=True))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    results = re.findall(r"^\| (\w+)\.(time|peakmem|track)_\w+ \| .*\| (-?[\d.e-]+)(?: ms| MB)? \|$", out.stdout, re.M)
+    assert len(results) == out.stdout.count("\n|") - 2  # all but the two lines of the head
+    assert {"DenseUpdate", "OneRow", "SparseUpdate", "ReadAndMerge"} <= {name for name, _, _ in results}
+
+
+def test_blocks_of_a_page():
+    modules = runpy.run_path(str(ROOT / "tests" / "types" / "check_documents.py"))["modules"]
+    page = "# A\n```python\nimport a\n```\n```\nno python\n```\n\n```python\na.b\n```\n```python\nfrom c import d\n```"
+    first, second = modules(page)
+    assert first == "\n\nimport a\n" + "\n" * 6 + "a.b\n"
+    assert first.splitlines().index("a.b") == page.splitlines().index("a.b")
+    assert second.splitlines().index("from c import d") == page.splitlines().index("from c import d")
+    assert modules("no code") == []
