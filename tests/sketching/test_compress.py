@@ -57,7 +57,10 @@ def test_linear_and_a_function_of_its_arguments(kind):
 
 def test_the_numbers_do_not_change_between_versions():
     """Golden numbers: a state file that is resumed must meet the same signs and samples."""
-    assert fs.srht(np.eye(8), 2, seed=7).tolist() == fs.Compressor("srht", 2, block_rows=8, seed=7).compress(np.eye(8)).tolist()
+    assert (
+        fs.srht(np.eye(8), 2, seed=7).tolist()
+        == fs.Compressor("srht", 2, block_rows=8, seed=7).compress(np.eye(8)).tolist()
+    )
     numbers = {kind: SizedMap(kind, 4, 40, seed=7).numbers(2, np.dtype(np.float64)) for kind in KINDS}
     sums = {
         kind: (
@@ -200,7 +203,9 @@ def test_heavy_rows_are_what_sets_the_maps_apart():
     rows[1234, 7] = 3000.0
     found = {}
     for kind in KINDS:
-        s = fs.FrequentDirections(20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=1000, seed=1)).update(rows)
+        s = fs.FrequentDirections(
+            20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=1000, seed=1)
+        ).update(rows)
         found[kind] = abs(s.components[0, 7])
     assert min(found[kind] for kind in KINDS if kind != "sampling") > 0.99
     assert found["sampling"] < 0.9
