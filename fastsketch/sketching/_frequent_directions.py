@@ -261,7 +261,8 @@ class FrequentDirections(MergeableModel):
             return 0.0
         if self.center or self.compressor is not None:
             return self._read().squared_norm
-        return float(np.float64(engine.squared_norm) * ldexp(1.0, engine.exponent) ** 2)
+        unit = ldexp(1.0, engine.exponent)
+        return engine.squared_norm * unit * unit
 
     @property
     def total_weight(self) -> float:
@@ -286,7 +287,9 @@ class FrequentDirections(MergeableModel):
         engine = self._seen_engine()
         if isinstance(engine, DenseEngine) and engine.accumulated:
             engine = engine.clone()
-            return engine.gram() * ldexp(1.0, engine.exponent) ** 2
+            unit = ldexp(1.0, engine.exponent)
+            with np.errstate(over="ignore", under="ignore"):
+                return engine.gram() * unit * unit
         b = self.sketch().astype(np.float64, copy=False)
         out = b.T @ b
         out[np.diag_indices_from(out)] += self.alpha

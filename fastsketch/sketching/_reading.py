@@ -47,8 +47,8 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
         return Reading(
             (s * unit).astype(dtype),
             vt.astype(dtype, copy=False),
-            float(np.float64(shrinkage) * unit * unit),
+            shrinkage * unit * unit,
             float(rounding * unit * unit),
             engine.mean * unit if engine.setting.center else None,
-            float(np.float64(engine.squared_norm) * unit * unit),
+            engine.squared_norm * unit * unit,
         )

@@ -249,11 +249,11 @@ class Engine(Generic[State, Piece]):
             raise ValueError("the counts do not fit the buffer")
         if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
             raise ValueError("the counts are out of range")
-        for name, mine in (("lam", self.lam), ("gain", self.gain), ("mean", self.mean)):
+        own = {"lam": self.lam, "gain": self.gain, "mean": self.mean, "root": self.root[self.new_rows()]}
+        for name, mine in own.items():
             if arrays[name].shape != mine.shape:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
             mine[:] = arrays[name]
-        self.root[self.new_rows()] = arrays["root"]
         self.put_arrays(arrays)
 
     def clone(self) -> Self:

@@ -102,6 +102,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
+        if own["z"].shape != (self.n_features, state.kept):
+            raise ValueError(f"array 'z' has shape {own['z'].shape}, expected {(self.n_features, state.kept)}")
         _check_csr(own, n=self._n_new, d=self.n_features)
         state.make_room(used)
         self.z[:, : own["z"].shape[1]] = own["z"]
