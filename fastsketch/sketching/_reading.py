@@ -40,7 +40,7 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + shrinkage)
-    # largest component of each vector positive: the same signs whatever solver found them
+    # largest component of each vector positive: the same signs from every solver
     if rank:
         vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
     with np.errstate(over="ignore", under="ignore"):
