@@ -86,7 +86,7 @@ class WibergL1(Completion):
 
     rank: int = integer(at_least=1, kw_only=False)
     max_iterations: int = integer(default=30, at_least=1)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _most(self) -> int:
         return self.max_iterations + 1

@@ -46,7 +46,7 @@ class AISImpute(Completion):
     max_rank: int = integer(default=100, at_least=1)
     loss: Literal["square", "logistic"] = choice(("square", "logistic"), default="square")
     power_iterations: int = integer(default=3, at_least=1)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _loss_name(self) -> str:
         return self.loss
@@ -119,7 +119,7 @@ class AltMin(Completion):
     ridge: float = real(default=1e-2)
     inner_steps: int = integer(default=5, at_least=1)
     max_iterations: int = integer(default=500, at_least=1)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _loss_name(self) -> str:
         return self.loss

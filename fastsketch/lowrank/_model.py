@@ -154,8 +154,8 @@ class LowRankModel(Answers):
     max_inner_rank: int = integer(default=2, at_least=1)
     max_power_iterations: int = integer(default=30, at_least=1)
     clip: tuple[float, float] | None = parameter(_as_range, default=None)
-    dtype: np.dtype[Any] | None = float_dtype()
-    seed: int = seed()
+    dtype: np.dtype[Any] | None = float_dtype(default=None)
+    seed: int = seed(default=0)
 
     def _check(self) -> None:
         as_loss_parameter(self.loss, self.loss_parameter)
