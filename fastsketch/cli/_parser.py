@@ -327,7 +327,8 @@ def _demo(commands: Any) -> None:
         help="sketch and hash patches of two photographs (needs the extras 'sklearn' and 'plot')",
         description="Run the main job on real input: every 16 x 16 colour patch of scikit-learn's two sample "
         "photographs as one stream of 768-dimensional rows; compare the certificate with the true error and the speed "
-        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches and draw the results of a search.",
+        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches, search them, and draw the "
+        "results.",
     )
     parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
     parser.add_argument(
