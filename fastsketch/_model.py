@@ -99,7 +99,7 @@ class Model:
         """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
         raise NotImplementedError
 
-    def _keep_in_memory(self, other: Self) -> None:
+    def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
 
     def _resolved(self) -> dict[str, Any]:

@@ -34,19 +34,19 @@ def two_threads():
 
 def test_limit_holds_inside_and_ends_outside():
     before = pools()
-    with fs.threads(1):
+    with fs.thread_limit(1):
         assert set(pools().values()) == {1}
     assert pools() == before
 
 
 def test_limits_never_raise_a_pool():
-    with threadpool_limits(1, "blas"), fs.threads(8):
+    with threadpool_limits(1, "blas"), fs.thread_limit(8):
         assert set(pools().values()) == {1}
 
 
 def test_nested_limits_keep_the_smallest():
-    with fs.threads(1):
-        with fs.threads(2):
+    with fs.thread_limit(1):
+        with fs.thread_limit(2):
             assert set(pools().values()) == {1}
         assert set(pools().values()) == {1}
     assert set(pools().values()) == {2}
@@ -57,12 +57,12 @@ def test_overlapping_contexts_of_two_threads_restore_everything():
     entered, leave = threading.Event(), threading.Event()
 
     def other():
-        with fs.threads(1):
+        with fs.thread_limit(1):
             entered.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
-    context = fs.threads(1)
+    context = fs.thread_limit(1)
     context.__enter__()
     thread.start()
     assert entered.wait(10)
@@ -75,7 +75,7 @@ def test_overlapping_contexts_of_two_threads_restore_everything():
 
 def test_an_exception_restores_everything():
     before = pools()
-    with pytest.raises(KeyError), fs.threads(1):
+    with pytest.raises(KeyError), fs.thread_limit(1):
         raise KeyError
     assert pools() == before
 
@@ -100,7 +100,7 @@ def test_interrupts_at_any_moment_leave_threads_and_sketch_alone():
 
     rows = np.random.default_rng(0).standard_normal((3000, 20))
     sketch = fs.FrequentDirections(4, solver="gram").update(rows[:7])
-    before, start, seen = pools(), sketch.to_bytes(), set()
+    before, start, states = pools(), sketch.to_bytes(), set()
     whole = fs.from_bytes(start).update(rows).to_bytes()
     handler = signal.signal(signal.SIGALRM, stop)
     try:
@@ -111,14 +111,14 @@ def test_interrupts_at_any_moment_leave_threads_and_sketch_alone():
                 sketch.update(rows)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Stop:
-                seen.add(sketch.to_bytes())
+                states.add(sketch.to_bytes())
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     except Stop:  # between two lines of this test
         pass
     finally:
         signal.signal(signal.SIGALRM, handler)
-    assert seen <= {start, whole}
+    assert states <= {start, whole}
     gc.collect()
     assert pools() == before
     assert not _threads._limits
@@ -127,7 +127,7 @@ def test_interrupts_at_any_moment_leave_threads_and_sketch_alone():
 def test_numba_threads_follow_if_loaded():
     numba = pytest.importorskip("numba")
     before = numba.get_num_threads()
-    with fs.threads(1):
+    with fs.thread_limit(1):
         assert numba.get_num_threads() == 1
     assert numba.get_num_threads() == before
 
@@ -135,7 +135,7 @@ def test_numba_threads_follow_if_loaded():
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2", None, True])
 def test_bad_n(bad):
     with pytest.raises((TypeError, ValueError), match="^n must be"):
-        fs.threads(bad)
+        fs.thread_limit(bad)
 
 
 def test_many_threads_sketch_as_one():
@@ -160,9 +160,9 @@ def test_a_library_loaded_inside_a_limit_is_limited_from_the_next_one_on():
     code = """if True:
         import fastsketch as fs
         from threadpoolctl import threadpool_info
-        with fs.threads(1):
+        with fs.thread_limit(1):
             import scipy.linalg.cython_blas, numpy.linalg
-            with fs.threads(4):
+            with fs.thread_limit(4):
                 inside = {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
         after = {p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"}
         print(inside, after)

@@ -122,11 +122,11 @@ class SketchHash(LinearHasher, MergeableModel):
     sketch_size: int | None = integer(default=None, at_least=2)
     block_rows: int | None = integer(default=None, at_least=1)
     rotation: Rotation = parameter(as_rotation, default="itq")
-    seed: int = seed()
+    seed: int = seed(default=0)
     part: int = integer(default=0, below=1 << 30)
     first_block: int = integer(default=0, below=1 << PART_LEVEL)
     reservoir_size: int = integer(default=RESERVOIR_ROWS, at_least=1)
-    dtype: np.dtype[Any] | None = float_dtype()
+    dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _check(self) -> None:
         size = self._size

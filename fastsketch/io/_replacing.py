@@ -3,11 +3,14 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Generator
+from os import PathLike
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """A binary file to write, which takes the place of `path` when the block ends, and is gone if it fails."""
     path = Path(path)
     if path.is_dir():

@@ -1,13 +1,22 @@
 """A covariance estimator on Robust Frequent Directions."""
 
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Self
+
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._validation import as_integer, as_real
+from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.sketching import RobustFrequentDirections
+from fastsketch.sketching._engines import SolverName
+from fastsketch.sklearn._keywords import named_keywords
 
 
+@named_keywords
 class SketchedCovariance(EmpiricalCovariance):
     """Covariance (B'B + alpha I) / n from a Robust FD sketch: positive definite, one pass, O(sketch_size d) memory.
 
@@ -42,29 +51,39 @@ class SketchedCovariance(EmpiricalCovariance):
     """
 
     # The parent's declaration does not know the new parameters; they are checked in _start.
-    _parameter_constraints = {}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, sketch_size=64, *, alpha0=0.0, assume_centered=False, solver="auto"):
+    sketch_: RobustFrequentDirections
+    n_features_in_: int
+
+    def __init__(
+        self,
+        sketch_size: int = 64,
+        *,
+        alpha0: float = 0.0,
+        assume_centered: bool = False,
+        solver: SolverName = "auto",
+    ) -> None:
         super().__init__(assume_centered=assume_centered)
         self.sketch_size = sketch_size
         self.alpha0 = alpha0
-        self.solver = solver
+        self.solver: SolverName = solver
 
-    def fit(self, X, y=None):
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
-        X = self._checked(X, reset=True)
+        rows = self._checked(X, reset=True)
         if hasattr(self, "sketch_"):
             del self.sketch_
-        return self._take(X)
+        return self._take(rows)
 
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from one more batch of any size."""
         return self._take(self._checked(X, reset=not hasattr(self, "sketch_")))
 
-    def _checked(self, X, reset):
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
-    def _take(self, X):
+    def _take(self, X: Any) -> Self:
         if not hasattr(self, "sketch_"):
             self.sketch_ = RobustFrequentDirections(
                 as_integer(self.sketch_size, "sketch_size", 2),
@@ -77,21 +96,21 @@ class SketchedCovariance(EmpiricalCovariance):
         return self
 
     @property
-    def n_samples_seen_(self):
+    def n_samples_seen_(self) -> int:
         check_is_fitted(self, "sketch_")
         return self.sketch_.n_rows
 
     @property
-    def location_(self):
+    def location_(self) -> NDArray[np.float64]:
         check_is_fitted(self, "sketch_")
-        return np.zeros(self.sketch_.n_features) if self.assume_centered else self.sketch_.mean
+        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(self.sketch_.mean)
 
     @property
-    def error_bound_(self):
+    def error_bound_(self) -> float:
         return self.sketch_.error_bound / self.n_samples_seen_
 
     @property
-    def covariance_(self):
+    def covariance_(self) -> NDArray[np.float64]:
         check_is_fitted(self, "sketch_")
         s, vt, alpha = self._factors()
         out = (vt.T * s**2) @ vt
@@ -99,38 +118,37 @@ class SketchedCovariance(EmpiricalCovariance):
         return out / self.n_samples_seen_
 
     @property
-    def precision_(self):
+    def precision_(self) -> NDArray[np.float64]:
         return self.get_precision()
 
-    def get_precision(self):
+    def get_precision(self) -> NDArray[np.float64]:
         """Inverse of covariance_ (pseudo-inverse if nothing was removed and it is singular), (d, d)."""
         check_is_fitted(self, "sketch_")
-        return self._times_precision(np.eye(self.sketch_.n_features))
+        return self._times_precision(np.eye(self.n_features_in_))
 
-    def mahalanobis(self, X):
+    def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Squared Mahalanobis distances of the rows of X, (n_samples,)."""
         check_is_fitted(self, "sketch_")
-        X = self._checked(X, reset=False)
-        X = X.toarray() if not isinstance(X, np.ndarray) else X
-        moved = X - self.location_
+        rows = self._checked(X, reset=False)
+        moved = (rows if isinstance(rows, np.ndarray) else rows.toarray()) - self.location_
         return np.einsum("ij,ij->i", moved, self._times_precision(moved))
 
-    def score(self, X_test, y=None):
+    def score(self, X_test: Rows, y: Any = None) -> float:
         """Gaussian log-likelihood of X_test, the mean over its rows."""
         distances = self.mahalanobis(X_test)
         s, _, alpha = self._factors()
-        d = self.sketch_.n_features
+        d = self.n_features_in_
         values = np.full(d, alpha)
         values[: len(s)] += s**2
         with np.errstate(divide="ignore"):
             logdet = np.log(values / self.n_samples_seen_).sum()
         return float(-0.5 * (distances.mean() + logdet + d * np.log(2 * np.pi)))
 
-    def _factors(self):
+    def _factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         sketch = self.sketch_
         return sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64), sketch.alpha
 
-    def _times_precision(self, rows):
+    def _times_precision(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         s, vt, alpha = self._factors()
         inside = rows @ vt.T
         # rows V diag(1 / (s^2 + alpha)) V' + (rows - rows V V') / alpha
@@ -139,7 +157,7 @@ class SketchedCovariance(EmpiricalCovariance):
             out += (rows - inside @ vt) / alpha
         return out * self.n_samples_seen_
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags

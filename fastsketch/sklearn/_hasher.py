@@ -13,14 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
-from fastsketch.sklearn._keywords import NamedKeywords
+from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
 DEFAULT_BITS = 64
 
 
-class SketchHasher(NamedKeywords, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@named_keywords
+class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters

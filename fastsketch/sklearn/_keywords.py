@@ -2,37 +2,28 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 from fastsketch._model import older_names
 from fastsketch._parameters import unknown_keyword
 
-
-class NamedKeywords:
-    """The first base of an estimator; ``get_params`` and ``clone`` see the signature of its constructor as ever."""
-
-    # {older name: name} of parameters; "" where there is no successor
-    _RENAMED: ClassVar[Mapping[str, str]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
+Estimator = TypeVar("Estimator")
 
 
-def _checked(init: Callable[..., None]) -> Callable[..., None]:
-    """`init`, which raises TypeError naming what an unknown keyword may stand for."""
+def named_keywords(cls: type[Estimator]) -> type[Estimator]:
+    """Decorate an estimator: an unknown keyword raises TypeError naming the parameter that it may stand for.
+
+    ``_RENAMED`` of the class is {older name: name}. ``get_params`` and ``clone`` see the same signature as before.
+    """
+    init: Any = cls.__init__
     known = dict(list(inspect.signature(init).parameters.items())[1:])
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return init
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls: type[Any] = type(self)
         for key in kwargs:
             if key not in known:
                 raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known, older_names(cls)))
         init(self, *args, **kwargs)
 
-    return __init__
+    setattr(cls, "__init__", __init__)  # noqa: B010  type checkers keep the constructor that they have seen
+    return cls

@@ -1,16 +1,25 @@
 """Principal components from a sketch: a drop-in for sklearn.decomposition.IncrementalPCA."""
 
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Self
+
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._validation import as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._rules import RULES
+from fastsketch.sketching._engines import SolverName
+from fastsketch.sketching._methods import METHODS, MethodName
+from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._moments import FeatureVariance
 
 
+@named_keywords
 class SketchedPCA(IncrementalPCA):
     """Incremental PCA by Frequent Directions: one pass, O(sketch_size) memory, true sparse input.
 
@@ -27,7 +36,7 @@ class SketchedPCA(IncrementalPCA):
     sketch_size : int, optional
         Rows l of the sketch, more than n_components; by default 2 n_components + 10. A larger sketch is more
         accurate and costs proportionally more; above n_features the result is exact.
-    rule : {"rfd", "fd", "cfd", "pfd", "isvd"}, default "rfd"
+    method : {"rfd", "fd", "cfd", "pfd", "isvd"}, default "rfd"
         See ``fastsketch.FrequentDirections``.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
 
@@ -63,76 +72,82 @@ class SketchedPCA(IncrementalPCA):
     (300, 2)
     """
 
+    _RENAMED: ClassVar = {"rule": "method"}
+
+    sketch_: FrequentDirections
+    n_components_: int
+    batch_size_: int
+    n_features_in_: int
+
     def __init__(
         self,
-        n_components=None,
+        n_components: int | None = None,
         *,
-        whiten=False,
-        copy=True,
-        batch_size=None,
-        sketch_size=None,
-        rule="rfd",
-        solver="auto",
-    ):
+        whiten: bool = False,
+        copy: bool = True,
+        batch_size: int | None = None,
+        sketch_size: int | None = None,
+        method: MethodName = "rfd",
+        solver: SolverName = "auto",
+    ) -> None:
         super().__init__(n_components=n_components, whiten=whiten, copy=copy, batch_size=batch_size)
         self.sketch_size = sketch_size
-        self.rule = rule
-        self.solver = solver
+        self.method: MethodName = method
+        self.solver: SolverName = solver
 
     # The parent's declaration knows neither the new parameters nor their checks; ours are made in _start.
-    _parameter_constraints = {}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
-    def fit(self, X, y=None):
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
-        X = self._checked(X, reset=True)
+        rows = self._checked(X, reset=True)
         self._forget()
         if self.batch_size is None:
-            self.batch_size_ = 5 * X.shape[1]
+            self.batch_size_ = 5 * rows.shape[1]
         else:
             self.batch_size_ = as_integer(self.batch_size, "batch_size", 1)
-        self._start(X)
-        for batch in gen_batches(X.shape[0], max(self.batch_size_, self.sketch_.sketch_size)):
-            self._take(X[batch])
+        self._start(rows)
+        for batch in gen_batches(rows.shape[0], max(self.batch_size_, self.sketch_.sketch_size)):
+            self._take(rows[batch])
         return self
 
-    def partial_fit(self, X, y=None, check_input=True):
+    def partial_fit(self, X: Rows, y: Any = None, *, check_input: bool = True) -> Self:
         """Learn from one more batch of any size, single rows included.
 
         With check_input=False X must be what the checks would return: a finite float array or CSR.
         """
         first = not hasattr(self, "sketch_")
-        if check_input:
-            X = self._checked(X, reset=first)
+        rows = self._checked(X, reset=first) if check_input else X
         if first:
-            self._start(X)
-        self._take(X)
+            self._start(rows)
+        self._take(rows)
         return self
 
-    def transform(self, X):
+    def transform(self, X: Rows) -> NDArray[Any]:
         """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
         check_is_fitted(self)
-        X = self._checked(X, reset=False, accept_one=True)
+        rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
-        out = np.asarray(X @ self.components_.T) - self.mean_.astype(X.dtype) @ self.components_.T
+        out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
         if self.whiten:
             scale = np.sqrt(self.explained_variance_)
             out /= np.maximum(scale, np.finfo(scale.dtype).eps)
         return out
 
     # -- inside ----------------------------------------------------------------------------------------------------
-    def _checked(self, X, reset, accept_one=False):
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1
         )
 
-    def _forget(self):
+    def _forget(self) -> None:
         for name in ("sketch_", "_variance", "n_components_"):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def _start(self, X):
+    def _start(self, X: Any) -> None:
         n, d = X.shape
-        as_choice(self.rule, "rule", tuple(RULES))
+        as_choice(self.method, "method", tuple(METHODS))
         if self.n_components is None:
             wanted = min(n, d)
         else:
@@ -146,81 +161,84 @@ class SketchedPCA(IncrementalPCA):
             if size <= min(wanted, d - 1):
                 raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
         self.n_components_ = wanted
-        self.sketch_ = FrequentDirections(size, rule=self.rule, solver=self.solver, center=True, dtype=X.dtype)
+        self.sketch_ = FrequentDirections(size, method=self.method, solver=self.solver, center=True, dtype=X.dtype)
         self._variance = FeatureVariance()
 
-    def _take(self, X):
+    def _take(self, X: Any) -> None:
         self.sketch_.update(X)
         self._variance.update(X)
 
-    # -- what was learned: read from the sketch when it is asked for, since a read-out costs more than a small batch ---
-    def _spectrum(self):
+    # -- learned attributes, read from the sketch when they are asked for: a read-out costs more than a small batch ---
+    def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """(squared singular values of the centred rows, directions), n_components_ of each."""
         check_is_fitted(self, "sketch_")
         sketch, k = self.sketch_, self.n_components_
         squares, vt = sketch.singular_values.astype(np.float64)[:k] ** 2, sketch.components[:k]
-        if sketch.solver == "exact" and self.rule in ("fd", "rfd"):
+        if sketch.resolved["solver"] == "exact" and self.method in ("fd", "rfd"):
             squares += sketch.shrinkage  # the exact matrix is there: take back what the read-out's one shrink removed
         else:
             squares += sketch.alpha
         return np.concatenate([squares, np.zeros(k - len(squares))]), vt
 
-    def _samples(self):
+    def _samples(self) -> int:
         return max(1, self.sketch_.n_rows - 1)
 
+    def _dtype(self) -> np.dtype[Any]:
+        return self.sketch_.resolved["dtype"]
+
     @property
-    def components_(self):
+    def components_(self) -> NDArray[Any]:
         return _completed(self._spectrum()[1], self.n_components_)
 
     @property
-    def singular_values_(self):
-        return np.sqrt(self._spectrum()[0]).astype(self.sketch_.dtype)
+    def singular_values_(self) -> NDArray[Any]:
+        return np.sqrt(self._spectrum()[0]).astype(self._dtype())
 
     @property
-    def explained_variance_(self):
-        return (self._spectrum()[0] / self._samples()).astype(self.sketch_.dtype)
+    def explained_variance_(self) -> NDArray[Any]:
+        return (self._spectrum()[0] / self._samples()).astype(self._dtype())
 
     @property
-    def explained_variance_ratio_(self):
+    def explained_variance_ratio_(self) -> NDArray[Any]:
         squares, total = self._spectrum()[0], self.sketch_.squared_norm
-        return (squares / total if total > 0 else np.zeros_like(squares)).astype(self.sketch_.dtype)
+        return (squares / total if total > 0 else np.zeros_like(squares)).astype(self._dtype())
 
     @property
-    def noise_variance_(self):
+    def noise_variance_(self) -> float:
         squares = self._spectrum()[0]
-        rest = min(self.sketch_.n_rows, self.sketch_.n_features) - self.n_components_
+        rest = min(self.sketch_.n_rows, self.n_features_in_) - self.n_components_
         return max(0.0, self.sketch_.squared_norm - squares.sum()) / self._samples() / rest if rest > 0 else 0.0
 
     @property
-    def mean_(self):
+    def mean_(self) -> NDArray[Any]:
         check_is_fitted(self, "sketch_")
-        return self.sketch_.mean.astype(self.sketch_.dtype)
+        return np.asarray(self.sketch_.mean).astype(self._dtype())
 
     @property
-    def var_(self):
+    def var_(self) -> NDArray[Any]:
         check_is_fitted(self, "sketch_")
-        return self._variance.value().astype(self.sketch_.dtype)
+        return self._variance.value().astype(self._dtype())
 
     @property
-    def n_samples_seen_(self):
+    def n_samples_seen_(self) -> int:
         check_is_fitted(self, "sketch_")
         return self.sketch_.n_rows
 
     @property
-    def error_bound_(self):
+    def error_bound_(self) -> float:
         check_is_fitted(self, "sketch_")
         sketch = self.sketch_
-        if sketch.solver == "exact" and self.rule in ("fd", "rfd"):
-            return sketch.error_bound - RULES[self.rule].error_bound(sketch.shrinkage)  # rounding alone
+        if sketch.resolved["solver"] == "exact" and self.method in ("fd", "rfd"):
+            return sketch.error_bound - METHODS[self.method].error_bound(sketch.shrinkage)  # rounding alone
         return sketch.error_bound
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
 
-def _completed(vt, k):
+def _completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
     """k orthonormal rows that begin with vt: directions that no row has had yet follow in a fixed order."""
     r, d = vt.shape
     if r >= k:

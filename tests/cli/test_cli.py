@@ -34,7 +34,7 @@ def npy(tmp_path):
 
 
 def test_sketch_and_info(capsys, tmp_path, npy):
-    out = run(capsys, "sketch", npy, "-l", 8, "--rule", "rfd", "--solver", "gram", "-o", tmp_path / "out.fsk")
+    out = run(capsys, "sketch", npy, "-l", 8, "--method", "rfd", "--solver", "gram", "-o", tmp_path / "out.fsk")
     assert "400" in out.out
     assert "error bound" in out.out
     expected = fs.RobustFrequentDirections(8, solver="gram").update(ROWS)
@@ -44,8 +44,10 @@ def test_sketch_and_info(capsys, tmp_path, npy):
     facts = json.loads(run(capsys, "info", tmp_path / "out.fsk", "--json").out)
     assert facts["error_bound"] == expected.error_bound
     assert facts["singular_values"] == expected.singular_values.tolist()
+    assert facts == {**got.facts(), "notes": got.notes}
     text = run(capsys, "info", tmp_path / "out.fsk", "--top", 3).out
     assert "singular values (3 of 7)" in text
+    assert "[" not in text  # lists have lines of their own
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -57,7 +59,7 @@ def test_options_reach_the_sketch(capsys, tmp_path, npy):
         npy,
         "-l",
         8,
-        "--rule",
+        "--method",
         "pfd",
         "--beta",
         0.5,
@@ -77,7 +79,7 @@ def test_options_reach_the_sketch(capsys, tmp_path, npy):
     )
     expected = (
         fs.FrequentDirections(
-            8, rule="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32", buffer_size=12
+            8, method="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32", buffer_size=12
         )
         .update(ROWS)
         .update(ROWS)
@@ -104,7 +106,7 @@ def test_merge(capsys, tmp_path, npy):
     run(capsys, "sketch", tmp_path / "more.npy", "-l", 8, "-o", tmp_path / "b.fsk")
     parts = [tmp_path / "a.fsk", tmp_path / "b.fsk"]
     out = json.loads(run(capsys, "merge", *parts, "-o", tmp_path / "c.fsk", "--json").out)
-    assert out["rows"] == 450
+    assert (out["kind"], out["n_rows"]) == ("FrequentDirections", 450)
     expected = fs.merge([fs.load(tmp_path / "a.fsk"), fs.load(tmp_path / "b.fsk")])
     assert np.array_equal(fs.load(tmp_path / "c.fsk").sketch(), expected.sketch())
     run(capsys, "sketch", npy, "-l", 9, "-o", tmp_path / "d.fsk")
@@ -138,7 +140,9 @@ def test_plot(capsys, tmp_path, npy):
         (["info", "rows.npy", "--top", "-1"], "--top"),
         (["merge", "rows.npy", "-o", "o.fsk"], "no fastsketch state"),
         (["sketch", "rows.npy"], "-o/--output"),
-        (["sketch", "rows.npy", "--rule", "x", "-o", "o.fsk"], "invalid choice"),
+        (["sketch", "rows.npy", "--method", "x", "-o", "o.fsk"], "method must be one of 'fd', 'pfd'"),
+        (["sketch", "rows.npy", "--rule", "fd", "-o", "o.fsk"], "--rule is --method now"),
+        (["sketch", "rows.npy", "--features", "3", "-o", "o.fsk"], "--features is --n-features now"),
         (["frobnicate"], "invalid choice"),
         ([], "required"),
     ],
@@ -164,18 +168,18 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
     monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
     sparse_path = tmp_path / "b.svm"
     sparse_path.write_text("".join(f"1 {k % 30 + 1}:1.5\n" for k in range(300)))
-    command = ["sketch", npy, sparse_path, "--features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
+    command = ["sketch", npy, sparse_path, "--n-features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
     run(capsys, *command, tmp_path / "whole.fsk")
     whole = (tmp_path / "whole.fsk").read_bytes()
     original = FrequentDirections.update
     for stop in (2, 5, 9):
         calls = []
 
-        def update(self, rows, weights=None, calls=calls, stop=stop):
+        def update(self, rows, sample_weight=None, calls=calls, stop=stop):
             calls.append(1)
             if len(calls) == stop:
                 raise KeyboardInterrupt
-            return original(self, rows, weights)
+            return original(self, rows, sample_weight)
 
         target = tmp_path / f"{stop}.fsk"
         monkeypatch.setattr(FrequentDirections, "update", update)
@@ -237,19 +241,19 @@ def test_demo(capsys, tmp_path, monkeypatch):
     """The demo on a corner of the photographs."""
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from fastsketch.cli import _demo
+    from fastsketch.demo import _run
 
-    whole = _demo.photographs()
-    monkeypatch.setattr(_demo, "photographs", lambda: [image[:40, :120] for image in whole])
-    monkeypatch.setattr(_demo, "PEER_ROWS", 4000)
+    whole = _run.photographs()
+    monkeypatch.setattr(_run, "photographs", lambda: [image[:40, :120] for image in whole])
+    monkeypatch.setattr(_run, "PEER_ROWS", 4000)
     out = json.loads(run(capsys, "demo", "--output", tmp_path / "d", "--json", "-l", 20).out)
-    assert out["rows"] == 2 * 25 * 105
+    assert out["n_rows"] == 2 * 25 * 105
     assert 0 < out["true_error"] <= out["error_bound"]
     for picture in ("spectrum.png", "neighbours.png", "online.png", "restored.png"):
         assert (tmp_path / "d" / picture).read_bytes().startswith(b"\x89PNG")
-    assert out["l1_psnr"] > out["square_psnr"] > out["damaged_psnr"]
+    assert out["absolute_psnr"] > out["square_psnr"] > out["damaged_psnr"]
     assert out["newton_online_error"] < 0.03 < 0.1 < max(out["online_errors_by_step"]["gradient descent"].values())
-    assert fs.load(tmp_path / "d" / "patches.fsk").n_rows == out["rows"]
+    assert fs.load(tmp_path / "d" / "patches.fsk").n_rows == out["n_rows"]
     text = run(capsys, "demo", "--output", tmp_path / "d", "-l", 20).out
     assert "within the certificate" in text
 
@@ -258,8 +262,8 @@ def test_patches_are_patches():
     pytest.importorskip("sklearn")
     from sklearn.feature_extraction.image import extract_patches_2d
 
-    from fastsketch.cli._demo import patch_stream
+    from fastsketch.demo._patches import Patches
 
     image = np.random.default_rng(0).random((9, 12, 3))
     expected = extract_patches_2d(image, (4, 4)).reshape(-1, 48)
-    assert np.array_equal(np.vstack(list(patch_stream([image], 4))), expected)
+    assert np.array_equal(np.vstack(list(Patches([image], 4).stream())), expected)

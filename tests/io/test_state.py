@@ -53,7 +53,7 @@ def test_a_hundred_cut_points_resume_to_the_same_bits(tmp_path, kind, dtype):
     np.save(tmp_path / "rows.npy", rows)
     batch = sparse.csr_array(rows) if kind == "sparse" else rows
     solver = kind if kind in SOLVERS else "gram"
-    options = {"solver": solver, "center": dtype == np.float64, "rule": "rfd"}
+    options = {"solver": solver, "center": dtype == np.float64, "method": "rfd"}
     whole = fs.FrequentDirections(6, **options).update(batch).to_bytes()
     cuts = sorted({0, n, *rng.integers(0, n, 98).tolist()})
     for cut in cuts:
@@ -77,7 +77,7 @@ def test_round_trip(tmp_path, kind):
 
 
 def test_an_empty_sketch_is_kept_too(tmp_path):
-    s = fs.FrequentDirections(7, rule="pfd", beta=0.3)
+    s = fs.FrequentDirections(7, method="pfd", beta=0.3)
     s.save(tmp_path / "s.fsk")
     assert fs.load(tmp_path / "s.fsk").update([[1.0, 2.0]]).beta == 0.3
 

@@ -6,6 +6,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch.sketching._sized_map import SizedMap
 from tests.helpers import DTYPES, tol
 
 RNG = np.random.default_rng(0)
@@ -114,13 +115,13 @@ def test_srht_is_the_explicit_product(n, dtype):
         for seed in (0, 1, 2**63):
             for d in (1, 70):
                 rows = RNG.standard_normal((n, d)).astype(dtype)
-                got = fs.srht(rows, q, seed)
-                c = fs.Compressor("srht", q, n, seed=seed)
-                drawn = c.draw(0, np.dtype(np.float64))
-                sample = drawn["hi"] * c.rows_per_call + drawn["target"]
+                got = fs.srht(rows, q, seed=seed)
+                c = SizedMap("srht", q, n, seed)
+                numbers = c.numbers(0, np.dtype(np.float64))
+                sample = numbers.hi * c.rows_per_call + numbers.target
                 assert len(np.unique(sample)) == q
-                assert (np.abs(drawn["value"]) == 1).all()
-                expected = reference.subsampled_hadamard(rows.astype(np.float64), drawn["value"], sample)
+                assert (np.abs(numbers.value) == 1).all()
+                expected = reference.subsampled_hadamard(rows.astype(np.float64), signs=numbers.value, sample=sample)
                 scale = np.abs(rows).sum(axis=0).max() / np.sqrt(q)
                 assert got.dtype == dtype
                 assert np.allclose(got, expected, rtol=0, atol=tol(dtype, scale))
@@ -147,4 +148,4 @@ def test_srht_takes_sparse_rows():
 )
 def test_srht_refuses(rows, q, seed, error, match):
     with pytest.raises(error, match=match):
-        fs.srht(rows, q, seed)
+        fs.srht(rows, q, seed=seed)

@@ -8,6 +8,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch.sketching._sized_map import SizedMap
 from tests.helpers import DTYPES, same_state, stream, tol
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
@@ -16,10 +17,10 @@ RNG = np.random.default_rng(0)
 
 def matrix(kind, q, m, seed=0, index=0):
     """Phi (q x m) itself: what the map makes of the identity."""
-    return fs.Compressor(kind, q, m, seed=seed).compress(np.eye(m), index)
+    return fs.Compressor(kind, q, block_rows=m, seed=seed).compress(np.eye(m), index)
 
 
-# (sum of value * position, of targets, of hi) for q = 4, m = 40, seed 7, chunk 2, as first released
+# (sum of value * position, of targets, of hi) for q = 4, m = 40, seed 7, block 2, as first released
 GOLDEN = {
     "srht": (4.0, 10, 14),
     "countsketch": (592.0, 95, 0),
@@ -47,24 +48,24 @@ def test_unbiased_over_seeds(kind):
 def test_linear_and_a_function_of_its_arguments(kind):
     a = RNG.standard_normal((100, 7))
     phi = matrix(kind, 10, 100, seed=5, index=3)
-    c = fs.Compressor(kind, 10, 100, seed=5)
+    c = fs.Compressor(kind, 10, block_rows=100, seed=5)
     assert np.allclose(c.compress(a, 3), phi @ a)
     assert np.array_equal(c.compress(a, 3), c.compress(a, 3))
     assert not np.allclose(phi, matrix(kind, 10, 100, seed=5, index=4))
     assert not np.allclose(phi, matrix(kind, 10, 100, seed=6, index=3))
 
 
-def test_the_draws_do_not_change_between_versions():
+def test_the_numbers_do_not_change_between_versions():
     """Golden numbers: a state file that is resumed must meet the same signs and samples."""
-    assert fs.srht(np.eye(8), 2, seed=7).tolist() == fs.Compressor("srht", 2, 8, seed=7).compress(np.eye(8)).tolist()
-    drawn = {kind: fs.Compressor(kind, 4, 40, seed=7).draw(2, np.dtype(np.float64)) for kind in KINDS}
+    assert fs.srht(np.eye(8), 2, seed=7).tolist() == fs.Compressor("srht", 2, block_rows=8, seed=7).compress(np.eye(8)).tolist()
+    numbers = {kind: SizedMap(kind, 4, 40, seed=7).numbers(2, np.dtype(np.float64)) for kind in KINDS}
     sums = {
         kind: (
-            round(float(np.dot(d["value"], np.arange(d["value"].size))), 6),
-            int(d["target"].sum()),
-            int(d["hi"].sum()),
+            round(float(np.dot(d.value, np.arange(d.value.size))), 6),
+            int(d.target.sum()),
+            int(d.hi.sum()),
         )
-        for kind, d in drawn.items()
+        for kind, d in numbers.items()
     }
     assert sums == GOLDEN
 
@@ -76,7 +77,7 @@ def test_any_batches_give_the_same_bits(kind, center, dtype):
     rows = (stream("signal", RNG, 1003, 9) + 10).astype(dtype)
     weights = RNG.random(1003)
     for w in (None, weights):
-        options = {"compressor": fs.Compressor(kind, 12, 100), "center": center, "solver": "gram"}
+        options = {"compressor": fs.Compressor(kind, 12, block_rows=100), "center": center, "solver": "gram"}
         whole = fs.FrequentDirections(12, **options).update(rows, w)
         parts, i = fs.FrequentDirections(12, **options), 0
         while i < len(rows):
@@ -94,17 +95,17 @@ def test_any_batches_give_the_same_bits(kind, center, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_chunk_kept_whole_is_nearly_isometric(kind):
+def test_a_block_kept_whole_is_nearly_isometric(kind):
     """Centring and weights are folded in: with q near m the estimate is that of the centred weighted rows."""
     rows = stream("signal", RNG, 1500, 6) + 100
     weights = RNG.random(1500)
-    s = fs.FrequentDirections(1401, solver="gram", compressor=fs.Compressor(kind, 1400, 1500), center=True)
+    s = fs.FrequentDirections(1401, solver="gram", compressor=fs.Compressor(kind, 1400, block_rows=1500), center=True)
     s.update(rows, weights)
     moved = rows - np.average(rows, axis=0, weights=weights)
     truth = (moved * weights[:, np.newaxis]).T @ moved
     assert np.linalg.norm(s.gram() - truth, 2) < 0.2 * np.linalg.norm(truth, 2)
     assert abs(s.squared_norm / np.trace(truth) - 1) < 0.2
-    assert np.isclose(s.weight, weights.sum())
+    assert np.isclose(s.total_weight, weights.sum())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,39 +115,43 @@ def test_the_error_falls_as_it_should(kind):
     truth = rows.T @ rows
     errors = []
     for q in (64, 256):
-        found = [fs.Compressor(kind, q, 512, seed=s).compress(rows) for s in range(10)]
+        found = [fs.Compressor(kind, q, block_rows=512, seed=s).compress(rows) for s in range(10)]
         errors.append(np.mean([np.linalg.norm(c.T @ c - truth, 2) for c in found]) / np.linalg.norm(truth, 2))
     assert errors[1] < 0.75 * errors[0]
     assert errors[0] < 1.0
 
 
-def explicit_chunks(rows, compressor, center):
-    """What the chunks of a stream become, by an explicit H: rows for Frequent Directions."""
+def explicit_blocks(rows, sized_map, center):
+    """Rows for Frequent Directions: the blocks of a stream mapped by an explicit H."""
     out, mean, n = [], None, 0
-    for index, start in enumerate(range(0, len(rows), compressor.block_rows)):
-        chunk = rows[start : start + compressor.block_rows]
-        drawn = compressor.draw(index, np.dtype(np.float64))
-        sample = drawn["hi"] * compressor.rows_per_call + drawn["target"]
-        mu = chunk.mean(axis=0) if center else 0.0
+    for index, start in enumerate(range(0, len(rows), sized_map.block_rows)):
+        block = rows[start : start + sized_map.block_rows]
+        mu = block.mean(axis=0) if center else 0.0
         out.append(
-            chunk - mu
-            if len(chunk) <= compressor.rows_out
-            else reference.subsampled_hadamard(chunk - mu, drawn["value"], sample)
+            block - mu
+            if len(block) <= sized_map.rows_out
+            else reference.subsampled_hadamard(block - mu, **signs_and_sample(sized_map, index))
         )
         if center and mean is not None:
-            out.append(np.sqrt(n * len(chunk) / (n + len(chunk))) * (mu - mean)[np.newaxis])
-        mean = mu if mean is None else (n * mean + len(chunk) * mu) / (n + len(chunk))
-        n += len(chunk)
+            out.append(np.sqrt(n * len(block) / (n + len(block))) * (mu - mean)[np.newaxis])
+        mean = mu if mean is None else (n * mean + len(block) * mu) / (n + len(block))
+        n += len(block)
     return np.vstack(out)
+
+
+def signs_and_sample(sized_map, index):
+    numbers = sized_map.numbers(index, np.dtype(np.float64))
+    return {"signs": numbers.value, "sample": numbers.hi * sized_map.rows_per_call + numbers.target}
 
 
 @pytest.mark.parametrize("n", [1, 20, 64, 65, 70, 200, 1000, 1010])
 @pytest.mark.parametrize("center", [False, True])
-def test_fast_frequent_directions_is_fd_of_explicit_chunks(center, n):
+def test_fast_frequent_directions_is_fd_of_explicit_blocks(center, n):
     rows = stream("signal", RNG, n, 30) + 5
-    compressor = fs.Compressor("srht", 16, 64, seed=4)
+    compressor = fs.Compressor("srht", 16, block_rows=64, seed=4)
     fast = fs.FrequentDirections(16, solver="gram", compressor=compressor, center=center).update(rows)
-    slow = fs.FrequentDirections(16, solver="gram", buffer_size=16).update(explicit_chunks(rows, compressor, center))
+    blocks = explicit_blocks(rows, SizedMap("srht", 16, 64, seed=4), center)
+    slow = fs.FrequentDirections(16, solver="gram", buffer_size=16).update(blocks)
     scale = np.linalg.norm(slow.sketch(), 2) ** 2
     assert np.allclose(fast.gram(), slow.gram(), rtol=0, atol=tol(np.float64, 100 * scale))
     assert np.isclose(fast.shrinkage, slow.shrinkage, atol=tol(np.float64, 100 * scale))
@@ -154,21 +159,20 @@ def test_fast_frequent_directions_is_fd_of_explicit_chunks(center, n):
 
 
 def test_algorithm_2_and_ours_have_like_errors():
-    """Same random numbers: ours shrinks when the buffer is full, the printed algorithm after every chunk."""
+    """Same random numbers: ours shrinks when the buffer is full, the printed algorithm after every block."""
     ours, printed = [], []
     for seed in range(5):
         rows = stream("signal", np.random.default_rng(seed), 640, 40)
-        compressor = fs.Compressor("srht", 16, 64, seed=seed)
+        compressor = fs.Compressor("srht", 16, block_rows=64, seed=seed)
 
-        def draw(t, m, c=compressor):
-            drawn = c.draw(t, np.dtype(np.float64))
-            return drawn["value"], drawn["hi"] * c.rows_per_call + drawn["target"]
+        def draw(t, m, sized_map=SizedMap("srht", 16, 64, seed=seed)):  # noqa: B008
+            return tuple(signs_and_sample(sized_map, t).values())
 
-        b, left, t = reference.faster_frequent_directions(rows, 32, 64, draw)
+        b, left, t = reference.faster_frequent_directions(rows, 32, m=64, draw=draw)
         assert (len(left), t) == (0, 10)
         truth = rows.T @ rows
         printed.append(np.linalg.norm(truth - b.T @ b, 2))
-        sketch = fs.FrequentDirections(16, solver="gram", compressor=compressor).update(rows)
+        sketch = fs.FrequentDirections(16, method="fd", solver="gram", compressor=compressor).update(rows)
         ours.append(np.linalg.norm(truth - sketch.gram(), 2))
     assert np.mean(ours) < 1.1 * np.mean(printed)
 
@@ -177,7 +181,7 @@ def test_algorithm_2_and_ours_have_like_errors():
 def test_merge_is_exact_in_the_mean_and_counts(kind):
     rows = stream("signal", RNG, 900, 12) + 7
     make = lambda first: fs.FrequentDirections(  # noqa: E731
-        20, solver="gram", compressor=fs.Compressor(kind, 20, 100, first_block=first), center=True
+        20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=100, first_block=first), center=True
     )
     one, two = make(0).update(rows[:450]), make(100).update(rows[450:])
     before = two.to_bytes()
@@ -196,7 +200,7 @@ def test_heavy_rows_are_what_sets_the_maps_apart():
     rows[1234, 7] = 3000.0
     found = {}
     for kind in KINDS:
-        s = fs.FrequentDirections(20, solver="gram", compressor=fs.Compressor(kind, 20, 1000, seed=1)).update(rows)
+        s = fs.FrequentDirections(20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=1000, seed=1)).update(rows)
         found[kind] = abs(s.components[0, 7])
     assert min(found[kind] for kind in KINDS if kind != "sampling") > 0.99
     assert found["sampling"] < 0.9
@@ -206,7 +210,7 @@ def test_fade_and_weight():
     s = fs.FrequentDirections(8, compressor="srht").update(RNG.standard_normal((100, 5)))
     before = s.gram()
     s.fade(0.25)
-    assert np.isclose(s.weight, 25)
+    assert np.isclose(s.total_weight, 25)
     assert np.allclose(s.gram(), 0.25 * before)
 
 
@@ -219,7 +223,7 @@ def test_sparse_rows_are_dense_rows():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch", [3, 50, 500])
 def test_a_refused_batch_changes_nothing(batch, dtype):
-    s = fs.FrequentDirections(6, compressor=fs.Compressor("srht", 6, 40), center=True)
+    s = fs.FrequentDirections(6, compressor=fs.Compressor("srht", 6, block_rows=40), center=True)
     s.update(RNG.standard_normal((70, 5)).astype(dtype))
     before = s.to_bytes()
     bad = RNG.standard_normal((batch, 5)).astype(dtype)
@@ -260,8 +264,8 @@ def test_bad_uses():
         fs.FrequentDirections(4, compressor="srht", decay=0.5)
     with pytest.raises(ValueError, match="rows_out"):
         fs.Compressor("srht").compress(np.ones((4, 2)))
-    with pytest.raises(ValueError, match="one chunk of 8"):
-        fs.Compressor("srht", 2, 8).compress(np.ones((9, 2)))
+    with pytest.raises(ValueError, match="one block of 8"):
+        fs.Compressor("srht", 2, block_rows=8).compress(np.ones((9, 2)))
     a, b = (fs.FrequentDirections(4, compressor=fs.Compressor("srht", 4, seed=s)) for s in (0, 1))
     a.update(np.ones((3, 2)))
     b.update(np.ones((3, 2)))

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastsketch as fs
-from tests.helpers import DTYPES, KINDS, RULES, error_interval, stream, tol
+from tests.helpers import DTYPES, KINDS, METHODS, error_interval, stream, tol
 
 
-def parameters(rule):
-    return {"alpha0": 0.1} if rule == "rfd" else {}
+def parameters(method):
+    return {"alpha0": 0.1} if method == "rfd" else {}
 
 
 def check(rows, sketch):
@@ -20,12 +20,12 @@ def check(rows, sketch):
     slack = tol(np.float64, max(np.linalg.norm(rows, 2) ** 2, 1e-300)) + tol(sketch.dtype, 1e-300)
     low, high = error_interval(rows, sketch)
     bound = sketch.error_bound
-    if sketch.rule in ("cfd", "rfd"):
+    if sketch.method in ("cfd", "rfd"):
         assert low >= -bound - slack
     else:
         assert low >= -sketch._read().rounding - slack  # B'B never exceeds A'A
     assert high <= bound + slack
-    if sketch.rule in ("fd", "cfd", "rfd"):
+    if sketch.method in ("fd", "cfd", "rfd"):
         s = np.linalg.svd(rows, compute_uv=False)
         tails = np.concatenate([np.cumsum((s**2)[::-1])[::-1], [0.0]])
         ks = np.arange(min(sketch.sketch_size, len(tails)))
@@ -38,12 +38,12 @@ def check(rows, sketch):
 def test_five_hundred_streams(case):
     rng = np.random.default_rng(case)
     kind = KINDS[case % len(KINDS)]
-    rule = RULES[(case // 8) % 5]
+    method = METHODS[(case // 8) % 5]
     dtype = DTYPES[(case // 40) % 2]
     n, d, size = int(rng.integers(1, 400)), int(rng.integers(1, 60)), int(rng.integers(2, 20))
     solver = ("gram", "svd", "auto", "exact")[case % 4] if case % 3 else "gram"
     rows = stream(kind, rng, n, d).astype(dtype)
-    options = {"rule": rule, "solver": solver, "dtype": dtype, **parameters(rule)}
+    options = {"method": method, "solver": solver, "dtype": dtype, **parameters(method)}
     if case % 5 == 0:
         options["buffer_size"] = int(rng.integers(0, 3 * size))
     parts = np.split(np.arange(n), np.sort(rng.integers(0, n + 1, int(rng.integers(0, 6)))))
@@ -63,8 +63,8 @@ def test_iterative_svd_has_no_a_priori_guarantee():
     rows = np.zeros((size - 1 + 400, d))
     rows[np.arange(size - 1), np.arange(size - 1)] = 1.0
     rows[size - 1 :, d - 1] = 0.9
-    lost = fs.FrequentDirections(size, rule="isvd", buffer_size=0, solver="gram").update(rows)
-    kept = fs.FrequentDirections(size, rule="fd", buffer_size=0, solver="gram").update(rows)
+    lost = fs.FrequentDirections(size, method="isvd", buffer_size=0, solver="gram").update(rows)
+    kept = fs.FrequentDirections(size, method="fd", buffer_size=0, solver="gram").update(rows)
     a_priori = min(
         np.sum(np.sort(np.linalg.svd(rows, compute_uv=False) ** 2)[: -k or None]) / (size - k) for k in range(size)
     )
@@ -97,17 +97,17 @@ def test_long_float_streams_stay_within_the_certificate(dtype, center):
     assert max(-low, high) <= sketch.shrinkage / 2 + units * np.finfo(dtype).eps * scale
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("solver", ["gram", "svd", "exact"])
-def test_weights_scale_rows_by_their_root(rule, solver):
+def test_weights_scale_rows_by_their_root(method, solver):
     rng = np.random.default_rng(2)
     rows, weights = stream("signal", rng, 120, 30), rng.random(120) * (rng.random(120) < 0.8)
-    sketch = fs.FrequentDirections(6, rule=rule, solver=solver).update(rows, weights)
+    sketch = fs.FrequentDirections(6, method=method, solver=solver).update(rows, weights)
     weighted = np.sqrt(weights)[:, None] * rows
     check(weighted, sketch)
-    plain = fs.FrequentDirections(6, rule=rule, solver=solver).update(weighted)
+    plain = fs.FrequentDirections(6, method=method, solver=solver).update(weighted)
     assert np.allclose(sketch.gram(), plain.gram(), atol=1e-9 * plain.squared_norm)
-    assert np.isclose(sketch.weight, weights.sum())
+    assert np.isclose(sketch.total_weight, weights.sum())
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -127,7 +127,7 @@ def test_decay_weighs_earlier_rows_down(solver, center, sparse):
     truth = np.sqrt(weights)[:, None] * (rows - mean)
     check(truth, sketch)
     assert np.isclose(sketch.squared_norm, (truth**2).sum())
-    assert np.isclose(sketch.weight, weights.sum())
+    assert np.isclose(sketch.total_weight, weights.sum())
     if center:
         assert np.allclose(sketch.mean, mean)
 
@@ -150,9 +150,9 @@ def test_fade_is_decay_per_batch(solver, center):
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_centring_is_exact_through_merges(rule, kind, dtype):
+def test_centring_is_exact_through_merges(method, kind, dtype):
     from scipy.sparse import csr_array
 
     rng = np.random.default_rng(7)
@@ -161,7 +161,7 @@ def test_centring_is_exact_through_merges(rule, kind, dtype):
     cuts = [0, 3, 3, 90, 200, 260]
     sketches = []
     for a, b in zip(cuts, cuts[1:], strict=False):
-        s = fs.FrequentDirections(9, rule=rule, center=True, solver="gram")
+        s = fs.FrequentDirections(9, method=method, center=True, solver="gram")
         sketches.append(s.update(csr_array(rows[a:b]) if kind == "sparse" else rows[a:b]))
     merged = fs.merge(sketches)
     truth = rows.astype(np.float64)
@@ -198,7 +198,7 @@ def test_rfd_condition_number():
     rng = np.random.default_rng(8)
     rows, alpha0 = stream("signal", rng, 300, 30), 1e-3
     rfd = np.linalg.cond(fs.RobustFrequentDirections(6, alpha0, solver="gram").update(rows).gram())
-    fd = fs.FrequentDirections(6, rule="fd", solver="gram").update(rows).gram() + alpha0 * np.eye(30)
+    fd = fs.FrequentDirections(6, method="fd", solver="gram").update(rows).gram() + alpha0 * np.eye(30)
     target = rows.T @ rows + alpha0 * np.eye(30)
     assert rfd <= np.linalg.cond(fd) * (1 + 1e-9)
     assert rfd <= np.linalg.cond(target) * (1 + 1e-9)

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from tests.helpers import DTYPES, RULES, SOLVERS, same_state, stream, tol
+from tests.helpers import DTYPES, METHODS, SOLVERS, same_state, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((70, 12))
@@ -142,10 +142,10 @@ def test_subnormal_rows():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (2, 2), (4, 50), (5, 50), (6, 50), (60, 3)])
-@pytest.mark.parametrize("rule", RULES)
-def test_small_shapes(shape, solver, rule):
+@pytest.mark.parametrize("method", METHODS)
+def test_small_shapes(shape, solver, method):
     rows = RNG.standard_normal(shape)
-    s = fresh(solver=solver, rule=rule).update(rows)
+    s = fresh(solver=solver, method=method).update(rows)
     if min(shape) < 5:
         # fewer rows or columns than the sketch keeps: nothing is lost
         assert np.allclose(s.sketch().T @ s.sketch(), rows.T @ rows, atol=tol(np.float64, (rows**2).sum()))
@@ -285,14 +285,14 @@ def test_one_weight_for_all_rows():
         ({"sketch_size": "8"}, TypeError, "sketch_size"),
         ({"sketch_size": True}, TypeError, "sketch_size"),
         ({"sketch_size": None}, TypeError, "sketch_size"),
-        ({"rule": "nope"}, ValueError, "rule"),
-        ({"rule": None}, TypeError, "rule"),
+        ({"method": "nope"}, ValueError, "method"),
+        ({"method": None}, TypeError, "method"),
         ({"beta": 0.5}, ValueError, "beta"),
-        ({"rule": "pfd", "beta": 1.5}, ValueError, "beta"),
-        ({"rule": "pfd", "beta": np.nan}, ValueError, "beta"),
+        ({"method": "pfd", "beta": 1.5}, ValueError, "beta"),
+        ({"method": "pfd", "beta": np.nan}, ValueError, "beta"),
         ({"alpha0": 1.0}, ValueError, "alpha0"),
-        ({"rule": "rfd", "alpha0": -1.0}, ValueError, "alpha0"),
-        ({"rule": "rfd", "alpha0": np.inf}, ValueError, "alpha0"),
+        ({"method": "rfd", "alpha0": -1.0}, ValueError, "alpha0"),
+        ({"method": "rfd", "alpha0": np.inf}, ValueError, "alpha0"),
         ({"buffer_size": -1}, ValueError, "buffer_size"),
         ({"center": True, "buffer_size": 0}, ValueError, "buffer_size"),
         ({"solver": "lu"}, ValueError, "solver"),
@@ -314,7 +314,7 @@ def test_bad_merges():
     before = s.to_bytes()
     others = {
         "sketch_size": fs.FrequentDirections(6, solver="gram"),
-        "rule": fresh(rule="rfd"),
+        "method": fresh(method="rfd"),
         "solver": fresh(solver="svd"),
         "center": fresh(center=True),
         "decay": fresh(decay=0.5),
@@ -347,7 +347,7 @@ def test_merging_leaves_the_arguments_alone():
 
 
 def test_reading_never_changes_the_state():
-    s = fresh(center=True, rule="rfd").update(ROWS)
+    s = fresh(center=True, method="rfd").update(ROWS)
     before = s.to_bytes()
     s.sketch()[:] = 0
     s.components[:] = 0
@@ -355,15 +355,15 @@ def test_reading_never_changes_the_state():
     _ = (s.alpha, s.error_bound, s.singular_values, s.gram(), s.squared_norm, s.operator(), s.solve(np.ones(12)))
     assert s.to_bytes() == before
     assert s.sketch().any()
-    assert repr(s) == "<FrequentDirections sketch_size=5 rule='rfd', 70 rows of 12>"
+    assert repr(s) == "<FrequentDirections sketch_size=5 method='rfd', 70 rows of 12>"
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_operators(rule):
+@pytest.mark.parametrize("method", METHODS)
+def test_operators(method):
     from scipy.sparse.linalg import cg
 
-    options = {"alpha0": 0.3} if rule == "rfd" else {}
-    s = fresh(rule=rule, **options).update(stream("signal", RNG, 200, 30))
+    options = {"alpha0": 0.3} if method == "rfd" else {}
+    s = fresh(method=method, **options).update(stream("signal", RNG, 200, 30))
     alpha = s.alpha or 0.5
     b = s.sketch()
     dense = b.T @ b + alpha * np.eye(30)
@@ -378,7 +378,7 @@ def test_operators(rule):
     x, info = cg(dense, v, M=inverse, rtol=1e-10, maxiter=3)
     assert info == 0
     assert np.allclose(dense @ x, v)
-    if rule == "rfd":
+    if method == "rfd":
         assert np.allclose(s.gram(), dense)
         assert np.allclose(s.operator() @ s.solve(v), v)
     else:

@@ -22,22 +22,22 @@ def rounding(dtype, rows):
 
 CASES = {
     "fd": (lambda a: ref.frequent_directions(a, L), {}),
-    "rfd": (lambda a: ref.robust_frequent_directions(a, L, 0.5)[::2], {"alpha0": 0.5}),
+    "rfd": (lambda a: ref.robust_frequent_directions(a, L, alpha0=0.5)[::2], {"alpha0": 0.5}),
     "isvd": (lambda a: ref.greedy_low_rank(a, L), {}),
-    "pfd": (lambda a: ref.parameterized_frequent_directions(a, L, 0.4), {"beta": 0.4}),
+    "pfd": (lambda a: ref.parameterized_frequent_directions(a, L, beta=0.4), {"beta": 0.4}),
     "cfd": (lambda a: ref.compensative_frequent_directions(a, L), {}),
 }
 
 
-@pytest.mark.parametrize("rule", CASES)
+@pytest.mark.parametrize("method", CASES)
 @pytest.mark.parametrize("solver", ["gram", "svd"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_row_by_row(rule, solver, dtype, kind):
+def test_row_by_row(method, solver, dtype, kind):
     a = stream(kind, np.random.default_rng(3), 90, 12).astype(dtype)
-    algorithm, parameters = CASES[rule]
+    algorithm, parameters = CASES[method]
     b, delta = algorithm(a.astype(np.float64))
-    s = fs.FrequentDirections(L, rule=rule, solver=solver, buffer_size=0, **parameters).update(a)
+    s = fs.FrequentDirections(L, method=method, solver=solver, buffer_size=0, **parameters).update(a)
     # rank decisions at the edge of rounding are free to differ: compare what B'B stands for
     assert np.abs(gram(s.sketch()) - gram(b)).max() <= rounding(dtype, a)
     assert abs(s.shrinkage - delta) <= rounding(dtype, a)
@@ -47,7 +47,7 @@ def test_row_by_row(rule, solver, dtype, kind):
 @pytest.mark.parametrize("n", [1, 6, 7, 13, 14, 15, 21, 22, 23, 100])
 def test_doubled_buffer_is_algorithm_5(solver, n):
     a = stream("signal", np.random.default_rng(n), n, 20)
-    b, alpha, delta = ref.fast_robust_frequent_directions(a, L, 0.25)
+    b, alpha, delta = ref.fast_robust_frequent_directions(a, L, alpha0=0.25)
     s = fs.RobustFrequentDirections(L, 0.25, solver=solver).update(a)
     if len(b) > L:  # Algorithm 5 does not flush at its end; the library's read-out does
         b, extra, more = ref.robust_frequent_directions_blocks([b, np.zeros((0, 20))], L)
@@ -85,13 +85,13 @@ def test_exact_is_one_shrink_of_everything():
 
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rule", CASES)
-def test_sparse_is_dense(rule, center, dtype):
+@pytest.mark.parametrize("method", CASES)
+def test_sparse_is_dense(method, center, dtype):
     from scipy.sparse import csr_array
 
     rng = np.random.default_rng(5)
     a = (rng.standard_normal((300, 150)) * (rng.random((300, 150)) < 0.05)).astype(dtype)
-    options = {"rule": rule, "center": center, "buffer_size": 11, "solver": "gram"}
+    options = {"method": method, "center": center, "buffer_size": 11, "solver": "gram"}
     dense = fs.FrequentDirections(L, **options).update(a)
     sparse = fs.FrequentDirections(L, **options).update(csr_array(a))
     assert (dense._engine.kind, sparse._engine.kind) == ("dense", "sparse")
@@ -102,20 +102,20 @@ def test_sparse_is_dense(rule, center, dtype):
         assert np.allclose(dense.mean, sparse.mean, atol=10 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("rule", CASES)
+@pytest.mark.parametrize("method", CASES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size, d", [(20, 33), (33, 200), (64, 129)])
-def test_sketches_large_enough_for_packed_panels(rule, dtype, size, d):
+def test_sketches_large_enough_for_packed_panels(method, dtype, size, d):
     """Buffers of 40 rows and more take the packed products and our own divide and conquer."""
     a = stream("signal", np.random.default_rng(size), 6 * size, d).astype(dtype)
-    options = {"alpha0": 0.5} if rule == "rfd" else {"beta": 0.4} if rule == "pfd" else {}
-    gram_solver = fs.FrequentDirections(size, rule=rule, solver="gram", **options).update(a)
+    options = {"alpha0": 0.5} if method == "rfd" else {"beta": 0.4} if method == "pfd" else {}
+    gram_solver = fs.FrequentDirections(size, method=method, solver="gram", **options).update(a)
     exact = a.astype(np.float64)
-    svd_solver = fs.FrequentDirections(size, rule=rule, solver="svd", **options).update(exact)
+    svd_solver = fs.FrequentDirections(size, method=method, solver="svd", **options).update(exact)
     assert np.abs(gram(gram_solver.sketch()) - gram(svd_solver.sketch())).max() <= rounding(dtype, a)
     assert abs(gram_solver.shrinkage - svd_solver.shrinkage) <= rounding(dtype, a)
-    if rule == "rfd":  # and the reference: Algorithm 5, then the flush that the library's read-out does
-        b, alpha, _ = ref.fast_robust_frequent_directions(exact, size, 0.5)
+    if method == "rfd":  # and the reference: Algorithm 5, then the flush that the library's read-out does
+        b, alpha, _ = ref.fast_robust_frequent_directions(exact, size, alpha0=0.5)
         if len(b) > size:
             b, extra, _ = ref.robust_frequent_directions_blocks([b, np.zeros((0, d))], size)
             alpha += extra

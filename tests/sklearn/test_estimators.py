@@ -44,15 +44,15 @@ def test_a_large_sketch_is_exact_pca(whiten):
     assert np.allclose(ours.get_precision(), theirs.get_precision())
 
 
-@pytest.mark.parametrize("rule", ["rfd", "fd", "cfd", "isvd"])
-def test_few_features_are_exact_at_any_sketch_size(rule):
-    ours = SketchedPCA(n_components=3, sketch_size=6, rule=rule).fit(X)
+@pytest.mark.parametrize("method", ["rfd", "fd", "cfd", "isvd"])
+def test_few_features_are_exact_at_any_sketch_size(method):
+    ours = SketchedPCA(n_components=3, sketch_size=6, method=method).fit(X)
     theirs = PCA(n_components=3, svd_solver="full").fit(X)
     assert ours.sketch_.solver == "exact"
     assert np.allclose(ours.explained_variance_, theirs.explained_variance_)
     assert np.allclose(np.abs(ours.components_ @ theirs.components_.T), np.eye(3))
     assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
-    if rule in ("rfd", "fd"):
+    if method in ("rfd", "fd"):
         assert ours.error_bound_ < 1e-10 * ours.singular_values_[0] ** 2
 
 
@@ -126,7 +126,7 @@ def test_pipelines_pickles_and_clones():
         {"n_components": 2.5},
         {"n_components": 4, "sketch_size": 4},
         {"sketch_size": 1},
-        {"rule": "x"},
+        {"method": "x"},
         {"solver": "x"},
         {"batch_size": 0},
     ],
