@@ -19,7 +19,7 @@ def lies_well(rows: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Checked rows, array or CSR, as a kernel reads them: in place if it can be."""
-    dense = cast(NDArray[Any], rows if isinstance(rows, np.ndarray) else rows.toarray())
+    dense = cast("NDArray[Any]", rows if isinstance(rows, np.ndarray) else rows.toarray())
     if lies_well(dense, dtype):
         return dense
     with np.errstate(over="ignore"):

@@ -44,7 +44,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     def fits(self, rows: Any) -> TypeGuard[NDArray[Any]]:
         """Right dtype, aligned, columns contiguous."""
-        return isinstance(rows, np.ndarray) and lies_well(cast(NDArray[Any], rows), self.dtype)
+        return isinstance(rows, np.ndarray) and lies_well(cast("NDArray[Any]", rows), self.dtype)
 
     def bytes_per_row(self, rows: Any) -> int:
         """Of the batch, as the kernel takes it."""
