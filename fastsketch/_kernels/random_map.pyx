@@ -224,7 +224,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             if largest > b.largest:
                 b.largest = largest
             if b.center and not b.shifted:
-                # The block's first row, near to its mean wherever that lies: what follows is as exact as the spread.
+                # The block's first row, near to its mean wherever that lies: differences are as exact as the spread.
                 memcpy(&shift[0], &rows[done, 0], b.d * sizeof(real))
                 b.shifted = True
             if now == b.p and wp is NULL:

@@ -1,7 +1,7 @@
 """One block of a stream on its way through a random map, a few rows at a time; centring folded in.
 
 Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtracts c, the block's first row, sums up
-what is left, and the rest is one rank-one correction at the end. Each row is read once.
+the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
 import contextlib

@@ -77,7 +77,7 @@ class Compressor:
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d)
-            One block, whatever its length: real and finite, rows_out <= n <= block_rows.
+            One block: real and finite, rows_out <= n <= block_rows.
         index : int, default 0
             The block's index, which chooses the random numbers.
 

@@ -154,7 +154,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         return rows.astype(self.dtype)
 
     def add_exact(self, other: AnyBuffer) -> None:
-        """Add what another engine of the same scale has seen: C += C', or R'R of the other's settled rows."""
+        """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""
         if self.state.fill:
             self.flush()
         if isinstance(other, DenseEngine) and other.accumulated:
