@@ -97,6 +97,19 @@ cdef class BlockState:
         """Take the random numbers of a block."""
         self.value, self.target, self.hi, self.s = value, target, hi, s
 
+    def copy(self):
+        """An independent state of the same block; the random numbers, which nothing changes, are shared."""
+        cdef BlockState other = BlockState.__new__(BlockState)
+        other.loop, other.p, other.d, other.q, other.s = self.loop, self.p, self.d, self.q, self.s
+        other.center, other.weighted, other.shifted = self.center, self.weighted, self.shifted
+        other.weight, other.largest = self.weight, self.largest
+        other.n_rows, other.pending_rows = self.n_rows, self.pending_rows
+        other.out, other.pending, other.shift = self.out.copy(), self.pending.copy(), self.shift.copy()
+        other.value, other.target, other.hi = self.value, self.target, self.hi
+        other.root, other.sums, other.ones = self.root.copy(), self.sums.copy(), self.ones.copy()
+        other.scratch, other.square = np.empty_like(self.scratch), np.empty(self.p)
+        return other
+
 
 cdef inline bint odd(int64_t x) noexcept nogil:
     x ^= x >> 32

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from fastsketch.lowrank._losses import LOSSES
+from fastsketch._kernels import lowrank as kernel
+from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._setting import LossSetting
 
 SWEEPS = 20
 # Stop when a sweep lowers the objective by less than this share of it.
@@ -11,30 +14,33 @@ ENOUGH = 1e-4
 SMOOTH = 1e-2
 
 
-def smoothing(o):
+def smoothing(o: Array) -> float:
     """The distance for these observations."""
     return SMOOTH * max(float(np.std(o, dtype=np.float64)), 1e-12) if len(o) else 1e-12
 
 
-def fit_biases(data, loss, parameter, ridge, wanted=True):
-    """(rb, cb): rb (m,) with the global bias in it, cb (n,); zeros if none are wanted.
-
-    Newton steps (or of a parabola above, for losses without curvature), all rows at once and then all columns, each
-    bias shrunk to the global one as by `ridge` more observations.
-    """
-    from fastsketch._kernels import lowrank as kernel
-
+def no_biases(data: Observed) -> Biases:
+    """Zeros."""
     dtype = data.o.dtype
-    rb, cb = np.zeros(data.m, dtype), np.zeros(data.n, dtype)
-    if not wanted or len(data.o) == 0:
-        return rb, cb, 0.0
-    number, smooth = LOSSES[loss].number, smoothing(data.o)
+    return Biases(0.0, np.zeros(data.m, dtype), np.zeros(data.n, dtype))
+
+
+def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
+    """Newton steps (or of a parabola above, for losses without curvature), all rows at once and then all columns.
+
+    Each bias is shrunk to the global one as by `ridge` more observations.
+    """
+    found = no_biases(data)
+    rb, cb = found.rows, found.columns
+    smooth = smoothing(data.o)
     gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
 
-    def sums():
-        return kernel.bias_sums(number, parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc)
+    def sums() -> float:
+        return kernel.bias_sums(
+            loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
+        )
 
-    level, row, column = _start(data, loss, parameter), np.zeros(data.m), np.zeros(data.n)
+    level, row, column = _start(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
     before = sums()
     for _ in range(SWEEPS):
@@ -52,26 +58,26 @@ def fit_biases(data, loss, parameter, ridge, wanted=True):
         if not before - after > ENOUGH * abs(before):
             break
         before = after
-    return rb, cb, float(level)
+    return Biases(float(level), rb, cb)
 
 
-def _start(data, loss, parameter):
+def _start(data: Observed, loss: LossSetting) -> float:
     """The best constant score, or near it."""
     o = data.o.astype(np.float64)
     c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))
-    total = c.sum()
+    total = float(c.sum())
     if not total > 0:
         return 0.0
     mean = float(c @ o / total)
-    if loss == "logistic":
+    if loss.name == "logistic":
         share = np.clip((mean + 1) / 2, 1e-6, 1 - 1e-6)
         return float(np.log(share / (1 - share)))
-    if loss == "poisson":
+    if loss.name == "poisson":
         return float(np.log(max(mean, 1e-12)))
-    if loss == "hinge":
+    if loss.name == "hinge":
         return 1.0 if mean >= 0 else -1.0
-    if loss == "square":
+    if loss.name in ("square", "squared_hinge"):
         return mean
     order = np.argsort(o)
-    level = parameter if loss == "quantile" else 0.5
-    return float(o[order][min(np.searchsorted(np.cumsum(c[order]), level * total), len(o) - 1)])
+    level = loss.parameter if loss.name == "quantile" else 0.5
+    return float(o[order][min(int(np.searchsorted(np.cumsum(c[order]), level * total)), len(o) - 1)])

@@ -1,21 +1,35 @@
 """The observed entries of a matrix: what is stored in a sparse one, zeros too; what is not NaN in a dense one."""
 
-import numpy as np
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._losses import as_targets
 from fastsketch._validation import is_sparse
 
+Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
+Indices = NDArray[np.uint32]
 
+
+@dataclass(frozen=True)
 class Observed:
-    """CSR with unsigned indices: m, n, indptr, indices, o (values), c (weights, empty if all are 1)."""
+    """The entries of a matrix (m, n) row by row: CSR with unsigned indices."""
 
-    def __init__(self, m, n, indptr, indices, o, c):
-        self.m, self.n, self.indptr, self.indices, self.o, self.c = m, n, indptr, indices, o, c
+    m: int
+    n: int
+    indptr: Indices  # (m + 1,)
+    indices: Indices  # (nnz,)
+    o: Array  # (nnz,) values
+    c: Array  # (nnz,) weights, or empty: all are 1
 
     @property
-    def where(self):
+    def where(self) -> tuple[Indices, Indices]:
+        """(indptr, indices)."""
         return self.indptr, self.indices
 
-    def transposed(self):
+    def transposed(self) -> "Observed":
         """The same entries column by column."""
         from fastsketch._kernels import lowrank as kernel
 
@@ -25,11 +39,12 @@ class Observed:
         kernel.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
         return Observed(self.n, self.m, indptr, rows, values, weights)
 
-    def counts(self):
+    def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Observations of every row and of every column."""
-        return np.diff(self.indptr.astype(np.int64)), np.bincount(self.indices, minlength=self.n)
+        ends = self.indptr.astype(np.int64)
+        return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
-    def part(self, mask):
+    def part(self, mask: NDArray[np.bool_]) -> "Observed":
         """The entries where mask (nnz,) is true."""
         kept = np.concatenate([[0], np.cumsum(mask)])
         return Observed(
@@ -42,61 +57,81 @@ class Observed:
         )
 
 
-def observed(X, weights=None, dtype=None, n_columns=None, name="X"):
-    """Observed entries of a sparse matrix, or of a dense one with NaN for what is missing.
+def observed(
+    X: Any,
+    *,
+    loss: str,
+    sample_weight: Any = None,
+    dtype: Any = None,
+    n_columns: int | None = None,
+    name: str = "X",
+) -> Observed:
+    """Observed entries of a sparse matrix, or of a dense one with NaN for what is missing, as targets of the loss.
 
-    weights: of the same shape (sparse ones of the same structure), nonnegative.
+    sample_weight: of the same shape (sparse ones of the same structure), nonnegative. dtype: None keeps float32 and
+    float64, all else becomes float64.
     """
-    if is_sparse(X):
-        if X.ndim != 2:
-            raise ValueError(f"{name} must have two dimensions, got shape {X.shape}")
-        if X.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
-        if X.format == "coo":
-            _no_duplicates(
-                X.row if hasattr(X, "row") else X.coords[0], X.col if hasattr(X, "col") else X.coords[1], X.shape, name
-            )
-        rows = X.tocsr()
-        if not rows.has_sorted_indices:
-            rows = rows.sorted_indices()
-        if rows.nnz and not rows.has_canonical_format:
-            _no_duplicates(np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr)), rows.indices, X.shape, name)
-        indptr, indices, values = rows.indptr, rows.indices, rows.data
-    else:
-        if isinstance(X, np.ma.MaskedArray):
-            raise TypeError(f"{name} must not be a masked array: fill what is missing with NaN")
-        dense = np.asarray(X)
-        if dense.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must hold real numbers, got dtype {dense.dtype}")
-        if dense.ndim != 2:
-            raise ValueError(f"{name} must have two dimensions, got shape {dense.shape}")
-        there = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(dense.shape, bool)
-        indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        indices, values = np.nonzero(there)[1], dense[there]
-    m, n = X.shape if is_sparse(X) else dense.shape
+    sparse = is_sparse(X)
+    indptr, indices, values = _of_sparse(X, name) if sparse else _of_dense(X, name)
+    m, n = X.shape if sparse else np.shape(X)
     if n_columns is not None and n != n_columns:
         raise ValueError(f"{name} must have {n_columns} columns, got {n}")
     if len(values) >= 2**32:
         raise ValueError(f"{name} must have fewer than 2**32 observed entries, got {len(values):,}")
     if dtype is None:
-        dtype = values.dtype if values.dtype in (np.float32, np.float64) else np.float64
-    good = np.isfinite(values)
+        dtype = values.dtype if values.dtype.name in ("float32", "float64") else np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        o = np.ascontiguousarray(values, dtype)
+    good = np.isfinite(o)
     if not good.all():
         first = int(np.argmin(good))
-        row = int(np.searchsorted(indptr, first, side="right")) - 1
-        raise ValueError(
-            f"{name} must be finite where it is observed: entry ({row}, {int(indices[first])}) is {values[first]}"
-        )
+        entry, narrow = _entry(first, indptr, indices), " (as float32)" if np.isfinite(values[first]) else ""
+        raise ValueError(f"{name} must be finite where it is observed: entry {entry} is {values[first]}{narrow}")
     c = np.empty(0, dtype)
-    if weights is not None:
-        c = _weights(weights, indptr, indices, (m, n), dtype)
+    if sample_weight is not None:
+        c = _weights(sample_weight, indptr, indices, (m, n), dtype)
     indices = np.ascontiguousarray(indices)
     # the same bytes where they can be had: nothing here is ever written to
     indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
-    return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, np.ascontiguousarray(values, dtype), c)
+    return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, as_targets(o, loss, name), c)
 
 
-def _no_duplicates(rows, columns, shape, name):
+def _of_sparse(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(indptr, indices, values) in order, without duplicates."""
+    if X.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {X.shape}")
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
+    if X.format == "coo":
+        row, column = (X.row, X.col) if hasattr(X, "row") else X.coords
+        _no_duplicates(row, column, X.shape, name)
+    rows = X.tocsr()
+    if not rows.has_sorted_indices:
+        rows = rows.sorted_indices()
+    indptr: NDArray[Any] = rows.indptr
+    if rows.nnz and not rows.has_canonical_format:
+        _no_duplicates(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), rows.indices, X.shape, name)
+    return indptr, rows.indices, rows.data
+
+
+def _of_dense(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array: fill what is missing with NaN")
+    dense: NDArray[Any] = np.asarray(X)
+    if dense.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {dense.dtype}")
+    if dense.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {dense.shape}")
+    there = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(dense.shape, bool)
+    return np.concatenate([[0], np.cumsum(there.sum(axis=1))]), np.nonzero(there)[1], dense[there]
+
+
+def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
+    """(row, column) of the k-th entry."""
+    return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
+
+
+def _no_duplicates(rows: Any, columns: Any, shape: tuple[int, int], name: str) -> None:
     keys = np.asarray(rows, np.int64) * shape[1] + columns
     order = np.sort(keys)
     twice = order[1:][order[1:] == order[:-1]]
@@ -105,21 +140,31 @@ def _no_duplicates(rows, columns, shape, name):
         raise ValueError(f"{name} holds entry ({i}, {j}) more than once")
 
 
-def _weights(weights, indptr, indices, shape, dtype):
+def _weights(
+    weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
+) -> Array:
+    """Weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
+    sparse = is_sparse(weights)
+    if not sparse:
+        weights = np.asarray(weights)
     if weights.shape != shape:
-        raise ValueError(f"weights must have the shape of X, {shape}, got {weights.shape}")
-    if is_sparse(weights):
+        raise ValueError(f"sample_weight must have the shape of X, {shape}, got {weights.shape}")
+    if sparse:
         rows = weights.tocsr()
         if not rows.has_sorted_indices:
             rows = rows.sorted_indices()
         if not (np.array_equal(rows.indptr, indptr) and np.array_equal(rows.indices, indices)):
-            raise ValueError("weights must be stored where X is")
+            raise ValueError("sample_weight must be stored where X is")
         values = rows.data
     else:
-        values = np.asarray(weights)[np.repeat(np.arange(shape[0]), np.diff(indptr)), indices]
+        values = weights[np.repeat(np.arange(shape[0]), np.diff(indptr)), indices]
     if values.dtype.kind not in "fiub":
-        raise TypeError(f"weights must hold real numbers, got dtype {values.dtype}")
-    good = np.isfinite(values) & (values >= 0)
+        raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
+    with np.errstate(over="ignore"):
+        c = np.ascontiguousarray(values, dtype)
+    good = np.isfinite(c) & (c >= 0)
     if not good.all():
-        raise ValueError(f"weights must be finite and not negative, got {values[int(np.argmin(good))]}")
-    return np.ascontiguousarray(values, dtype)
+        first = int(np.argmin(good))
+        entry = _entry(first, indptr, indices)
+        raise ValueError(f"sample_weight must be finite and not negative: entry {entry} is {values[first]}")
+    return c

@@ -1,67 +1,83 @@
 """Rows fitted to given factors of the columns (fold-in), and both sides in turn (sweeps)."""
 
+from typing import NamedTuple
+
 import numpy as np
 
+from fastsketch._kernels import lowrank as kernel
 from fastsketch.lowrank._biases import smoothing
-from fastsketch.lowrank._losses import LOSSES
+from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._fitted import Fitted
+from fastsketch.lowrank._setting import SideSetting
 
-# Newton steps of a row, and the share of its objective that a step must gain for another.
-TURNS, ENOUGH = 60, 1e-10
-
-
-def balanced(left, right, coefficients):
-    """(A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
-    one, two = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
-    size = np.sqrt(np.abs(coefficients) * one * two)
-    one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
-    # scaled by the numbers of rows, so that entries and not lengths are alike
-    ratio = (len(left) / max(len(right), 1)) ** 0.25
-    return left * (np.sign(coefficients) * size * ratio / one), right * (size / ratio / two)
+# Newton steps of a row, and the share of its objective that a step must gain for another; steps of all sweeps but the
+# last, which the next ones improve on.
+TURNS, ENOUGH, FEW_TURNS = 60, 1e-10, 3
 
 
-def fit_side(data, loss, parameter, level, own, other, factors, ridge, bias_ridge, biased, start=None, turns=TURNS):
-    """(A (m, t), own biases (m,)) that fit the rows of `data` for column factors (n, t) and column biases `other`.
+class Side(NamedTuple):
+    """What the scores have of the rows, or of the columns."""
 
-    own: where the row biases begin. With `biased` they are fitted too, as the coefficient of a factor of ones.
+    factors: Array  # (m, t)
+    biases: Array  # (m,), without the level
+
+
+def fit_side(data: Observed, setting: SideSetting, *, own: Side, other: Side, turns: int = TURNS) -> Side:
+    """The rows of `data` fitted to the columns `other`, beginning with `own`.
+
+    With setting.biases the row biases are fitted too, as the coefficient of a factor of ones.
     """
-    from fastsketch._kernels import lowrank as kernel
-
-    t, dtype = factors.shape[1], data.o.dtype
+    t, dtype, biased = other.factors.shape[1], data.o.dtype, setting.biases
     wide = np.ones((data.n, t + biased), dtype)
-    wide[:, :t] = factors
+    wide[:, :t] = other.factors
     out = np.zeros((data.m, t + biased), dtype)
-    if start is not None:
-        out[:, :t] = start
+    out[:, :t] = own.factors
     if biased:
-        out[:, t] = own
-    base = np.full(data.m, level, dtype) if biased else np.asarray(own + level, dtype)
-    penalty = np.full(t + biased, float(ridge))
-    penalty[t:] = bias_ridge
+        out[:, t] = own.biases
+    base = np.full(data.m, setting.level, dtype) if biased else np.asarray(own.biases + setting.level, dtype)
+    penalty = np.full(t + biased, float(setting.ridge))
+    penalty[t:] = setting.bias_ridge
     kernel.fit_rows(
-        LOSSES[loss].number,
-        parameter,
+        setting.loss.number,
+        setting.loss.parameter,
         smoothing(data.o),
         penalty,
         *data.where,
         data.o,
         data.c,
         base,
-        np.asarray(other, dtype),
+        np.asarray(other.biases, dtype),
         wide,
         out,
         turns,
         ENOUGH,
     )
-    return out[:, :t], out[:, t].copy() if biased else np.asarray(own, dtype)
+    return Side(out[:, :t], out[:, t].copy() if biased else np.asarray(own.biases, dtype))
 
 
-def sweep(data, flipped, model, turns):
-    """Columns, then rows: after it every row is what fold-in gives. model: dict of A, B, level, row, column."""
-    loss = model["loss"], model["parameter"], model["level"]
-    rest = model["ridge"], model["bias_ridge"], model["biased"]
-    model["B"], model["column"] = fit_side(
-        flipped, *loss, model["column"], model["row"], model["A"], *rest, start=model["B"], turns=turns
-    )
-    model["A"], model["row"] = fit_side(
-        data, *loss, model["row"], model["column"], model["B"], *rest, start=model["A"], turns=turns
+def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
+    """New rows fitted to known columns."""
+    dtype = data.o.dtype
+    nothing = Side(np.zeros((data.m, other.factors.shape[1]), dtype), np.zeros(data.m, dtype))
+    return fit_side(data, setting, own=nothing, other=other)
+
+
+def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int) -> Fitted:
+    """The selected rank with columns and rows fitted in turn: after it every row is what fold-in gives."""
+    a, b = found.factors(found.selected_rank)
+    rows, columns = Side(a, found.row), Side(b, found.column)
+    flipped = data.transposed()
+    for k in range(sweeps):
+        turns = FEW_TURNS if k < sweeps - 1 else TURNS
+        columns = fit_side(flipped, setting, own=columns, other=rows, turns=turns)
+        rows = fit_side(data, setting, own=rows, other=columns, turns=turns)
+    return Fitted(
+        left=rows.factors,
+        right=columns.factors,
+        path=None,
+        row=rows.biases,
+        column=columns.biases,
+        level=found.level,
+        history=found.history,
+        selected_rank=found.selected_rank,
     )

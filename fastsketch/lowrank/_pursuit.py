@@ -1,14 +1,18 @@
 """Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3)."""
 
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import NDArray
 
-from fastsketch.lowrank._losses import LOSSES
-from fastsketch.sketching import random_normal
+from fastsketch._kernels import lowrank as kernel
+from fastsketch._kernels.losses import ABSOLUTE, SQUARE
+from fastsketch._random import Normal, random_normal
+from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem
+from fastsketch.lowrank._leading import Triplet, block_start, leading, leading_of_eight
+from fastsketch.lowrank._setting import PursuitSetting
 
-# Power iterations stop when v turns by less than this (sine of the angle), or after the number asked for.
-TURNED = 1e-3
-# Key of the random numbers that iterations start with.
-CODE = 81
 # Steps of the economic refinement and iterations of the full one. More fit the entries better and predict worse: on
 # signed links of Epinions, rank 40, 93.9% with 2 and 93.4% with 5 Newton steps, 93.9% and 93.2% with 2 and 4 of L-BFGS.
 NEWTON = 2
@@ -20,193 +24,187 @@ BISECTIONS = 40
 class Pursuit:
     """Scores z at the observed entries, the ranks found so far, and the gradient of the next.
 
-    left, right: degree scaling of rows and columns, at most 1. Rank k adds path[-1][k] * (U_k)_i (V_k)_j to the score;
-    path[k] are the coefficients of the ranks up to k.
+    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k.
     """
 
-    def __init__(self, data, loss, parameter, rb, cb, left, right, seed, iterations):
-        from fastsketch._kernels import lowrank
+    def __init__(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
+        self._begin(problem, biases, setting)
+        self._restart()
 
-        self.kernel, self.data = lowrank, data
-        self.loss, self.about, self.parameter = LOSSES[loss].number, LOSSES[loss], parameter
-        self.rb, self.cb, self.left, self.right = rb, cb, left, right
-        self.seed, self.iterations = seed, iterations
-        self.U, self.V, self.path = [], [], []
-        self.a = np.empty_like(data.o)
-        self.z = np.empty_like(data.o)
-        self.rest = None  # ||g - h||^2 of the last step without a gradient
-        self.block = None  # directions from the search for the last rank
-        self.restart()
-
-    def end(self):
-        """What go_on needs beside the ranks."""
-        return self.z, self.rest, self.block
-
-    def go_on(self, end):
-        """Where a pursuit with these ranks ended, to the bit."""
-        z, self.rest, self.block = end
-        self.z[:] = z
+    @classmethod
+    def resumed(cls, end: Continuation, fitted: Fitted, setting: PursuitSetting) -> Self:
+        """Where the pursuit of these ranks ended, to the bit."""
+        assert fitted.path is not None
+        self = cls.__new__(cls)
+        self._begin(end.problem, end.biases, setting)
+        self.us, self.vs = list(fitted.left.T), list(fitted.right.T)
+        self.path = [row[: k + 1].copy() for k, row in enumerate(fitted.path)]
+        self.residual, self.block = end.residual, end.block
+        self.z[:] = end.z
         self.objective = self._gradient()
+        return self
 
-    def restart(self):
+    def _begin(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
+        self.problem, self.biases, self.setting = problem, biases, setting
+        self.data, self.loss = problem.data, setting.loss
+        self.us: list[Array] = []  # (m,) each
+        self.vs: list[Array] = []  # (n,) each
+        self.path: list[NDArray[np.float64]] = []
+        self.a: Array = np.empty_like(self.data.o)  # the gradient in scaled rows and columns
+        self.z: Array = np.empty_like(self.data.o)
+        self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
+        self.block: Array | None = None  # directions from the search for the last rank
+        self.objective = 0.0
+
+    @property
+    def rank(self) -> int:
+        return len(self.us)
+
+    def fitted(self, history: list[HistoryLine], selected_rank: int) -> Fitted:
+        """The ranks found, in arrays of their own."""
+        t, dtype, level = self.rank, self.data.o.dtype, self.biases.level
+        path = np.zeros((t, t))
+        for k, row in enumerate(self.path):
+            path[k, : len(row)] = row
+        return Fitted(
+            left=np.stack(self.us, axis=1) if t else np.zeros((self.data.m, 0), dtype),
+            right=np.stack(self.vs, axis=1) if t else np.zeros((self.data.n, 0), dtype),
+            path=path,
+            row=(self.biases.rows - level).astype(dtype),
+            column=self.biases.columns.copy(),
+            level=level,
+            history=history,
+            selected_rank=selected_rank,
+        )
+
+    def end(self) -> Continuation:
+        """What `resumed` needs beside the ranks."""
+        return Continuation(self.problem, self.biases, self.z, self.residual, self.block)
+
+    def scores(self, data: Observed, out: Array) -> Array:
+        """Scores of the ranks held at the entries of `data`, in `out` (nnz,)."""
+        dtype = data.o.dtype
+        if self.us:
+            u = np.ascontiguousarray(np.stack(self.us, axis=1) * self.path[-1], dtype)
+            v = np.ascontiguousarray(np.stack(self.vs, axis=1), dtype)
+        else:
+            u, v = np.zeros((data.m, 1), dtype), np.zeros((data.n, 1), dtype)
+        kernel.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
+        return out
+
+    def mean_loss(self, data: Observed) -> float:
+        """Of the entries of `data`."""
+        z = self.scores(data, np.empty_like(data.o))
+        return kernel.objective(self.loss.number, self.loss.parameter, z, data.o, data.c) / len(z)
+
+    def add(self, step: int, most: int) -> bool:
+        """Step `step` (from 1): one more rank, at most `most` of losses with kinks; False if the gradient is zero."""
+        return self._add_smooth() if self.loss.about.smooth else self._add_nonsmooth(step, most)
+
+    def _restart(self) -> None:
         """z and the gradient from the ranks held."""
-        dtype = self.data.o.dtype
-        if self.U:
-            u = np.ascontiguousarray(np.stack(self.U, axis=1) * self.path[-1], dtype)
-            v = np.ascontiguousarray(np.stack(self.V, axis=1), dtype)
-        else:
-            u, v = np.zeros((self.data.m, 1), dtype), np.zeros((self.data.n, 1), dtype)
-        self.kernel.scores(*self.data.where, u, v, self.rb, self.cb, self.z)
+        self.scores(self.data, self.z)
         self.objective = self._gradient()
 
-    def _gradient(self):
-        return self.kernel.gradient(
-            self.loss, self.parameter, *self.data.where, self.z, self.data.o, self.data.c, self.left, self.right, self.a
-        )
-
-    # -- the leading triplet ---------------------------------------------------------------------------------------
-    def leading_of_eight(self):
-        """(u, s, v) of the scaled gradient by subspace iteration on eight vectors, which cost little more than one.
-
-        Seven begin where the last rank left them, near the singular vectors that come next; one is random, for what
-        they cannot see.
-        """
-        from fastsketch._kernels.block import BLOCK, gram_block
-
-        data, dtype = self.data, self.data.o.dtype
-        u, w = np.empty((data.m, BLOCK), dtype), np.empty((data.n, BLOCK), dtype)
-        if self.block is None:
-            v = np.stack([random_normal(self.seed, (CODE << 32) + 2**30 + q, data.n) for q in range(BLOCK)], axis=1)
-        else:
-            v = np.column_stack([self.block[:, 1:], self.random_start()])
-        v = _orthonormal(v.astype(dtype))
-        for _ in range(self.iterations):
-            gram_block(*data.where, self.a, v, u, w)
-            values, vectors = np.linalg.eigh((u.T @ u).astype(np.float64))
-            y = vectors[:, ::-1].astype(dtype)
-            top = float(values[-1])
-            if not top > 0:
-                return None
-            rest = w @ y[:, 0] - dtype.type(top) * (v @ y[:, 0])
-            ritz = v @ y[:, 0]
-            if float(rest @ rest) <= (TURNED * top) ** 2:
-                break
-            v = _orthonormal(w @ y)
-        self.block = _orthonormal(w @ y)
-        u = u @ y[:, 0]
-        s = float(np.linalg.norm(u))
-        u /= s
-        if u[np.argmax(np.abs(u))] < 0:  # one sign for all machines
-            u, ritz = -u, -ritz
-        return u, s, ritz
-
-    def leading(self, start, minus=()):
-        """(u, s, v) of the scaled gradient less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
-        data, kernel, dtype = self.data, self.kernel, self.data.o.dtype
-        u, w = np.empty(data.m, dtype), np.empty(data.n, dtype)
-        v = start / (np.linalg.norm(start) or 1)
-        for _ in range(self.iterations):
-            if minus:
-                kernel.times(*data.where, self.a, v, u)
-                for uq, sq, vq in minus:
-                    u -= sq * (vq @ v) * uq
-                kernel.transposed_times(*data.where, self.a, u, w)
-                for uq, sq, vq in minus:
-                    w -= sq * (uq @ u) * vq
-            else:
-                kernel.gram_product(*data.where, self.a, v, u, w)
-            size = np.linalg.norm(w)
-            if not size > 0:
-                return None
-            w /= size
-            inner = float(w @ v)
-            v, w = w, v
-            if inner * inner > 1 - TURNED * TURNED:
-                break
-        kernel.times(*data.where, self.a, v, u)
-        for uq, sq, vq in minus:
-            u -= sq * (vq @ v) * uq
-        s = float(np.linalg.norm(u))
-        if not s > 0:
-            return None
-        u /= s
-        if u[np.argmax(np.abs(u))] < 0:  # one sign for all machines
-            u, v = -u, -v
-        return u, s, v
-
-    def random_start(self):
-        """A direction of its own for every rank: the last v is nearly orthogonal to what is left."""
-        return random_normal(self.seed, (CODE << 32) + len(self.U), self.data.n).astype(self.data.o.dtype)
-
-    # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
-    def add_smooth(self, refine, shrink):
-        """One more rank; returns False if the gradient is zero."""
-        found = self.leading_of_eight() if min(self.data.m, self.data.n) > 8 else self.leading(self.random_start())
-        if found is None:
-            return False
-        u, s, v = found
-        u, v = u * self.left, v * self.right
-        theta = -s / self._lipschitz()
-        old = self.path[-1] if self.path else np.empty(0)
-        if refine == "full":
-            new = self._all_coefficients(u, v, np.append(old, theta))
-            new = np.append(old, 0.0) + shrink * (new - np.append(old, 0.0))
-            self._accept(u, v, new)
-            self.restart()
-            return True
-        keep = 1.0
-        if refine == "economic":
-            keep, theta = self._two_coefficients(u, v, theta)
-            keep, theta = 1.0 + shrink * (keep - 1.0), shrink * theta
-        else:
-            theta *= shrink
-            if self.about.lipschitz is None:
-                theta = self._safe(u, v, theta, s)
-        self._accept(u, v, np.append(keep * old, theta))
-        data, dtype = self.data, self.data.o.dtype.type
-        self.objective = self.kernel.step_gradient(
-            self.loss,
-            self.parameter,
-            *data.where,
-            self.z,
-            data.o,
-            data.c,
-            self.left,
-            self.right,
-            dtype(keep),
-            dtype(theta),
-            u,
-            v,
-            self.rb,
-            self.cb,
-            self.a,
-        )
-        return True
-
-    def _accept(self, u, v, coefficients):
-        self.U.append(u)
-        self.V.append(v)
-        self.path.append(coefficients)
-
-    def _lipschitz(self):
-        """Of the gradient in the scaled coordinates; left and right are at most 1."""
-        weight = float(self.data.c.max()) if len(self.data.c) else 1.0
-        if self.about.lipschitz is None:  # poisson: of the region at hand
-            return max(weight * float(np.exp(min(float(self.z.max(initial=0.0)), 700.0))), 1e-300)
-        return max(self.about.lipschitz * weight, 1e-300)
-
-    def _dots(self, u, v, keep, theta):
-        out = np.empty(6)
-        dtype = self.data.o.dtype.type
-        self.kernel.five_dots(
-            self.loss,
-            self.parameter,
+    def _gradient(self) -> float:
+        return kernel.gradient(
+            self.loss.number,
+            self.loss.parameter,
             *self.data.where,
             self.z,
             self.data.o,
             self.data.c,
-            self.rb,
-            self.cb,
+            self.problem.left,
+            self.problem.right,
+            self.a,
+        )
+
+    def _accept(self, u: Array, v: Array, coefficients: NDArray[np.float64]) -> None:
+        self.us.append(u)
+        self.vs.append(v)
+        self.path.append(coefficients)
+
+    def _coefficients(self) -> NDArray[np.float64]:
+        return self.path[-1] if self.path else np.empty(0)
+
+    def _random_start(self) -> Array:
+        """A direction of its own for every rank: the last v is nearly orthogonal to what is left."""
+        return random_normal(self.setting.seed, Normal.PURSUIT + self.rank, self.data.n).astype(self.data.o.dtype)
+
+    # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
+    def _add_smooth(self) -> bool:
+        found = self._leading_triplet()
+        if found is None:
+            return False
+        s, u, v = found.s, found.u * self.problem.left, found.v * self.problem.right
+        theta, old = -s / self._lipschitz(), self._coefficients()
+        refine, rate = self.setting.refine, self.setting.learning_rate
+        if refine == "full":
+            new = self._all_coefficients(u, v, np.append(old, theta))
+            new = np.append(old, 0.0) + rate * (new - np.append(old, 0.0))
+            self._accept(u, v, new)
+            self._restart()
+            return True
+        keep = 1.0
+        if refine == "economic":
+            keep, theta = self._two_coefficients(u, v, theta)
+            keep, theta = 1.0 + rate * (keep - 1.0), rate * theta
+        else:
+            theta *= rate
+            if self.loss.about.lipschitz is None:
+                theta = self._safe(u, v, theta, s)
+        self._accept(u, v, np.append(keep * old, theta))
+        dtype = self.data.o.dtype.type
+        self.objective = kernel.step_gradient(
+            self.loss.number,
+            self.loss.parameter,
+            *self.data.where,
+            self.z,
+            self.data.o,
+            self.data.c,
+            self.problem.left,
+            self.problem.right,
+            dtype(keep),
+            dtype(theta),
+            u,
+            v,
+            self.biases.rows,
+            self.biases.columns,
+            self.a,
+        )
+        return True
+
+    def _leading_triplet(self) -> Triplet | None:
+        data, iterations = self.data, self.setting.max_power_iterations
+        if min(data.m, data.n) <= 8:
+            return leading(data, self.a, self._random_start(), iterations=iterations)
+        start = block_start(self.setting.seed, data.n, self.block, self._random_start())
+        found = leading_of_eight(data, self.a, start, iterations=iterations)
+        if found is None:
+            return None
+        self.block = found.block
+        return found.triplet
+
+    def _lipschitz(self) -> float:
+        """Of the gradient in the scaled coordinates; their scales are at most 1."""
+        weight = float(self.data.c.max()) if len(self.data.c) else 1.0
+        lipschitz = self.loss.about.lipschitz
+        if lipschitz is None:  # poisson: of the region at hand
+            return max(weight * float(np.exp(min(float(self.z.max(initial=0.0)), 700.0))), 1e-300)
+        return max(lipschitz * weight, 1e-300)
+
+    def _dots(self, u: Array, v: Array, keep: float, theta: float) -> NDArray[np.float64]:
+        out = np.empty(6)
+        dtype = self.data.o.dtype.type
+        kernel.five_dots(
+            self.loss.number,
+            self.loss.parameter,
+            *self.data.where,
+            self.z,
+            self.data.o,
+            self.data.c,
+            self.biases.rows,
+            self.biases.columns,
             dtype(keep),
             dtype(theta),
             u,
@@ -215,9 +213,9 @@ class Pursuit:
         )
         return out
 
-    def _two_coefficients(self, u, v, theta):
+    def _two_coefficients(self, u: Array, v: Array, theta: float) -> tuple[float, float]:
         """(mu, rho) that minimise f(mu X + rho u v'): damped Newton from (1, -s/L), or from (1, 0) if that is worse."""
-        first = not self.U
+        first = not self.us
         point = np.array([1.0, 0.0])
         out = self._dots(u, v, *point)
         trial = np.array([1.0, theta])
@@ -229,9 +227,10 @@ class Pursuit:
             # a share of the diagonal keeps the step finite where the loss has gone flat
             h = h + np.diag(1e-6 * np.diag(h) + 1e-30)
             move = np.linalg.solve(h, -g)
-            if self.loss == self.kernel.SQUARE:
+            if self.loss.number == SQUARE:
                 return float(point[0] + move[0]), float(point[1] + move[1])
             t = 1.0
+            candidate = tried = point
             for _ in range(20):
                 candidate = point + t * move
                 tried = self._dots(u, v, *candidate)
@@ -252,7 +251,7 @@ class Pursuit:
                 point = trial
         return float(point[0]), float(point[1])
 
-    def _safe(self, u, v, theta, s):
+    def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
         """Halve a step without a Lipschitz constant until it lowers the objective."""
         for _ in range(60):
             if self._dots(u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
@@ -260,13 +259,13 @@ class Pursuit:
             theta *= 0.5
         return 0.0
 
-    def _all_coefficients(self, u, v, start):
-        """All coefficients by L-BFGS, warm-started; scores are computed anew from the factors, never stored."""
+    def _all_coefficients(self, u: Array, v: Array, start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """All coefficients by L-BFGS, warm-started; scores come from the factors each time and are never stored."""
         from scipy.optimize import minimize
 
         dtype = self.data.o.dtype
-        left = np.ascontiguousarray(np.stack([*self.U, u], axis=1), dtype)
-        right = np.ascontiguousarray(np.stack([*self.V, v], axis=1), dtype)
+        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
+        right = np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
         # in units of the entries that each rank moves, so that one step length fits all
         size = np.array(
             [
@@ -276,15 +275,15 @@ class Pursuit:
         )
         out = np.empty(len(start))
 
-        def value(x):
-            f = self.kernel.coefficient_gradient(
-                self.loss,
-                self.parameter,
+        def value(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            f = kernel.coefficient_gradient(
+                self.loss.number,
+                self.loss.parameter,
                 *self.data.where,
                 self.data.o,
                 self.data.c,
-                self.rb,
-                self.cb,
+                self.biases.rows,
+                self.biases.columns,
                 left,
                 right,
                 x * size,
@@ -295,60 +294,63 @@ class Pursuit:
         before = np.append(start[:-1], 0.0) / size
         if value(start / size)[0] <= value(before)[0]:
             before = start / size
-        turns = LEAST_SQUARES if self.loss == self.kernel.SQUARE else LBFGS
-        found = minimize(value, before, jac=True, method="L-BFGS-B", options={"maxiter": turns})
+        turns = LEAST_SQUARES if self.loss.number == SQUARE else LBFGS
+        found: Any = minimize(value, before, jac=True, method="L-BFGS-B", options={"maxiter": turns})
         return (found.x if found.fun <= self.objective else before) * size
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
-    def add_nonsmooth(self, t, step, size, nu, inner, most):
-        """Step t: subtract eta_t times a low-rank part h of the subgradient; returns False if that is zero.
-
-        inner: when h is good enough: "energy", ||g - h||^2 <= nu ||g||^2; "paper", <= nu times that of step t - 1.
-        """
-        total = float(self.a @ self.a)
-        if not total > 0:
+    def _add_nonsmooth(self, step: int, most: int) -> bool:
+        """Subtract eta_t times a low-rank part h of the subgradient."""
+        part = self._low_rank_part(min(self.setting.max_inner_rank, most))
+        if not part:
             return False
-        part, rest = [], total
-        bound = nu * (self.rest if inner == "paper" and self.rest is not None else total)
-        start = self.V[-1] / self.right if self.V else self.random_start()
+        data, dtype = self.data, self.data.o.dtype
+        u = np.stack([p.u * self.problem.left for p in part], axis=1)
+        v = np.stack([p.v * self.problem.right for p in part], axis=1)
+        s = np.array([p.s for p in part])
+        d: Array = np.empty_like(data.o)
+        none = np.zeros(max(data.m, data.n), dtype)
+        kernel.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d)
+        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search(d)
+        for q in range(len(part)):
+            self._accept(u[:, q], v[:, q], np.append(self._coefficients(), -eta * s[q]))
+        self.z += dtype.type(eta) * d
+        self.objective = self._gradient()
+        return True
+
+    def _low_rank_part(self, most: int) -> list[Triplet]:
+        """The leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
+        setting, rest = self.setting, float(self.a @ self.a)
+        part: list[Triplet] = []
+        if not rest > 0:
+            return part
+        previous = self.residual if setting.inner_criterion == "previous" else None
+        bound = setting.inner_tolerance * (rest if previous is None else previous)
+        start = self.vs[-1] / self.problem.right if self.vs else self._random_start()
         while len(part) < most:
-            found = self.leading(start.astype(self.data.o.dtype), part)
+            start = start.astype(self.data.o.dtype)
+            found = leading(self.data, self.a, start, iterations=setting.max_power_iterations, minus=part)
             if found is None:
                 break
             part.append(found)
-            rest -= found[1] ** 2
+            rest -= found.s**2
             if rest <= bound:
                 break
-            start = random_normal(self.seed, (CODE << 32) + len(self.U) + len(part) + 2**31, self.data.n)
-        data, dtype = self.data, self.data.o.dtype
-        u = np.stack([p[0] * self.left for p in part], axis=1)
-        v = np.stack([p[2] * self.right for p in part], axis=1)
-        s = np.array([p[1] for p in part])
-        d = np.empty_like(data.o)
-        none = np.zeros(max(data.m, data.n), dtype)
-        self.kernel.scores(
-            *data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d
-        )
-        eta = size / np.sqrt(t) if step == "paper" else self._search(d)
-        for q in range(len(part)):
-            old = self.path[-1] if self.path else np.empty(0)
-            self._accept(u[:, q], v[:, q], np.append(old, -eta * s[q]))
-        self.z += dtype.type(eta) * d
-        self.objective = self._gradient()
-        self.rest = max(rest, 0.0)
-        return True
+            start = random_normal(setting.seed, Normal.PURSUIT + self.rank + len(part) + 2**31, self.data.n)
+        self.residual = max(rest, 0.0)
+        return part
 
-    def _search(self, d):
-        """The eta that minimises f(z + eta d): a weighted median for l1, else bisection on the slope."""
-        data = self.data
-        if self.loss == self.kernel.ABSOLUTE:
+    def _search(self, d: Array) -> float:
+        """The eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
+        data, number, parameter = self.data, self.loss.number, self.loss.parameter
+        if number == ABSOLUTE:
             places, weights = np.empty(len(d)), np.empty(len(d))
-            count = self.kernel.kinks(self.z, data.o, data.c, d, places, weights)
-            eta = self.kernel.weighted_median(places[:count], weights[:count])
+            count = kernel.kinks(self.z, data.o, data.c, d, places, weights)
+            eta = kernel.weighted_median(places[:count], weights[:count])
             return float(eta) if np.isfinite(eta) else 0.0
 
-        def slope(eta):
-            return self.kernel.slope_along(self.loss, self.parameter, self.z, data.o, data.c, d, eta)[1]
+        def slope(eta: float) -> float:
+            return kernel.slope_along(number, parameter, self.z, data.o, data.c, d, eta)[1]
 
         low, high = 0.0, float(np.std(data.o) or 1.0) / max(float(np.abs(d).max()), 1e-300)
         for _ in range(60):
@@ -362,15 +364,3 @@ class Pursuit:
             else:
                 high = middle
         return low
-
-
-def _orthonormal(w):
-    """Orthonormal columns with the span of w (n, 8): by Cholesky twice, or by Householder if that fails."""
-    for _ in range(2):
-        gram = (w.T @ w).astype(np.float64)
-        try:
-            lower = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError:
-            return np.ascontiguousarray(np.linalg.qr(w.astype(np.float64))[0].astype(w.dtype))
-        w = np.ascontiguousarray(w @ np.linalg.inv(lower).T.astype(w.dtype))
-    return w

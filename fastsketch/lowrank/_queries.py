@@ -1,16 +1,48 @@
 """Answers of a low-rank model: indices as they are given, the best columns, rows that were folded in."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_integer
-from fastsketch.lowrank._losses import on_scale
+from fastsketch._losses import LOSSES, expected
+from fastsketch._validation import Rows, as_integer
+from fastsketch.lowrank._data import Array
+from fastsketch.lowrank._fitted import PART
 
-# Entries that are predicted at once.
-PART = 2_000_000
+
+@dataclass(frozen=True)
+class Scale:
+    """From scores to what the observations are: labels, probabilities, rates or numbers."""
+
+    loss: str
+    clip: tuple[float, float] | None
+    level: float
+
+    def predicted(self, z: Array) -> Array:
+        """Labels -1 and +1, rates, or the scores themselves; the latter two within `clip`."""
+        if LOSSES[self.loss].targets == "label":
+            # a tie, as of a row and column never seen, goes to the more frequent label
+            return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
+        out = np.asarray(expected(self.loss, z))
+        return out if self.clip is None else np.clip(out, *self.clip)
+
+    def probability(self, z: Array) -> Array:
+        """Of the label +1."""
+        if self.loss != "logistic":
+            raise ValueError(f"predict_proba is for loss='logistic' alone, got loss={self.loss!r}")
+        return np.asarray(expected(self.loss, z))
+
+    def ranked(self, z: Array) -> Array:
+        """What a recommendation says of a score: the probability where there is one, else the prediction."""
+        return self.probability(z) if self.loss == "logistic" else self.predicted(z)
 
 
-def as_indices(values, size, name):
-    out = np.asarray(values)
+def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
+    """A vector of integers in [-1, size), or TypeError / ValueError / IndexError."""
+    out: NDArray[Any] = np.asarray(values)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)
     if out.dtype.kind not in "iu":
@@ -26,7 +58,26 @@ def as_indices(values, size, name):
     return out
 
 
-def recommended(block, finish, rows, n, exclude, shape):
+def as_pairs(
+    rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of pairs."""
+    one, two = as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns")
+    if one.shape != two.shape:
+        raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
+    return one, two
+
+
+def recommended(
+    rows: NDArray[np.int64],
+    n: Any,
+    *,
+    scores: Callable[[NDArray[np.int64]], Array],
+    scale: Scale,
+    exclude: Any,
+    shape: tuple[int, int],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`; scores(rows) is a block."""
     n = as_integer(n, "n", 1)
     columns = shape[1]
     if exclude is not None:
@@ -35,6 +86,7 @@ def recommended(block, finish, rows, n, exclude, shape):
             raise ValueError(
                 f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, got shape {exclude.shape}"
             )
+    # whether line k of exclude is that of rows[k], and not of row k
     own = (
         exclude is not None
         and exclude.shape[0] == len(rows)
@@ -46,67 +98,81 @@ def recommended(block, finish, rows, n, exclude, shape):
     step = max(1, PART // max(columns, 1))
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
-        z = np.asarray(block(part), np.float64)
-        for k in range(len(z)):
-            if exclude is not None:
-                i = first + k if own else rows[first + k]
+        z = np.asarray(scores(rows[part]), np.float64)
+        if exclude is not None:
+            for k in range(len(z)):
+                i = first + k if own else int(rows[first + k])
                 if i >= 0:
                     z[k, exclude.indices[exclude.indptr[i] : exclude.indptr[i + 1]]] = -np.inf
         most = min(n, columns)
         best = np.argpartition(-z, most - 1, axis=1)[:, :most]
         order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
         best = np.take_along_axis(best, order, axis=1)
-        scores = np.take_along_axis(z, best, axis=1)
-        left = np.isfinite(scores)
+        values = np.take_along_axis(z, best, axis=1)
+        left = np.isfinite(values)
         found[part, :most] = np.where(left, best, -1)
-        predicted[part, :most] = np.where(left, finish(np.where(left, scores, 0.0)), np.nan)
+        predicted[part, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
     return found, predicted
 
 
-def finished(config, level, z):
-    """Scores on the scale of the observations, within the range to keep to."""
-    if config.loss == "hinge":
-        # a tie, as of a row and column never seen, goes to the more frequent label
-        return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if level >= 0 else -1.0))
-    out = on_scale(config.loss, z)
-    return out if config.clip is None else np.clip(out, *config.clip)
-
-
 class FoldedIn:
-    """New rows or columns fitted to a model: ``factors`` (k, rank) and ``biases`` (k,).
+    """New rows or columns fitted to a model, which another fit of the model does not change.
 
-    Holds what it was fitted to: another fit of the model changes nothing here.
+    Attributes
+    ----------
+    axis : int
+        0: they are rows; 1: columns.
+    factors : ndarray (k, rank)
+    biases : ndarray (k,)
     """
 
-    def __init__(self, config, axis, factors, biases, level, other, others):
-        self.axis, self.factors, self.biases = axis, factors, biases
-        self._config, self._level, self._other, self._others = config, level, other, others
+    axis: int
+    factors: Array
+    biases: Array
 
-    def __len__(self):
+    def __init__(
+        self, *, axis: int, factors: Array, biases: Array, known_factors: Array, known_biases: Array, scale: Scale
+    ) -> None:
+        self.axis, self.factors, self.biases = axis, factors, biases
+        self._known_factors, self._known_biases, self._scale = known_factors, known_biases, scale
+
+    def __len__(self) -> int:
         return len(self.biases)
 
-    def _finish(self, z):
-        return finished(self._config, self._level, z)
+    def __repr__(self) -> str:
+        return f"<FoldedIn: {len(self)} {'columns' if self.axis else 'rows'}, rank {self.factors.shape[1]}>"
 
-    def _block(self, part):
-        z = self._level + self.biases[part, None] + self._other.astype(np.float64)
-        return z + self.factors[part] @ self._others.T
+    def _scores(self, new: NDArray[np.int64]) -> NDArray[np.float64]:
+        z = self._scale.level + self.biases[new, None] + self._known_biases.astype(np.float64)
+        return z + self.factors[new] @ self._known_factors.T
 
-    def predict_block(self):
-        """Predictions of every new one with all known columns (or rows), (k, n)."""
-        return self._finish(self._block(slice(None)))
-
-    def predict(self, new, known):
-        """Predictions of pairs (new one, known column or row), on the scale of X."""
-        new, known = as_indices(new, len(self), "new"), as_indices(known, len(self._other), "known")
+    def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
+        """Scores of pairs (new one, known column or row); known -1 is one never seen."""
+        new, known = as_indices(new, len(self), "new"), as_indices(known, len(self._known_biases), "known")
         if new.shape != known.shape or (new < 0).any():
             raise ValueError("new and known must have the same shape, and new no -1")
-        inner = self._other[known] + np.einsum("kq,kq->k", self.factors[new], self._others[known])
-        return self._finish(np.asarray(self._level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64))
+        inner = self._known_biases[known] + np.einsum("kq,kq->k", self.factors[new], self._known_factors[known])
+        return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
-    def recommend(self, n=10, *, exclude=None):
+    def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
+        """Predictions of pairs, as those of the model."""
+        return self._scale.predicted(self.decision_function(new, known))
+
+    def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the label +1 of pairs, for loss="logistic"."""
+        return self._scale.probability(self.decision_function(new, known))
+
+    def decision_block(self) -> NDArray[np.float64]:
+        """Scores of every new one with all known columns (or rows), (k, n)."""
+        return self._scores(np.arange(len(self)))
+
+    def predict_block(self) -> NDArray[np.float64]:
+        """Predictions of every new one with all known columns (or rows), (k, n)."""
+        return self._scale.predicted(self.decision_block())
+
+    def recommend(self, n: int = 10, *, exclude: Rows | None = None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
-        rows = np.arange(len(self))
+        shape = len(self), len(self._known_biases)
         return recommended(
-            lambda part: self._block(rows[part]), self._finish, rows, n, exclude, (len(self), len(self._other))
+            np.arange(len(self)), n, scores=self._scores, scale=self._scale, exclude=exclude, shape=shape
         )

@@ -4,33 +4,43 @@ Notation: o observed values, seen the mask Omega, X = sum_t theta_t u_t v_t'. `l
 slope).
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+_Array = NDArray[np.float64]
+_Mask = NDArray[np.bool_]
+_Pair = tuple[_Array, _Array]  # u (m,), v (n,)
+_Loss = Callable[[_Array, _Array], tuple[_Array, _Array]]
 
-def _leading(g):
+
+def _leading(g: _Array) -> tuple[_Array, float, _Array]:
     u, s, vt = np.linalg.svd(g)
-    return u[:, 0], s[0], vt[0]
+    return u[:, 0], float(s[0]), vt[0]
 
 
-def _put_together(theta, pairs, shape):
+def _put_together(theta: _Array, pairs: Sequence[_Pair], shape: tuple[int, ...]) -> _Array:
     x = np.zeros(shape)
     for coefficient, (u, v) in zip(theta, pairs, strict=True):
         x += coefficient * np.outer(u, v)
     return x
 
 
-def rank_one_matrix_pursuit(o, seen, rank, economic=False):
+def rank_one_matrix_pursuit(o: _Array, seen: _Mask, *, rank: int, economic: bool = False) -> tuple[_Array, _Array]:
     """Algorithm 1 (R1MP, Wang et al. 2014), and its economic variant. Returns (X, squared residuals by rank)."""
-    pairs, theta, residuals = [], np.empty(0), []
-    x = np.zeros(o.shape)
+    pairs: list[_Pair] = []
+    residuals: list[float] = []
+    theta, x = np.empty(0), np.zeros(o.shape)
     for _ in range(rank):
         u, _, v = _leading(np.where(seen, o - x, 0.0))  # 3: (u_t, v_t) of R_t
         if economic:
             basis = [x[seen], np.outer(u, v)[seen]]
         else:
             basis = [np.outer(*pair)[seen] for pair in [*pairs, (u, v)]]
-        found = np.linalg.lstsq(np.stack(basis, axis=1), o[seen], rcond=None)[0]  # 4: equation 3
+        found = np.linalg.lstsq(np.stack(basis, axis=1), o[seen], rcond=None)[0].astype(float)  # 4: equation 3
         theta = np.append(theta * found[0], found[1]) if economic else found
         pairs.append((u, v))
         x = _put_together(theta, pairs, o.shape)
@@ -38,35 +48,41 @@ def rank_one_matrix_pursuit(o, seen, rank, economic=False):
     return x, np.array(residuals)
 
 
-def greedy_low_rank_smooth(o, seen, rank, loss, lipschitz, refine="full", base=0.0, scales=None):
+def greedy_low_rank_smooth(
+    o: _Array,
+    seen: _Mask,
+    *,
+    rank: int,
+    loss: _Loss,
+    lipschitz: float,
+    refine: Literal["full", "economic", "none"] = "full",
+    base: float = 0.0,
+    scales: tuple[_Array, _Array] | None = None,
+) -> tuple[_Array, _Array, _Array]:
     """Algorithm 2: refine "full" (equation 6), "economic" (7) or "none". Returns (X, theta, objectives from rank 0).
 
     base: scores without any rank; scales (left, right): the search is made for diag(left) G diag(right).
     """
     left, right = (np.ones(o.shape[0]), np.ones(o.shape[1])) if scales is None else scales
-    pairs, theta, x = [], np.empty(0), np.zeros(o.shape)
-    value = lambda x: float(loss(base + x, o)[0][seen].sum())  # noqa: E731
+    pairs: list[_Pair] = []
+    theta, x = np.empty(0), np.zeros(o.shape)
+
+    def value(x: _Array) -> float:
+        return float(loss(base + x, o)[0][seen].sum())
+
+    def slopes(x: _Array) -> _Array:
+        return np.where(seen, loss(base + x, o)[1], 0.0)
+
     objectives = [value(x)]
     for _ in range(rank):
-        g = np.where(seen, loss(base + x, o)[1], 0.0)
-        u, s, v = _leading(left[:, None] * g * right)  # 3
+        u, s, v = _leading(left[:, None] * slopes(x) * right)  # 3
         u, v = left * u, right * v
         step = -s / lipschitz  # 4
         pairs.append((u, v))
         if refine == "full":
-            q = np.stack([np.outer(*pair) for pair in pairs])
-            f = lambda t, q=q: value(np.tensordot(t, q, 1))  # noqa: E731
-            df = lambda t, q=q: (q * np.where(seen, loss(base + np.tensordot(t, q, 1), o)[1], 0.0)).sum(  # noqa: E731
-                axis=(1, 2)
-            )
-            theta = _minimised(f, df, np.append(theta, step))
+            theta = _best_combination([np.outer(*pair) for pair in pairs], np.append(theta, step), value, slopes)
         elif refine == "economic":
-            new = np.outer(u, v)
-            f = lambda t, x=x, new=new: value(t[0] * x + t[1] * new)  # noqa: E731
-            df = lambda t, x=x, new=new: np.array(  # noqa: E731
-                [(part * np.where(seen, loss(base + t[0] * x + t[1] * new, o)[1], 0.0)).sum() for part in (x, new)]
-            )
-            mu, rho = _minimised(f, df, np.array([1.0, step]))
+            mu, rho = _best_combination([x, np.outer(u, v)], np.array([1.0, step]), value, slopes)
             theta = np.append(mu * theta, rho)
         else:
             theta = np.append(theta, step)
@@ -75,38 +91,73 @@ def greedy_low_rank_smooth(o, seen, rank, loss, lipschitz, refine="full", base=0
     return base + x, theta, np.array(objectives)
 
 
-def _minimised(f, df, start):
+def _best_combination(
+    parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
+) -> _Array:
+    """t that minimises value(sum_q t_q parts_q)."""
+    q = np.stack(parts)
+    return _minimised(
+        lambda t: value(np.tensordot(t, q, 1)),
+        lambda t: (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2)),
+        start,
+    )
+
+
+def _minimised(f: Callable[[_Array], float], df: Callable[[_Array], _Array], start: _Array) -> _Array:
     """L-BFGS to the end, in units of the start."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
-    found = minimize(
-        lambda t: f(t * unit),
+
+    def value(t: _Array) -> float:
+        return f(t * unit)
+
+    def slope(t: _Array) -> _Array:
+        return df(t * unit) * unit
+
+    found: Any = minimize(
+        value,
         start / unit,
-        jac=lambda t: df(t * unit) * unit,
+        jac=slope,
         method="L-BFGS-B",
         options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
     )
     return found.x * unit
 
 
-def greedy_low_rank_nonsmooth(o, seen, steps, subgradient, c2, nu=0.99, inner="paper", inner_rank=None, base=0.0):
-    """Algorithm 3 with eta_t = c2 / sqrt(t). subgradient(z, o) returns (values, g). Returns (best X, objectives).
+def greedy_low_rank_nonsmooth(
+    o: _Array,
+    seen: _Mask,
+    *,
+    steps: int,
+    subgradient: _Loss,
+    step_size: float,
+    inner_tolerance: float = 0.99,
+    inner_criterion: Literal["current", "previous"] = "previous",
+    max_inner_rank: int | None = None,
+    base: float = 0.0,
+) -> tuple[_Array, _Array]:
+    """Algorithm 3 with eta_t = step_size / sqrt(t). Returns (best X, objectives).
 
-    inner "paper": the printed stop of the inner loop; "energy": ||g_t - h||^2 <= nu ||g_t||^2; inner_rank caps it.
+    subgradient(z, o) returns (values, g). inner_tolerance is the paper's nu, step_size its c_2. inner_criterion
+    "previous" is the printed stop of the inner loop; "current": ||g_t - h||^2 <= nu ||g_t||^2; max_inner_rank caps it.
     """
     x, previous = np.zeros(o.shape), None
-    value = lambda x: float(subgradient(base + x, o)[0][seen].sum())  # noqa: E731
+
+    def value(x: _Array) -> float:
+        return float(subgradient(base + x, o)[0][seen].sum())
+
     objectives, best = [value(x)], x
     for t in range(1, steps + 1):
         g = np.where(seen, subgradient(base + x, o)[1], 0.0)  # 4
         h = np.zeros(o.shape)
-        bound = nu * (previous if inner == "paper" and previous is not None else (g**2).sum())
+        current = float((g**2).sum())
+        bound = inner_tolerance * (previous if inner_criterion == "previous" and previous is not None else current)
         for k in range(1, min(o.shape) + 1):  # 5
             u, s, v = _leading(g - h)  # 6
             h = h + s * np.outer(u, v)  # 7
-            if ((g - h) ** 2).sum() <= bound or k == inner_rank:  # 8
+            if ((g - h) ** 2).sum() <= bound or k == max_inner_rank:  # 8
                 break
-        previous = ((g - h) ** 2).sum()
-        x = x - c2 / np.sqrt(t) * h  # 12
+        previous = float(((g - h) ** 2).sum())
+        x = x - step_size / np.sqrt(t) * h  # 12
         objectives.append(value(x))
         if objectives[-1] <= min(objectives):
             best = x

@@ -114,7 +114,7 @@ class FrequentDirections(MergeableModel):
     solver: SolverName = choice(("auto", "gram", "svd", "exact"), default="auto")
     center: bool = flag(default=False)
     decay: float = real(default=1.0, high=1.0, low_open=True)
-    dtype: DTypeLike | None = float_dtype()
+    dtype: DTypeLike | None = float_dtype(default=None)
     compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
 
     def _check(self) -> None:

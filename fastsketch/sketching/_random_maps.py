@@ -116,7 +116,7 @@ def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):
-        return Compressor(cast(MapKind, value)).kind
+        return Compressor(cast("MapKind", value)).kind
     if isinstance(value, dict):
-        return Compressor(**cast(dict[str, Any], value))
+        return Compressor(**cast("dict[str, Any]", value))
     raise TypeError(f"{name} must be a Compressor, the name of a kind or None, got {type(value).__name__}")

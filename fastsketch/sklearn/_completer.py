@@ -1,12 +1,24 @@
 """Matrix completion as scikit-learn has transformers."""
 
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Literal, Self
+
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from fastsketch._losses import LossName
+from fastsketch._validation import Rows
 from fastsketch.lowrank import LowRankModel
+from fastsketch.sklearn._keywords import named_keywords
+from fastsketch.sklearn._random_state import seed_of
 
 
+@named_keywords
 class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
@@ -14,9 +26,12 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ----------
     rank : int, default 10
         At most; no more than the smaller side of X.
-    loss, refine, biases, scaling, loss_parameter, shrink, sweeps, ridge, bias_ridge, clip
-        Those of fastsketch.LowRankModel; sweeps is 2 by default.
-    random_state : int, default 0
+    loss, refine, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge, step_rule, step_size
+        Those of fastsketch.LowRankModel, with its defaults.
+    inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, clip
+        Likewise.
+    random_state : int, RandomState or None, default 0
+        An integer is the seed of the model.
 
     Attributes
     ----------
@@ -43,89 +58,99 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     True
     """
 
+    _RENAMED: ClassVar = {"shrink": "learning_rate", "seed": "random_state"}
+
+    model_: LowRankModel
+    n_features_in_: int
+
     def __init__(
         self,
-        rank=10,
+        rank: int = 10,
         *,
-        loss="square",
-        refine="economic",
-        biases=True,
-        scaling=True,
-        loss_parameter=None,
-        shrink=1.0,
-        sweeps=2,
-        ridge=10.0,
-        bias_ridge=3.0,
-        clip=None,
-        random_state=0,
-    ):
+        loss: LossName = "square",
+        refine: Literal["economic", "full", "none"] = "economic",
+        biases: bool = True,
+        scaling: bool = True,
+        loss_parameter: float | None = None,
+        learning_rate: float = 0.7,
+        sweeps: int = 3,
+        ridge: float = 10.0,
+        bias_ridge: float = 3.0,
+        step_rule: Literal["line_search", "inverse_sqrt"] = "line_search",
+        step_size: float = 1.0,
+        inner_criterion: Literal["current", "previous"] = "current",
+        inner_tolerance: float = 0.99,
+        max_inner_rank: int = 2,
+        max_power_iterations: int = 30,
+        clip: tuple[float, float] | None = None,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
         self.rank = rank
-        self.loss = loss
-        self.refine = refine
+        self.loss: LossName = loss
+        self.refine: Literal["economic", "full", "none"] = refine
         self.biases = biases
         self.scaling = scaling
         self.loss_parameter = loss_parameter
-        self.shrink = shrink
+        self.learning_rate = learning_rate
         self.sweeps = sweeps
         self.ridge = ridge
         self.bias_ridge = bias_ridge
+        self.step_rule: Literal["line_search", "inverse_sqrt"] = step_rule
+        self.step_size = step_size
+        self.inner_criterion: Literal["current", "previous"] = inner_criterion
+        self.inner_tolerance = inner_tolerance
+        self.max_inner_rank = max_inner_rank
+        self.max_power_iterations = max_power_iterations
         self.clip = clip
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features)."""
-        X = self._checked(X, reset=True)
-        rank = min(self.rank, *X.shape) if isinstance(self.rank, (int, np.integer)) else self.rank
-        model = LowRankModel(
-            rank,
-            self.loss,
-            self.refine,
-            self.biases,
-            self.scaling,
-            sweeps=self.sweeps,
-            loss_parameter=self.loss_parameter,
-            shrink=self.shrink,
-            ridge=self.ridge,
-            bias_ridge=self.bias_ridge,
-            clip=self.clip,
-            seed=self.random_state,
-        )
-        self.model_ = model.fit(X)
+        rows = self._checked(X, reset=True)
+        parameters = self.get_params(deep=False)
+        seed = seed_of(parameters.pop("random_state"))
+        if isinstance(self.rank, int | np.integer):
+            parameters["rank"] = min(self.rank, *rows.shape)
+        self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         self._n_features_out = self.rank_ + 1
         return self
 
-    def _checked(self, X, reset):
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite="allow-nan"
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
         )
 
     @property
-    def rank_(self):
+    def rank_(self) -> int:
+        """Rank that predictions take."""
         check_is_fitted(self, "model_")
-        return self.model_.rank_
+        rank = self.model_.selected_rank
+        assert rank is not None
+        return rank
 
     @property
-    def components_(self):
+    def components_(self) -> NDArray[Any]:
+        """Factors of the columns, (rank_, n_features_in_)."""
         check_is_fitted(self, "model_")
         return self.model_.factors()[1].T
 
-    def transform(self, X):
+    def transform(self, X: Rows) -> NDArray[Any]:
         """Factors of every row and its bias, (n_samples, rank_ + 1): what fits its observed entries."""
         check_is_fitted(self, "model_")
-        X = self._checked(X, reset=False)
-        folded = self.model_.fold_in(X)
+        rows = self._checked(X, reset=False)
+        folded = self.model_.fold_in(rows)
         return np.hstack([folded.factors, folded.biases[:, None]])
 
-    def inverse_transform(self, X):
-        """Every entry of rows with these factors and biases, (n_samples, n_features_in_), on the scale of the data."""
+    def inverse_transform(self, X: Rows) -> NDArray[Any]:
+        """Every entry of rows with these factors and biases, (n_samples, n_features_in_), as predicted."""
         check_is_fitted(self, "model_")
-        X = check_array(X)
-        if X.shape[1] != self.rank_ + 1:
-            raise ValueError(f"X must have {self.rank_ + 1} columns, got {X.shape[1]}")
+        rows = check_array(X)
+        if rows.shape[1] != self.rank_ + 1:
+            raise ValueError(f"X must have {self.rank_ + 1} columns, got {rows.shape[1]}")
         level, _, column = self.model_.bias_terms()
-        return self.model_._finish(level + X[:, -1:] + column + X[:, :-1] @ self.components_)
+        return self.model_._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True

@@ -1,4 +1,4 @@
-"""State files of low-rank models as earlier versions wrote them."""
+"""State files of low-rank models as this and earlier versions wrote them."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,14 @@ from scipy import sparse
 import fastsketch as fs
 
 DATA = Path(__file__).parents[1] / "data"
+# Every parameter on which the numbers depend: defaults may change.
+GREEDY = {"learning_rate": 1.0, "sweeps": 0, "ridge": 10.0, "bias_ridge": 3.0}
 MODELS = {
-    "huber": lambda: fs.LowRankModel(3, "huber", clip=(-5, 5)),
-    "swept-float32": lambda: fs.LowRankModel(2, sweeps=1, dtype="float32"),
-    "quantile": lambda: fs.LowRankModel(2, "quantile", loss_parameter=0.9, inner_rank=1),
+    "huber": lambda: fs.LowRankModel(3, loss="huber", clip=(-5, 5), **GREEDY),
+    "swept-float32": lambda: fs.LowRankModel(2, dtype="float32", **{**GREEDY, "sweeps": 1}),
+    "quantile": lambda: fs.LowRankModel(2, loss="quantile", loss_parameter=0.9, max_inner_rank=1, **GREEDY),
 }
+FILES = [(schema, kind) for schema in (1, 2) for kind in MODELS]
 
 
 def seen():
@@ -26,20 +29,27 @@ def seen():
 def write(kind):
     """How the files came to be: not called by any test."""
     model = MODELS[kind]().fit(seen())
-    model.save(DATA / f"schema1-lowrank-{kind}.fsk")
+    model.save(DATA / f"schema2-lowrank-{kind}.fsk")
     facts = {
         "predictions": model.predict_block(np.arange(12)).tolist(),
-        "rank": model.rank_,
+        "rank": model.selected_rank,
         "folded": model.fold_in(seen()[:3]).predict_block().tolist(),
     }
-    (DATA / f"schema1-lowrank-{kind}.json").write_text(json.dumps(facts))
+    (DATA / f"schema2-lowrank-{kind}.json").write_text(json.dumps(facts))
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_golden_files(kind):
-    model = fs.load(DATA / f"schema1-lowrank-{kind}.fsk")
-    facts = json.loads((DATA / f"schema1-lowrank-{kind}.json").read_text())
+@pytest.mark.parametrize(("schema", "kind"), FILES)
+def test_golden_files(schema, kind):
+    model = fs.load(DATA / f"schema{schema}-lowrank-{kind}.fsk")
+    facts = json.loads((DATA / f"schema{schema}-lowrank-{kind}.json").read_text())
     tolerance = 1e-4 if "float32" in kind else 1e-9
-    assert model.rank_ == facts["rank"]
+    assert model.selected_rank == facts["rank"]
     assert np.allclose(model.predict_block(np.arange(12)), facts["predictions"], atol=tolerance)
     assert np.allclose(model.fold_in(seen()[:3]).predict_block(), facts["folded"], atol=max(tolerance, 1e-5))
+
+
+@pytest.mark.parametrize(("schema", "kind"), FILES)
+def test_golden_files_hold_their_parameters(schema, kind):
+    model, fresh = fs.load(DATA / f"schema{schema}-lowrank-{kind}.fsk"), MODELS[kind]()
+    assert model.resolved | {"dtype": fresh.dtype} == fresh.resolved
+    assert [line["rank"] for line in model.history] == list(range(model.rank + 1))

@@ -1,10 +1,13 @@
 """LowRankCompleter: scikit-learn's checks, and the model behind it."""
 
+import inspect
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
@@ -18,25 +21,62 @@ def test_estimator_check(estimator, check):
     check(estimator)
 
 
-def test_it_is_the_model():
+def problem():
+    """(truth, observed entries with NaN for the others, the same as CSR)."""
     rng = np.random.default_rng(0)
     truth = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 20))
     seen = rng.random(truth.shape) < 0.6
-    dense = np.where(seen, truth, np.nan)
     rows, columns = np.nonzero(seen)
     x = sparse.csr_array(sparse.coo_array((truth[seen], (rows, columns)), shape=truth.shape))
+    return truth, np.where(seen, truth, np.nan), x
+
+
+def test_it_is_the_model():
+    truth, dense, x = problem()
     one = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False).fit(dense)
     two = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
     model = fs.LowRankModel(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
     assert np.array_equal(one.components_, two.components_)
     assert np.array_equal(one.components_, model.factors()[1].T)
+    assert one.rank_ == model.selected_rank == 3
     filled = one.inverse_transform(one.transform(dense))
     # rows of the fit have the factors of the fit: what transform gives fills as the model predicts
     assert np.allclose(filled, model.predict_block(np.arange(60)), atol=1e-4)
-    assert np.abs(filled - truth)[~seen].mean() < 0.5
+    assert np.abs(filled - truth)[np.isnan(dense)].mean() < 0.5
     assert one.transform(dense).shape == (60, 4)
     assert list(one.get_feature_names_out())[0] == "lowrankcompleter0"
     with pytest.raises(ValueError, match="4 columns"):
         one.inverse_transform(np.ones((2, 3)))
     with pytest.raises(ValueError, match="infinity|inf"):
         LowRankCompleter(2).fit(np.where(truth > 1, np.inf, truth))
+
+
+def test_names_and_defaults_are_those_of_the_model():
+    theirs = {name: p.default for name, p in inspect.signature(fs.LowRankModel).parameters.items()}
+    mine = {name: p.default for name, p in inspect.signature(LowRankCompleter).parameters.items()}
+    assert mine.pop("random_state") == theirs.pop("seed")
+    theirs.pop("dtype")  # that of X
+    assert mine == theirs
+    kinds = [p.kind for p in inspect.signature(LowRankCompleter).parameters.values()]
+    assert all(kind is inspect.Parameter.KEYWORD_ONLY for kind in kinds[1:])
+
+
+def test_random_state():
+    _, dense, _ = problem()
+    assert LowRankCompleter(2, random_state=5).fit(dense).model_.seed == 5
+    for state in (None, np.random.RandomState(3)):
+        assert 0 <= LowRankCompleter(2, random_state=state).fit(dense).model_.seed < 2**31
+    seeds = [LowRankCompleter(2, random_state=np.random.RandomState(3)).fit(dense).model_.seed for _ in range(2)]
+    assert seeds[0] == seeds[1]
+    assert clone(LowRankCompleter(2, random_state=None)).random_state is None
+    with pytest.raises(ValueError, match="random_state must be at least 0, got -1"):
+        LowRankCompleter(2, random_state=-1).fit(dense)
+
+
+def test_unknown_keywords_are_named():
+    with pytest.raises(TypeError, match=r"LowRankCompleter\(\) has no parameter 'ridg': did you mean 'ridge'\?"):
+        LowRankCompleter(ridg=1.0)
+    with pytest.raises(TypeError, match="has no 'shrink': it is 'learning_rate' now"):
+        LowRankCompleter(shrink=1.0)
+    with pytest.raises(TypeError, match="has no 'seed': it is 'random_state' now"):
+        LowRankCompleter(seed=1)

@@ -1,0 +1,195 @@
+"""What the methods that the GLRL paper compares with share: scores A B' without biases, a history of objectives."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch import _threads
+from fastsketch._losses import LOSSES
+from fastsketch._model import Arrays, Model
+from fastsketch._parameters import integer, real
+from fastsketch._validation import Rows
+from fastsketch.lowrank._data import Observed, observed
+from fastsketch.lowrank._queries import Scale, as_pairs
+
+Floats = NDArray[np.float64]
+
+
+class Iteration(TypedDict):
+    """A line of the history."""
+
+    objective: float
+    seconds: float  # since the fit began
+
+
+class IterationWithFactors(Iteration):
+    """What callbacks are shown."""
+
+    factors: tuple[Floats, Floats]
+
+
+class Step(NamedTuple):
+    """Where an iteration has ended."""
+
+    a: Floats  # (m, r)
+    b: Floats  # (n, r)
+    objective: float
+
+
+class Completion(Model, abstract=True):
+    """Scores A B'; a subclass has ``_run``."""
+
+    _RENAMED: ClassVar = {"history_": "history"}
+
+    tol: float = real(default=1e-4, high=1.0)
+    max_iterations: int = integer(default=300, at_least=1)
+
+    def _run(self, data: Observed) -> Iterator[Step]:
+        """The iterations, without end."""
+        raise NotImplementedError
+
+    def _loss_name(self) -> str:
+        return "absolute"
+
+    def _begin(self) -> None:
+        self._last: Step | None = None
+        self._history: list[Iteration] = []
+
+    def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
+        """Fit the observed entries of X.
+
+        Parameters
+        ----------
+        X : scipy.sparse (m, n), or array (m, n) with NaN for what is missing
+        callback : callable, optional
+            Called after each iteration with its objective, seconds and factors; a true value returned ends the fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For input that cannot serve; the model is then as it was.
+        """
+        data = observed(X, loss=self._loss_name(), dtype=np.dtype(np.float64))
+        if len(data.o) == 0:
+            raise ValueError("X must hold at least one observation, got none")
+        history: list[Iteration] = []
+        last = None
+        start = time.perf_counter()
+        with _threads.blas_for(2):
+            for last in islice(self._run(data), self._most()):
+                line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
+                history.append(line)
+                if callback is not None and callback({**line, "factors": (last.a, last.b)}):
+                    break
+                if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
+                    break
+        self._last, self._history = last, history
+        return self
+
+    def _most(self) -> int:
+        """Lines of the history."""
+        return self.max_iterations
+
+    def _settled(self, before: float, after: float) -> bool:
+        return abs(before - after) <= self.tol * abs(before)
+
+    def _known(self) -> Step:
+        if self._last is None:
+            raise ValueError("the model has not been fitted: call fit first")
+        return self._last
+
+    # -- what it knows ---------------------------------------------------------------------------------------------
+    def factors(self) -> tuple[Floats, Floats]:
+        """(A (m, r), B (n, r))."""
+        last = self._known()
+        return last.a.copy(), last.b.copy()
+
+    def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Scores of pairs (rows[k], columns[k]), (k,); 0 for an index -1, one never seen."""
+        last = self._known()
+        one, two = as_pairs(rows, columns, self.shape)
+        return np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
+
+    def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Predictions of pairs: labels -1 and +1 of loss="logistic", else the scores."""
+        return self._scale().predicted(self.decision_function(rows, columns))
+
+    def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses."""
+        return self._scale().probability(self.decision_function(rows, columns))
+
+    def _scale(self) -> Scale:
+        return Scale(self._loss_name(), None, 0.0)
+
+    @property
+    def history(self) -> list[Iteration]:
+        """Objective and seconds of every iteration; [] before the fit."""
+        return [line.copy() for line in self._history]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n) of the matrix; ValueError before the fit."""
+        last = self._known()
+        return len(last.a), len(last.b)
+
+    # -- what the frame asks for -------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """Rows of the matrix; 0 before the fit."""
+        return 0 if self._last is None else len(self._last.a)
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of the matrix; None before the fit."""
+        return None if self._last is None else len(self._last.b)
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self._last is None:
+            return {}, {}
+        return {"history": [dict(line) for line in self._history]}, {"a": self._last.a, "b": self._last.b}
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if not arrays:
+            return
+        a, b = arrays["a"], arrays["b"]
+        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.dtype == b.dtype == np.float64:
+            raise ValueError("the factors do not belong together")
+        lines: list[Any] = state["history"]
+        self._history = [Iteration(objective=float(x["objective"]), seconds=float(x["seconds"])) for x in lines]
+        self._last = Step(a, b, self._history[-1]["objective"])
+
+    def _facts(self) -> dict[str, Any]:
+        if self._last is None:
+            return {}
+        return {
+            "factors": self._last.a.shape[1],
+            "iterations": len(self._history),
+            "objective": self._last.objective,
+        }
+
+    def _seen(self) -> str:
+        return "not fitted" if self._last is None else f"{self.n_rows} x {self.n_features}"
+
+
+def row_numbers(data: Observed) -> NDArray[np.int64]:
+    """The row of every entry, (nnz,)."""
+    ends = data.indptr.astype(np.int64)
+    return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
+
+
+def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
+    """Sum of the losses at scores z of the entries o, and the slope of each."""
+    from fastsketch._kernels import lowrank as kernel
+
+    ones, a = np.ones(1), np.empty_like(o)
+    indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
+    total = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
+    return total, a

@@ -1,0 +1,113 @@
+"""What a fitted low-rank model answers: scores, predictions, recommendations, neighbours."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._model import Model
+from fastsketch._validation import Rows, as_integer
+from fastsketch.lowrank._data import Array
+from fastsketch.lowrank._fitted import Fitted
+from fastsketch.lowrank._queries import Scale, as_indices, as_pairs, recommended
+
+
+class Answers(Model, abstract=True):
+    """The half of a model that asks its fitted state; a subclass has ``_known`` and ``_scale``."""
+
+    def _known(self) -> Fitted:
+        """The fitted state, or ValueError."""
+        raise NotImplementedError
+
+    def _scale(self) -> Scale:
+        raise NotImplementedError
+
+    # -- scores ----------------------------------------------------------------------------------------------------
+    def decision_function(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
+        """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit; index -1 is one never seen."""
+        fitted = self._known()
+        rank = fitted.rank(rank)
+        return fitted.pairs(*as_pairs(rows, columns, fitted.shape), rank)
+
+    def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
+        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
+        fitted = self._known()
+        m, n = fitted.shape
+        found = as_indices(np.arange(n) if columns is None else columns, n, "columns")
+        return fitted.block(as_indices(rows, m, "rows"), found, fitted.rank(rank))
+
+    def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
+        """Predictions of pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
+
+        Index -1 stands for a row or column never seen: biases answer.
+        """
+        return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
+
+    def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
+        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses."""
+        return self._scale().probability(self.decision_function(rows, columns, rank=rank))
+
+    def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
+        """Predictions of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
+        return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
+
+    def factors(self, rank: int | None = None) -> tuple[Array, Array]:
+        """(A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them."""
+        fitted = self._known()
+        return fitted.factors(fitted.rank(rank))
+
+    def bias_terms(self) -> tuple[float, Array, Array]:
+        """(level, row biases (m,), column biases (n,))."""
+        fitted = self._known()
+        return fitted.level, fitted.row.copy(), fitted.column.copy()
+
+    # -- uses --------------------------------------------------------------------------------------------------------
+    def recommend(
+        self, rows: ArrayLike, n: int = 10, *, exclude: Rows | None = None, rank: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The n columns of the highest score for every row, best first.
+
+        Parameters
+        ----------
+        rows : array_like of int
+            -1 is a row never seen: the columns of the highest bias.
+        n : int
+        exclude : scipy.sparse (len(rows), n_columns) or (m, n_columns), optional
+            Columns stored in a row are left out: pass the X of the fit for what has been seen.
+        rank : int, optional
+
+        Returns
+        -------
+        (columns, predictions) : (len(rows), n) int64 and float64
+            Predictions are on the scale of X, of "logistic" the probability of +1; -1 and NaN where fewer than n are
+            left.
+        """
+        fitted = self._known()
+        rank, columns = fitted.rank(rank), np.arange(fitted.shape[1])
+        return recommended(
+            as_indices(rows, fitted.shape[0], "rows"),
+            n,
+            scores=lambda part: fitted.block(part, columns, rank),
+            scale=self._scale(),
+            exclude=exclude,
+            shape=fitted.shape,
+        )
+
+    def similar(
+        self, index: int, n: int = 10, *, axis: int = 0, rank: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
+
+        Returns (indices, cosines), best first, `index` itself left out.
+        """
+        axis = as_integer(axis, "axis", 0)
+        if axis > 1:
+            raise ValueError(f"axis must be 0 or 1, got {axis}")
+        n = as_integer(n, "n", 1)
+        side = self.factors(rank)[axis].astype(np.float64)
+        index = int(as_indices([index], len(side), "index")[0])
+        if index < 0:
+            raise ValueError("index must be one of the fit, got -1")
+        size = np.linalg.norm(side, axis=1)
+        cosines = side @ side[index] / np.maximum(size * size[index], 1e-300)
+        cosines[index] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[: min(n, len(side) - 1)]
+        return best, cosines[best]

@@ -1,0 +1,202 @@
+"""The fitted state of a low-rank model, and what a fit keeps in memory to be continued."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._validation import as_integer
+from fastsketch.lowrank._data import Array, Observed
+
+# Entries that are predicted at once.
+PART = 2_000_000
+
+
+class HistoryLine(TypedDict):
+    """One rank of a fit."""
+
+    rank: int
+    objective: float  # sum of the losses over the observed entries
+    seconds: float  # since the fit began
+    validation: float | None  # mean loss of the entries held out
+
+
+@dataclass(frozen=True)
+class Biases:
+    """The score without any rank is rows[i] + columns[j]."""
+
+    level: float
+    rows: Array  # (m,), the level in it
+    columns: Array  # (n,)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The entries of a fit, and the degree scaling of rows and columns (at most 1) in which ranks are searched for."""
+
+    data: Observed
+    held: Observed | None  # held out for validation
+    left: Array  # (m,)
+    right: Array  # (n,)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """With the ranks found so far, what a pursuit needs to go on with the same bits; never written to."""
+
+    problem: Problem
+    biases: Biases
+    z: Array  # (nnz,) scores of the entries
+    residual: float | None  # ||g - h||^2 of the last step without a gradient
+    block: Array | None  # (n, 8) directions from the search for the last rank
+
+
+class Sides(NamedTuple):
+    """Scores are sum_k coefficients_k left_ik right_jk beside the biases."""
+
+    left: Array  # (m, rank)
+    right: Array  # (n, rank)
+    coefficients: Array  # (rank,)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Score = level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk, for every rank of the history."""
+
+    left: Array  # (m, t)
+    right: Array  # (n, t)
+    path: NDArray[np.float64] | None  # (t, t), coefficients of each rank; None after sweeps: those are in the factors
+    row: Array  # (m,)
+    column: Array  # (n,)
+    level: float
+    history: list[HistoryLine]
+    selected_rank: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.row), len(self.column)
+
+    @property
+    def swept(self) -> bool:
+        return self.path is None
+
+    @property
+    def ranks(self) -> int:
+        """Ranks held, t."""
+        return self.left.shape[1]
+
+    def line(self) -> HistoryLine:
+        """The line of the history for the selected rank."""
+        return next(line for line in self.history if line["rank"] == self.selected_rank)
+
+    def rank(self, asked: Any) -> int:
+        """The selected rank if None is asked for, else the one asked for, or ValueError."""
+        if asked is None:
+            return self.selected_rank
+        rank = as_integer(asked, "rank", 0)
+        if self.swept and rank != self.selected_rank:
+            raise ValueError(f"after sweeps there is rank {self.selected_rank} alone, got {rank}")
+        ranks = {line["rank"] for line in self.history}
+        if rank not in ranks:
+            raise ValueError(f"rank must be one of the fit, {sorted(ranks)}, got {rank}")
+        return rank
+
+    # -- scores ----------------------------------------------------------------------------------------------------
+    def sides(self, rank: int) -> Sides:
+        """The low-rank part; coefficients go to the rows of left that are asked for."""
+        dtype = self.left.dtype
+        if self.path is None:
+            return Sides(self.left, self.right, np.ones(rank, dtype))
+        coefficients = self.path[rank - 1, :rank] if rank else np.empty(0)
+        return Sides(self.left[:, :rank], self.right[:, :rank], coefficients.astype(dtype))
+
+    def factors(self, rank: int) -> tuple[Array, Array]:
+        """(A (m, rank), B (n, rank)) with A B' the low-rank part, each rank balanced between them; copies."""
+        if self.path is None:
+            return self.left.copy(), self.right.copy()
+        dtype = self.left.dtype
+        coefficients = self.path[rank - 1, :rank] if rank else np.empty(0)
+        a, b = balanced(self.left[:, :rank], self.right[:, :rank], coefficients)
+        return a.astype(dtype), b.astype(dtype)
+
+    def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
+        """Scores of pairs (rows[k], columns[k]); index -1 has the biases alone."""
+        z = np.asarray(
+            self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
+        )
+        if rank:
+            left, right, coefficients = self.sides(rank)
+            known = (rows >= 0) & (columns >= 0)
+            for first in range(0, len(z), PART):
+                part = slice(first, first + PART)
+                inner = np.einsum("kq,kq->k", left[rows[part]] * coefficients, right[columns[part]], dtype=np.float64)
+                z[part] += np.where(known[part], inner, 0.0)
+        return z
+
+    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
+        """Scores (len(rows), len(columns)) of all pairs."""
+        z = np.asarray(
+            self.level
+            + np.where(rows >= 0, self.row[rows], 0.0)[:, None]
+            + np.where(columns >= 0, self.column[columns], 0.0)
+        )
+        if rank:
+            left, right, coefficients = self.sides(rank)
+            inner = (left[rows] * coefficients) @ right[columns].T
+            z += np.where(rows >= 0, 1.0, 0.0)[:, None] * inner * (columns >= 0)
+        return z
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def arrays(self) -> dict[str, Array]:
+        """By the names that files have."""
+        out = {"left": self.left, "right": self.right, "row": self.row, "column": self.column}
+        return out if self.path is None else {**out, "path": self.path}
+
+    def scalars(self) -> dict[str, Any]:
+        """What json can write."""
+        return {
+            "level": self.level,
+            "history": [dict(line) for line in self.history],
+            "selected_rank": self.selected_rank,
+        }
+
+    @classmethod
+    def checked(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """From scalars() and arrays(), or ValueError if they do not belong together."""
+        left, right, row, column = (arrays[name] for name in ("left", "right", "row", "column"))
+        path = arrays.get("path")
+        m, n, t = len(row), len(column), left.shape[-1]
+        shapes = left.shape == (m, t) and right.shape == (n, t) and row.shape == (m,) and column.shape == (n,)
+        dtypes = {array.dtype for array in (left, right, row, column)}
+        if not shapes or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)} or len(dtypes) != 1:
+            raise ValueError("arrays of a low-rank model do not belong together")
+        if path is not None and (path.shape != (t, t) or path.dtype != np.float64):
+            raise ValueError("the coefficients of a low-rank model do not belong to its factors")
+        history = [_line(entry) for entry in state["history"]]
+        rank = as_integer(state["selected_rank"], "selected_rank", 0)
+        ranks = {line["rank"] for line in history}
+        if rank not in ranks or (rank != t if path is None else max(ranks) > t):
+            raise ValueError(f"the ranks {sorted(ranks)} of a low-rank model do not belong to its {t} factors")
+        return cls(left, right, path, row, column, float(state["level"]), history, rank)
+
+
+def _line(entry: Mapping[str, Any]) -> HistoryLine:
+    validation = entry["validation"]
+    return {
+        "rank": as_integer(entry["rank"], "rank", 0),
+        "objective": float(entry["objective"]),
+        "seconds": float(entry["seconds"]),
+        "validation": None if validation is None else float(validation),
+    }
+
+
+def balanced(left: Array, right: Array, coefficients: Array) -> tuple[Array, Array]:
+    """(A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
+    one, two = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
+    size = np.sqrt(np.abs(coefficients) * one * two)
+    one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
+    # scaled by the numbers of rows, so that entries and not lengths are alike
+    ratio = (len(left) / max(len(right), 1)) ** 0.25
+    return left * (np.sign(coefficients) * size * ratio / one), right * (size / ratio / two)

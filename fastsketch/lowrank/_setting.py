@@ -1,0 +1,51 @@
+"""What a model asks of the algorithms below it, in small parts: the loss, the pursuit, the fits of one side."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastsketch._losses import LOSSES, Loss
+
+
+@dataclass(frozen=True)
+class LossSetting:
+    """A loss by name, with its parameter (0 where it takes none)."""
+
+    name: str
+    parameter: float
+
+    @property
+    def about(self) -> Loss:
+        """The entry of the table."""
+        return LOSSES[self.name]
+
+    @property
+    def number(self) -> int:
+        """How the kernels know it."""
+        return LOSSES[self.name].number
+
+
+@dataclass(frozen=True)
+class PursuitSetting:
+    """How ranks are found; the fields have the names of the model's parameters."""
+
+    loss: LossSetting
+    refine: Literal["economic", "full", "none"]
+    learning_rate: float
+    step_rule: Literal["line_search", "inverse_sqrt"]
+    step_size: float
+    inner_criterion: Literal["current", "previous"]
+    inner_tolerance: float
+    max_inner_rank: int
+    max_power_iterations: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class SideSetting:
+    """How rows are fitted to given factors of the columns (and columns to those of the rows)."""
+
+    loss: LossSetting
+    level: float  # the global bias
+    ridge: float
+    bias_ridge: float
+    biases: bool  # whether biases are fitted too

@@ -1,0 +1,108 @@
+"""Input, parameters and queries that a low-rank model refuses, by name."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from tests.lowrank.problems import greedy, problem, stored
+
+
+@pytest.mark.parametrize(
+    ("x", "loss", "error", "match"),
+    [
+        (sparse.csr_array((3, 3)), "square", ValueError, "at least one observation"),
+        (np.array([[1.0, np.inf], [1, 2]]), "square", ValueError, "finite"),
+        (sparse.csr_array(np.array([[1.0, np.nan]])), "square", ValueError, r"entry \(0, 1\)"),
+        (np.array([[1.0, 2.0]]), "logistic", ValueError, "labels -1 and"),
+        (np.array([[1.0, 2.0]]), "squared_hinge", ValueError, "labels -1 and"),
+        (np.array([[1.0, -2.0]]), "poisson", ValueError, "nonnegative counts"),
+        (np.array([[1j, 2.0]]), "square", TypeError, "real"),
+        (np.ones(3), "square", ValueError, "two dimensions"),
+        (np.ma.masked_array(np.ones((2, 2))), "square", TypeError, "masked"),
+        (sparse.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(2, 2)), "square", ValueError, "more than once"),
+        (
+            sparse.csr_array((np.ones(2), np.array([1, 1]), np.array([0, 2, 2])), shape=(2, 2)),
+            "square",
+            ValueError,
+            "more than once",
+        ),
+    ],
+)
+def test_bad_input_is_named(x, loss, error, match):
+    with pytest.raises(error, match=match):
+        greedy(1, loss).fit(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"rank": -1}, ValueError, "rank"),
+        ({"rank": 2.0}, TypeError, "rank"),
+        ({"loss": "x"}, ValueError, "loss"),
+        ({"refine": "x"}, ValueError, "refine"),
+        ({"biases": 1}, TypeError, "biases"),
+        ({"loss_parameter": 1.0}, ValueError, "loss_parameter"),
+        ({"loss": "quantile", "loss_parameter": 1.0}, ValueError, "loss_parameter"),
+        ({"loss": "huber", "loss_parameter": 0.0}, ValueError, "loss_parameter"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate"),
+        ({"learning_rate": 1.1}, ValueError, "learning_rate"),
+        ({"sweeps": -1}, ValueError, "sweeps"),
+        ({"ridge": -1.0}, ValueError, "ridge"),
+        ({"step_rule": "x"}, ValueError, "step_rule"),
+        ({"step_rule": "search"}, ValueError, "now step_rule='line_search'"),
+        ({"inner_criterion": "energy"}, ValueError, "now inner_criterion='current'"),
+        ({"loss": "l1"}, ValueError, "now loss='absolute'"),
+        ({"shrink": 0.5}, TypeError, "it is 'learning_rate' now"),
+        ({"nu": 0.5}, TypeError, "it is 'inner_tolerance' now"),
+        ({"ridg": 0.5}, TypeError, "did you mean 'ridge'"),
+        ({"clip": 3}, TypeError, "clip"),
+        ({"clip": (2, 1)}, ValueError, "clip"),
+        ({"dtype": "int8"}, ValueError, "dtype"),
+        ({"inner_tolerance": 0.0}, ValueError, "inner_tolerance"),
+        ({"max_inner_rank": 0}, ValueError, "max_inner_rank"),
+        ({"seed": -1}, ValueError, "seed"),
+    ],
+)
+def test_bad_parameters_are_named(options, error, match):
+    with pytest.raises(error, match=match):
+        fs.LowRankModel(**{"rank": 2, **options})
+
+
+def test_bad_queries_are_named():
+    o, seen = problem()
+    model = greedy(2)
+    with pytest.raises(ValueError, match="not been fitted"):
+        model.predict([0], [0])
+    with pytest.raises(ValueError, match="at most min"):
+        greedy(26).fit(stored(o, seen))
+    model.fit(stored(o, seen))
+    for call, error, match in (
+        (lambda: model.predict([30], [0]), IndexError, "rows must lie in"),
+        (lambda: model.predict([0], [-2]), IndexError, "columns must lie in"),
+        (lambda: model.predict([0.5], [0]), TypeError, "integers"),
+        (lambda: model.predict([0, 1], [0]), ValueError, "same shape"),
+        (lambda: model.fold_in(np.ones((2, 24))), ValueError, "25 columns"),
+        (lambda: model.fold_in(np.ones((2, 25)), axis=2), ValueError, "axis"),
+        (lambda: model.recommend([0], 0), ValueError, "n must"),
+        (lambda: model.recommend([0], exclude=sparse.csr_array((2, 25))), ValueError, "exclude"),
+        (lambda: model.similar(-1), ValueError, "index"),
+        (lambda: model.similar(0, axis=2), ValueError, "axis"),
+        (lambda: model.add_ranks(30), ValueError, "at most min"),
+        (lambda: model.fit(stored(o, seen), patience=3), ValueError, "validation"),
+        (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, "validation"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+    assert greedy(1).fit(sparse.csr_array(np.array([[2.0]]))).predict([0], [0]) == pytest.approx(2.0, abs=0.1)
+
+
+def test_numbers_too_large_for_float32_are_named():
+    x = np.array([[1.0, 2.0], [3.0, 1e300]])
+    with pytest.raises(ValueError, match=r"entry \(1, 1\) is 1e\+300 \(as float32\)"):
+        fs.LowRankModel(1, dtype="float32").fit(x)
+    with pytest.raises(ValueError, match=r"sample_weight must be finite and not negative: entry \(1, 1\) is 1e\+300"):
+        fs.LowRankModel(1, dtype="float32").fit(np.ones((2, 2)), sample_weight=x)
+    with pytest.raises(ValueError, match="sample_weight must have the shape of X"):
+        fs.LowRankModel(1).fit(x, sample_weight=[1.0, 2.0])
+    fs.LowRankModel(1).fit(x / 1e300)
