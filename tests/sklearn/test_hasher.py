@@ -53,7 +53,9 @@ def test_random_states_are_those_of_scikit_learn():
     seeds = [SketchHasher(12, random_state=np.random.RandomState(7)).fit(X).hash_.seed for _ in range(2)]
     assert seeds[0] == seeds[1] != 7
     state = np.random.RandomState(7)
-    assert SketchHasher(12, random_state=state).fit(X).hash_.seed != SketchHasher(12, random_state=state).fit(X).hash_.seed
+    assert (
+        SketchHasher(12, random_state=state).fit(X).hash_.seed != SketchHasher(12, random_state=state).fit(X).hash_.seed
+    )
     assert SketchHasher(12, random_state=None).fit(X).hash_.seed >= 0
     for bad in (-1, "x", 1.5, 2**64):
         with pytest.raises((TypeError, ValueError)):
