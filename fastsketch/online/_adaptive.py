@@ -24,6 +24,8 @@ METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "f
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
+Form = Literal["mirror_descent", "dual_averaging"]
+Penalty = Literal["l1", "l2"] | None
 
 
 def _as_positive(value: Any, name: str) -> float:
@@ -44,12 +46,12 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     _ARRAYS_OF_SCHEMA_1 = {"coef": "steps", "outer": "products", "low": "products"}
 
     method: Method = choice(METHODS, default="ada_ffd", older={name.replace("_", "-"): name for name in METHODS})
-    form: Literal["mirror_descent", "dual_averaging"] = choice(
+    form: Form = choice(
         ("mirror_descent", "dual_averaging"),
         default="mirror_descent",
         older={"cmd": "mirror_descent", "pds": "dual_averaging"},
     )
-    penalty: Literal["l1", "l2"] | None = choice(("l1", "l2", None), default=None)
+    penalty: Penalty = choice(("l1", "l2", None), default=None)
     penalty_strength: float = real(default=0.0)
     seed: int = seed(default=0)
 

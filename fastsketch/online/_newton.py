@@ -10,6 +10,9 @@ from fastsketch._validation import as_real
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._newton_state import CONSTRAINTS, NewtonSetting, NewtonState, start
 
+Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
+Constraint = Literal["current", "next", "both"] | None
+
 
 def _as_share(value: Any, name: str) -> float:
     return as_real(value, name, 0.0, 1.0)
@@ -90,13 +93,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     _RENAMED = {"sketch": "method", "projection": "constraint"}
     _ARRAYS_OF_SCHEMA_1 = {"coef": "factors"}
 
-    method: Literal["rfd", "fd", "pfd", "rp", "oja", "full"] = choice(
-        ("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd"
-    )
+    method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
     alpha0: float = real(default=0.0)
-    constraint: Literal["current", "next", "both"] | None = choice(
-        tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None}
-    )
+    constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
 

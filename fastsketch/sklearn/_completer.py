@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._losses import LossName
 from fastsketch._validation import Rows
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._random_state import seed_of
 
 
