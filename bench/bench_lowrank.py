@@ -12,7 +12,14 @@ from scipy import sparse
 
 import fastsketch as fs
 from bench_tools import DATA, interleaved, seconds, table
-from fastsketch.lowrank import ADMML1, AISImpute, AltMin, WibergL1
+from fastsketch.baselines import ADMML1, AISImpute, AltMin, WibergL1
+
+# The paper's algorithms: whole steps, and no sweeps after them. With BARE also no biases and no degree scaling.
+GREEDY = {"learning_rate": 1.0, "sweeps": 0}
+BARE = {**GREEDY, "biases": False, "scaling": False}
+# A singular pair of h in each step of Algorithm 3, to the lowest point along it.
+ONE = {"max_inner_rank": 1, "inner_criterion": "current", "step_rule": "line_search"}
+PRINTED = {**BARE, **ONE, "step_rule": "inverse_sqrt", "step_size": 4.0}
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -52,7 +59,7 @@ def links_of(name):
         parts = [line.replace(",", " ").split()[:3] for line in file if line[0] != "#"]
     lines = np.array([[int(part) for part in line] for line in parts if len(line) == 3])
     rows, columns, signs = lines[:, 0], lines[:, 1], np.where(lines[:, 2] > 0, 1.0, -1.0)
-    keys = np.unique(rows * (columns.max() + 1) + columns, return_index=True)[1]  # a pair told twice counts once
+    keys = np.unique(rows * (columns.max() + 1) + columns, return_index=True)[1]  # a pair that stands twice counts once
     rows, columns, signs = rows[keys], columns[keys], signs[keys]
     for _ in range(1):
         for side in (0, 1):
@@ -89,18 +96,17 @@ def _signs(name, rank, found, few):
     folds = np.random.default_rng(0).permutation(len(labels)) % 10
 
     def pursuit(refine, **options):
-        return lambda x: fs.LowRankModel(rank, "logistic", refine, dtype="float32", **options).fit(x)
+        return lambda x: fs.LowRankModel(rank, loss="logistic", refine=refine, dtype="float32", **options).fit(x)
 
-    plain = {"biases": False, "scaling": False}
     methods = {
-        "AIS-Impute": lambda x: AISImpute(AIS[name], 60, "logistic", max_iterations=100).fit(x),
-        "AltMin": lambda x: AltMin(rank, "logistic", ridge=1.0, max_iterations=100).fit(x),
-        "GLRL, no update": pursuit("none", **plain),
-        "GLRL": pursuit("full", **plain),
-        "EGLRL": pursuit("economic", **plain),
-        "EGLRL, degree scaling": pursuit("economic", biases=False),
-        "biases alone": lambda x: fs.LowRankModel(0, "logistic", dtype="float32").fit(x),
-        "biases + EGLRL, shrink 0.3": pursuit("economic", shrink=0.3),
+        "AIS-Impute": lambda x: AISImpute(AIS[name], max_rank=60, loss="logistic", max_iterations=100).fit(x),
+        "AltMin": lambda x: AltMin(rank, loss="logistic", ridge=1.0, max_iterations=100).fit(x),
+        "GLRL, no update": pursuit("none", **BARE),
+        "GLRL": pursuit("full", **BARE),
+        "EGLRL": pursuit("economic", **BARE),
+        "EGLRL, degree scaling": pursuit("economic", **GREEDY, biases=False),
+        "biases alone": lambda x: fs.LowRankModel(0, loss="logistic", dtype="float32").fit(x),
+        "biases + EGLRL, learning rate 0.3": pursuit("economic", learning_rate=0.3, sweeps=0),
     }
     for label, fit in methods.items():
         scores, times = [], []
@@ -126,7 +132,7 @@ AIS = {"Epinions": 15.0, "bitcoin-OTC": 2.0}
 
 # -- Table 4 and Figure 2 ----------------------------------------------------------------------------------------------
 def stars(args):
-    """l1 loss as in the paper: ratings less their mean over their spread, half for training, rank 10, five splits."""
+    """The absolute loss as in the paper: ratings less their mean over their spread; half of them, five splits."""
     out = []
     for name in ("ML-100K",) if args.quick else ("ML-100K", "ML-1M"):
         found = ratings_of(name)
@@ -144,13 +150,11 @@ def _stars(name, found):
     out = []
     rows, columns, values, _ = found
     methods = {
-        "GLRL, printed step, c2 = 4": lambda x: fs.LowRankModel(
-            10, "l1", biases=False, scaling=False, step="paper", step_size=4.0, inner_rank=1
-        ).fit(x),
-        "GLRL, line search": lambda x: fs.LowRankModel(10, "l1", biases=False, scaling=False, inner_rank=1).fit(x),
-        "biases + GLRL": lambda x: fs.LowRankModel(10, "l1", inner_rank=1).fit(x),
-        "biases + GLRL + 2 sweeps": lambda x: fs.LowRankModel(6, "l1", inner_rank=1, sweeps=2, ridge=3.0).fit(x),
-        "biases alone": lambda x: fs.LowRankModel(0, "l1").fit(x),
+        "GLRL, printed step, c2 = 4": lambda x: fs.LowRankModel(10, loss="absolute", **PRINTED).fit(x),
+        "GLRL, line search": lambda x: fs.LowRankModel(10, loss="absolute", **BARE, **ONE).fit(x),
+        "biases + GLRL": lambda x: fs.LowRankModel(10, loss="absolute", **GREEDY, **ONE).fit(x),
+        "biases + GLRL + 2 sweeps": lambda x: fs.LowRankModel(6, loss="absolute", **ONE, sweeps=2, ridge=3.0).fit(x),
+        "biases alone": lambda x: fs.LowRankModel(0, loss="absolute").fit(x),
         "median alone": None,
     }
     if name == "ML-100K":
@@ -199,11 +203,8 @@ def _wiberg(found):
     for label, fit in (
         ("Wiberg, rank 3", lambda: WibergL1(3, max_iterations=6).fit(x)),
         ("ADMM", lambda: ADMML1(6.0, max_iterations=100).fit(x)),
-        (
-            "GLRL, line search, rank 3",
-            lambda: fs.LowRankModel(3, "l1", biases=False, scaling=False, inner_rank=1).fit(x),
-        ),
-        ("biases + GLRL, rank 3", lambda: fs.LowRankModel(3, "l1", inner_rank=1).fit(x)),
+        ("GLRL, line search, rank 3", lambda: fs.LowRankModel(3, loss="absolute", **BARE, **ONE).fit(x)),
+        ("biases + GLRL, rank 3", lambda: fs.LowRankModel(3, loss="absolute", **GREEDY, **ONE).fit(x)),
     ):
         start = time.perf_counter()
         z = fit().decision_function(some[0][test], some[1][test])
@@ -223,7 +224,7 @@ def paths(args):
     if links is not None:
         rows, columns, labels, _ = links
         inside = np.random.default_rng(0).permutation(len(labels)) % 10 != 0
-        x, plain = matrix(links, inside), {"biases": False, "scaling": False, "dtype": "float32"}
+        x, plain = matrix(links, inside), {**BARE, "dtype": "float32"}
 
         def right(z):
             return 100 * np.mean(np.where(z >= 0, 1, -1) == labels[~inside])  # a tie goes to the more frequent sign
@@ -233,24 +234,24 @@ def paths(args):
             ("GLRL, no update", "none", plain),
             ("EGLRL", "economic", plain),
             ("GLRL", "full", plain),
-            ("biases + EGLRL", "economic", {"shrink": 0.5}),
+            ("biases + EGLRL", "economic", {"learning_rate": 0.5, "sweeps": 0}),
         ):
-            model = fs.LowRankModel(40, "logistic", refine, **options).fit(x)
+            model = fs.LowRankModel(40, loss="logistic", refine=refine, **options).fit(x)
             lines[label] = [
-                (line["seconds"], right(model.decision_function(rows[~inside], columns[~inside], line["rank"])))
-                for line in model.history_
+                (line["seconds"], right(model.decision_function(rows[~inside], columns[~inside], rank=line["rank"])))
+                for line in model.history
             ]
         for label, model in (
-            ("AltMin", AltMin(40, "logistic", ridge=1.0, max_iterations=60)),
-            ("AIS-Impute", AISImpute(AIS["Epinions"], 60, "logistic", max_iterations=40)),
+            ("AltMin", AltMin(40, loss="logistic", ridge=1.0, max_iterations=60)),
+            ("AIS-Impute", AISImpute(AIS["Epinions"], max_rank=60, loss="logistic", max_iterations=40)),
         ):
             points = []
 
-            def told(line, points=points):
+            def keep(line, points=points):
                 a, b = line["factors"]
                 points.append((line["seconds"], right(np.einsum("kq,kq->k", a[rows[~inside]], b[columns[~inside]]))))
 
-            model.fit(x, callback=told)
+            model.fit(x, callback=keep)
             lines[label] = points
         panels["signed links: accuracy, %"] = lines
     found = ratings_of("ML-100K" if args.quick else "ML-1M")
@@ -261,25 +262,18 @@ def paths(args):
         mean, spread = values[train].mean(), values[train].std()
         y = matrix(found, train, ((values - mean) / spread).astype(np.float32))
         lines = {}
-        bare = {"biases": False, "scaling": False}
         for label, options in (
-            ("printed step", {**bare, "step": "paper", "step_size": 4.0}),
-            ("line search", bare),
-            ("biases + line search", {}),
+            ("printed step", PRINTED),
+            ("line search", {**BARE, **ONE}),
+            ("biases + line search", {**GREEDY, **ONE}),
         ):
-            model = fs.LowRankModel(10, "l1", inner_rank=1, **options).fit(y)
-            lines[label] = [
-                (
-                    line["seconds"],
-                    np.abs(
-                        np.clip(mean + spread * model.decision_function(rows[test], columns[test], line["rank"]), 1, 5)
-                        - values[test]
-                    ).mean()
-                    / spread,
-                )
-                for line in model.history_
-            ]
-        panels["stars, l1: MABS in spreads"] = lines
+            model = fs.LowRankModel(10, loss="absolute", **options).fit(y)
+            lines[label] = []
+            for line in model.history:
+                z = model.decision_function(rows[test], columns[test], rank=line["rank"])
+                error = np.abs(np.clip(mean + spread * z, 1, 5) - values[test]).mean() / spread
+                lines[label].append((line["seconds"], error))
+        panels["stars, absolute loss: MABS in spreads"] = lines
     out = [
         [
             panel,
@@ -333,26 +327,23 @@ def _ratings(name, found):
     x = matrix(found, train)
     predictions, runs = {}, {}
 
-    def ours(label, **options):
+    def ours(label, rank, **options):
         def run():
-            model = fs.LowRankModel(
-                options["rank"],
-                shrink=0.7,
-                clip=(1, 5),
-                ridge=11.0,
-                **{k: v for k, v in options.items() if k != "rank"},
-            ).fit(x)
+            model = fs.LowRankModel(rank, **options).fit(x)
             predictions[label] = model.predict(rows[test], columns[test])
             return model
 
         runs[label] = run
 
-    ours("biases alone", rank=0)
-    ours("LowRankModel, rank 8, no sweeps", rank=8)
-    ours("LowRankModel, rank 6, 1 sweep", rank=6, sweeps=1, power_iterations=4)
-    ours("LowRankModel, rank 6, 2 sweeps", rank=6, sweeps=2, power_iterations=4)
-    ours("LowRankModel, rank 6, 3 sweeps", rank=6, sweeps=3, power_iterations=4)
-    ours("LowRankModel, rank 8, 5 sweeps", rank=8, sweeps=5, power_iterations=4)
+    ours("LowRankModel(10, loss='huber') as it comes", 10, loss="huber")
+    whole = {"learning_rate": 0.7, "clip": (1, 5), "ridge": 11.0, "max_power_iterations": 30}
+    few = {**whole, "max_power_iterations": 4}
+    ours("biases alone", 0, **whole)
+    ours("LowRankModel, rank 8, no sweeps", 8, sweeps=0, **whole)
+    ours("LowRankModel, rank 6, 1 sweep", 6, sweeps=1, **few)
+    ours("LowRankModel, rank 6, 2 sweeps", 6, sweeps=2, **few)
+    ours("LowRankModel, rank 6, 3 sweeps", 6, sweeps=3, **few)
+    ours("LowRankModel, rank 8, 5 sweeps", 8, sweeps=5, **few)
     try:
         import cmfrec
 
@@ -417,6 +408,7 @@ def products(args):
 def _products(found, dtype):
     from fastsketch._kernels import lowrank as kernel
     from fastsketch._kernels.block import gram_block
+    from fastsketch._kernels.losses import LOGISTIC, SQUARE
 
     out = []
     a = matrix(found, slice(None)).astype(dtype)
@@ -428,17 +420,15 @@ def _products(found, dtype):
     vs = np.ascontiguousarray(rng.standard_normal((n, 8)).astype(dtype))
     us, ws = np.empty((m, 8), dtype), np.empty((n, 8), dtype)
     z, g, none = np.zeros(a.nnz, dtype), np.empty(a.nnz, dtype), np.empty(0, dtype)
-    one_m, one_n, dots = np.ones(m, dtype), np.ones(n, dtype), np.empty(6)
+    losses, dots = (a.data, none, np.ones(m, dtype), np.ones(n, dtype)), np.empty(6)
     runs = {
         "A'(A v), one vector": lambda: kernel.gram_product(*where, a.data, v, u, w),
         "A'(A v), scipy": lambda: a.T @ (a @ v),
         "A'(A V), eight": lambda: gram_block(*where, a.data, vs, us, ws),
         "A'(A V), scipy": lambda: a.T @ (a @ vs),
-        "gradient and objective, square": lambda: kernel.gradient(0, 0.0, *where, z, a.data, none, one_m, one_n, g),
-        "gradient and objective, logistic": lambda: kernel.gradient(1, 0.0, *where, z, a.data, none, one_m, one_n, g),
-        "five dots": lambda: kernel.five_dots(
-            0, 0.0, *where, z, a.data, none, one_m, one_n, dtype(1), dtype(0), u, v, dots
-        ),
+        "gradient and objective, square": lambda: kernel.gradient(SQUARE, 0.0, *where, z, *losses, g),
+        "gradient and objective, logistic": lambda: kernel.gradient(LOGISTIC, 0.0, *where, z, *losses, g),
+        "five dots": lambda: kernel.five_dots(SQUARE, 0.0, *where, z, *losses, dtype(1), dtype(0), u, v, dots),
         "weighted median": lambda: kernel.weighted_median(a.data.astype(np.float64), np.ones(a.nnz)),
     }
     for run in runs.values():
@@ -476,8 +466,8 @@ def ten_million(args):
     out = []
     try:
         for label, options in (
-            ("rank 20, economic", {}),
-            ("rank 20 and 1 sweep", {"sweeps": 1, "power_iterations": 4}),
+            ("rank 20, economic", {"sweeps": 0}),
+            ("rank 20 and 1 sweep", {"sweeps": 1, "max_power_iterations": 4}),
         ):
             # in a process of its own: what making the matrix took would hide what the fit takes
             done = subprocess.run(
@@ -519,14 +509,14 @@ class _Peak:
 
 
 def _fit_once(path, options):
-    """Fit the matrix of a file and tell: entries, seconds, memory."""
+    """Fit the matrix of a file and print entries, seconds, memory."""
     with np.load(path) as file:
         x = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=(69_878, 10_677))
     size = x.data.nbytes + x.indices.nbytes + x.indptr.nbytes
     fs.LowRankModel(2, sweeps=1).fit(x[:100])  # compile
     before, peak = _resident(), _Peak()
     start = time.perf_counter()
-    model = fs.LowRankModel(20, shrink=0.7, dtype="float32", **options).fit(x)
+    model = fs.LowRankModel(20, learning_rate=0.7, ridge=10.0, dtype="float32", **options).fit(x)
     taken, used = time.perf_counter() - start, peak.stop() - before
     few = x.indptr[1000]
     e = model.predict(np.repeat(np.arange(1000), np.diff(x.indptr[:1001])), x.indices[:few]) - x.data[:few]

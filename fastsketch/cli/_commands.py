@@ -47,7 +47,7 @@ def _mergeable(path: str) -> MergeableModel:
 
 
 def info(args: Namespace) -> None:
-    """Show what a state file holds."""
+    """Show the facts of a model in a state file."""
     if args.top < 0:
         raise ValueError(f"--top must not be negative, got {args.top}")
     with limited(args.threads):

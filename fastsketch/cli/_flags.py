@@ -44,7 +44,7 @@ def parameter(
 
 
 class _Renamed(argparse.Action):
-    """A flag of an older name: the error says what it is called now."""
+    """A flag of an older name: the error gives its present name."""
 
     def __call__(
         self,
@@ -66,7 +66,7 @@ def renamed(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> None:
 
 # -- flags of many commands --------------------------------------------------------------------------------------------
 def common(parser: argparse.ArgumentParser, run: str) -> None:
-    """The flags of every command, and what it runs."""
+    """The flags of every command, and the function that it runs."""
     parser.add_argument("--threads", type=int, metavar="N", help="at most N BLAS threads")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=lazy(run))

@@ -1,4 +1,4 @@
-"""What the commands share: files in, a model learned with checkpoints, facts out."""
+"""The part that all commands share: files in, a model learned with checkpoints, facts out."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from fastsketch.io import Source, StateError, open_source
 
 
 class Learner(Protocol):
-    """What a job asks of a model: the frame, and an update."""
+    """A model that a job can learn: the frame, and an update."""
 
     notes: dict[str, Any]
 
@@ -34,7 +34,7 @@ L = TypeVar("L", bound=Learner)
 # (source, first row to read, model) -> (arguments of model.update, rows in them, position in the source)
 Chunks = Callable[[Source, int, Any], Iterator[tuple[tuple[Any, ...], int, int]]]
 
-# Facts that are drawn or printed by lines of their own.
+# A fact that is printed in lines of its own, and plotted.
 SPECTRUM = "singular_values"
 
 
@@ -66,7 +66,7 @@ def learn(args: Namespace, model: L, *, chunks: Chunks = plain_chunks) -> tuple[
     writable(args.output)
     partial = Path(f"{args.output}.partial")
     sources = open_all(args)
-    # what a checkpoint must agree on
+    # a checkpoint must agree on this
     job = {"inputs": [str(Path(path).resolve()) for path in args.inputs], "sizes": [s.size for s in sources]}
     file_index = start_row = 0
     if args.resume:

@@ -96,7 +96,7 @@ def _merge(commands: Any) -> None:
 def _info(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
-        help="what a state file holds: counts, parameters, certificate, spectrum",
+        help="counts, parameters, certificate and spectrum of a model",
         description="Show the counts and parameters of a model; of a sketch, certificate and spectrum too.",
     )
     parser.add_argument("input", metavar="IN.fsk")
@@ -110,8 +110,8 @@ def _hash(commands: Any) -> None:
     parser = commands.add_parser(
         "hash",
         help="learn binary codes from the rows of files",
-        description="Learn hash functions from the rows of one or several files in one pass (FROSH). Reads what "
-        "'sketch' reads.",
+        description="Learn hash functions from the rows of one or several files in one pass (FROSH). Reads "
+        "the same files as 'sketch'.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model")
@@ -162,7 +162,7 @@ def _search(commands: Any) -> None:
         description="Find the codes nearest to every row of a file, exactly, by Hamming distance.",
     )
     parser.add_argument("model", metavar="MODEL.fsk")
-    parser.add_argument("codes", metavar="CODES.npy", help="what 'encode' wrote")
+    parser.add_argument("codes", metavar="CODES.npy", help="codes from 'encode'")
     parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'hash'")
     parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
     parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
@@ -279,9 +279,15 @@ def _complete(commands: Any) -> None:
     parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
     parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
     parameter(parser, "learning_rate", type=float, metavar="X", help="share of each step (default 0.7)")
-    parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 3)")
-    parameter(parser, "ridge", type=float, metavar="X", help="penalty on the factors in those fits (default 10)")
-    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default 3)")
+    parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 4)")
+    parameter(
+        parser,
+        "ridge",
+        type=float,
+        metavar="X",
+        help="penalty on the factors in those fits (default: the noise level of the data)",
+    )
+    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default: three observations)")
     parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
     parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
     seed(parser, "of the random numbers")
@@ -327,7 +333,8 @@ def _demo(commands: Any) -> None:
         help="sketch and hash patches of two photographs (needs the extras 'sklearn' and 'plot')",
         description="Run the main job on real input: every 16 x 16 colour patch of scikit-learn's two sample "
         "photographs as one stream of 768-dimensional rows; compare the certificate with the true error and the speed "
-        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches and draw what a search finds.",
+        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches, search them, and draw the "
+        "results.",
     )
     parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The main jobs on real input: what ``fastsketch demo`` runs (extras: sklearn, plot)."""
+"""The main jobs on real input, run by ``fastsketch demo`` (extras: sklearn, plot)."""
 
 from fastsketch.demo._run import run_demo
 

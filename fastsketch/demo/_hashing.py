@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Hashed(NamedTuple):
-    """What this part of the demo found."""
+    """Results of this part of the demo."""
 
     facts: dict[str, Any]
     model: fs.SketchHash
@@ -42,7 +42,7 @@ class Hashed(NamedTuple):
 
 
 def normalised(rows: Image) -> Image:
-    """Patches less their brightness, at about unit length: they are alike by what they show, not by the light."""
+    """Patches less their brightness, at about unit length: then likeness is of content, not of light."""
     rows = rows - rows.mean(axis=1, keepdims=True)
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + np.float32(FLAT))
 

@@ -26,7 +26,7 @@ PASSES = 3  # over the stream, for a time that is not all start
 
 
 class Learned(NamedTuple):
-    """What this part of the demo found."""
+    """Results of this part of the demo."""
 
     facts: dict[str, Any]
     curves: dict[str, Array]  # online error after each example, of every learner at its best step size

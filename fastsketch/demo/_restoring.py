@@ -14,7 +14,7 @@ STEP = 2  # every second pixel of the photograph
 
 
 class Restored(NamedTuple):
-    """What this part of the demo found."""
+    """Results of this part of the demo."""
 
     facts: dict[str, Any]
     pictures: dict[str, Image]

@@ -30,7 +30,7 @@ class ShowProgress(Protocol):
 
 
 class Sketched(NamedTuple):
-    """What the first part of the demo found."""
+    """Results of the first part of the demo."""
 
     facts: dict[str, Any]
     model: fs.RobustFrequentDirections

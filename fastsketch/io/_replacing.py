@@ -1,4 +1,4 @@
-"""Files that are the old one or the new one, whatever happens while they are written."""
+"""Files that are the old one or the new one, even if writing is interrupted."""
 
 import contextlib
 import os

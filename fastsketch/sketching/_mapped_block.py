@@ -1,7 +1,7 @@
 """One block of a stream on its way through a random map, a few rows at a time; centring folded in.
 
 Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtracts c, the block's first row, sums up
-what is left, and the rest is one rank-one correction at the end. Each row is read once.
+the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
 import contextlib
@@ -41,11 +41,6 @@ class MappedBlock:
 
     def _begin(self, index: int) -> None:
         """An empty state with the random numbers of block `index`."""
-        self._clear()
-        self._draw(index)
-
-    def _clear(self) -> None:
-        """An empty state without random numbers."""
         sized_map = self.map
         self.state = kernel.BlockState(
             sized_map.loop,
@@ -56,11 +51,11 @@ class MappedBlock:
             space=sized_map.space(self.dtype),
             dtype=self.dtype,
         )
+        self._draw(index)
 
     def _draw(self, index: int) -> None:
         self.index = index
-        self._numbers = self.map.numbers(index, self.dtype)
-        self.state.set_numbers(*self._numbers)
+        self.state.set_numbers(*self.map.numbers(index, self.dtype))
 
     def _limit(self) -> AbstractContextManager[Any]:
         """Only the Gaussian map calls BLAS."""
@@ -141,9 +136,7 @@ class MappedBlock:
         """An independent block in the same state."""
         other = object.__new__(MappedBlock)
         other.__dict__.update(self.__dict__)
-        other._clear()
-        other.state.set_numbers(*self._numbers)  # to draw them again takes as long as to use them
-        other.restore(self.arrays(), self.index)
+        other.state = self.state.copy()
         return other
 
     def close(self) -> Mapped:

@@ -3,7 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (500, 2)
     """
 
-    _RENAMED = {"sketch": "method"}
+    _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
 
     hash_: SketchHash
     n_bits_: int

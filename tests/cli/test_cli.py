@@ -2,17 +2,23 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch._model import Model
+from fastsketch._parameters import parameter
 from fastsketch.cli import main
+from fastsketch.cli._parser import make_parser
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 
@@ -120,6 +126,45 @@ def test_plot(capsys, tmp_path, npy):
     run(capsys, "sketch", npy, "-l", 8, "-o", tmp_path / "a.fsk")
     run(capsys, "info", tmp_path / "a.fsk", "--plot", tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Spectrum(Model):
+    """A kind of model that the library does not know."""
+
+    values: tuple = parameter(lambda value, name: tuple(map(float, value)), default=(3.0, 1.0))
+
+    def _begin(self):
+        pass
+
+    def _state(self):
+        return {}, {}
+
+    def _restore(self, state, arrays):
+        pass
+
+    def _facts(self):
+        return {"singular_values": list(self.values), "largest": max(self.values)}
+
+    n_rows = property(lambda self: 2)
+    n_features = property(lambda self: 5)
+
+
+def test_a_kind_defined_elsewhere(capsys, tmp_path):
+    """It has info, with bars and a picture of its spectrum, from the frame alone; merge says that it does not merge."""
+    pytest.importorskip("matplotlib")
+    model = Spectrum()
+    model.notes = {"rows": ["a"] * 100, "from": "here"}
+    model.save(tmp_path / "m.fsk")
+    out = json.loads(run(capsys, "info", tmp_path / "m.fsk", "--json").out)
+    assert out == {**model.facts(), "notes": {"from": "here"}}
+    text = run(capsys, "info", tmp_path / "m.fsk", "--plot", tmp_path / "m.png").out
+    assert "singular values (2 of 2)" in text and f"{'#' * 40}\n" in text and f"{'#' * 13}\n" in text
+    assert "largest" in text
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    out = run(capsys, "merge", tmp_path / "m.fsk", tmp_path / "m.fsk", "-o", tmp_path / "o.fsk", status=2)
+    assert "m.fsk holds a Spectrum, which does not merge" in out.err
+    Spectrum(values=[0.0]).save(tmp_path / "zero.fsk")
+    assert "singular values (1 of 1)" in run(capsys, "info", tmp_path / "zero.fsk").out
 
 
 @pytest.mark.parametrize(
@@ -235,6 +280,17 @@ def test_version_and_help():
     for flag, expected in (("--version", f"fastsketch {fs.__version__}"), ("--help", "sketch")):
         out = subprocess.run([sys.executable, "-m", "fastsketch", flag], capture_output=True, text=True, check=True)
         assert expected in out.stdout
+
+
+def test_command_lines_of_the_pages_are_understood():
+    root = Path(__file__).parents[2]
+    parser, found = make_parser(), 0
+    for page in ("README.md", "docs/guide.md", "bench/README.md", "CONTRIBUTING.md"):
+        for line in re.findall(r"^fastsketch (.*)$", (root / page).read_text(encoding="utf-8"), re.MULTILINE):
+            arguments = parser.parse_args(shlex.split(line, comments=True))
+            assert callable(arguments.run)
+            found += 1
+    assert found >= 10
 
 
 def test_demo(capsys, tmp_path, monkeypatch):
