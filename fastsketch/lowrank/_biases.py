@@ -46,7 +46,7 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
             hr[:], hc[:] = largest
         return objective
 
-    level, row, column = _start(data, loss), np.zeros(data.m), np.zeros(data.n)
+    level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
     before = sums()
     for _ in range(SWEEPS):
@@ -78,7 +78,7 @@ def _largest_curvatures(data: Observed, loss: LossSetting) -> tuple[NDArray[np.f
     return bound * np.bincount(row, data.c, data.m), bound * np.bincount(data.indices, data.c, data.n)
 
 
-def _start(data: Observed, loss: LossSetting) -> float:
+def constant_score(data: Observed, loss: LossSetting) -> float:
     """The best constant score, or near it."""
     o = data.o.astype(np.float64)
     c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))

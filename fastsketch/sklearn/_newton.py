@@ -25,7 +25,7 @@ class _Newton:
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "squared_hinge",
-        alpha0: float = 0.0,
+        alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
         fit_intercept: bool = True,
@@ -101,8 +101,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
     Parameters
     ----------
     sketch_size, method, loss, alpha0, constraint, beta, fit_intercept, epochs, random_state
-        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute". Defaults are alpha0 = 1 and
-        3 epochs: with alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
+        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute", and 3 epochs the default.
 
     Attributes
     ----------
@@ -139,7 +138,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "square",
-        alpha0: float = 1.0,
+        alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
         fit_intercept: bool = True,

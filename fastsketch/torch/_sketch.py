@@ -1,6 +1,6 @@
 """The sketch of one tensor's gradients: rows on the tensor's device, all that is small in float64 on the CPU."""
 
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -31,6 +31,14 @@ class TensorSketch(TypedDict):
     rank: int  # directions: the used rows of turn
     n_rows: int  # used rows of `rows`
     turns: int  # since the last polish
+
+
+class _Small(NamedTuple):
+    """The tensors on the CPU as arrays, which share their memory."""
+
+    turn: Floats
+    lam: Floats
+    gram: Floats
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -73,14 +81,15 @@ def direction(
     ADA-FD shrinks in every round (every_round) and steps with the rest; ADA-FFD when 2 sketch_size directions are
     full, after the step: here before the next gradient comes, which is the same.
     """
-    rows, turn, lam = state["rows"], _numpy(state["turn"]), _numpy(state["lam"])
+    rows, small = state["rows"], _Small(*(state[name].numpy() for name in ON_CPU))
+    turn, lam = small.turn, small.lam
     if not every_round and state["rank"] == 2 * sketch_size:
         lam[: sketch_size - 1] -= lam[sketch_size - 1]
         lam[sketch_size - 1 :] = 0
-        _rebase(state, sketch_size - 1)
+        _rebase(state, small, sketch_size - 1)
     elif state["n_rows"] == len(rows) and state["rank"] < len(rows):
-        _rebase(state, state["rank"])
-    p, y = _append(state, g, square)
+        _rebase(state, small, state["rank"])
+    p, y = _append(state, small, g=g, square=square)
     rank, n = state["rank"], state["n_rows"]
     if rank:
         rank_one_update(turn, lam, rank, n, y, 1.0)
@@ -90,15 +99,15 @@ def direction(
         rank -= 1
     state["rank"] = rank
     if state["turns"] >= POLISH:
-        _polish(state, rank)
+        _polish(state, small, rank)
     root = np.sqrt(np.maximum(lam[:rank], 0))
     steps: Floats = (root / (delta + root) * (turn[:rank, :n] @ p[:n])) @ turn[:rank, :n]
     return (g - _large(steps, rows) @ rows[:n]) / delta
 
 
-def _append(state: TensorSketch, g: Tensor, square: float) -> tuple[Floats, Floats]:
+def _append(state: TensorSketch, small: _Small, *, g: Tensor, square: float) -> tuple[Floats, Floats]:
     """The new part of g becomes a row; returns (rows g, V'g), each with room for more."""
-    rows, turn, lam, gram = state["rows"], _numpy(state["turn"]), _numpy(state["lam"]), _numpy(state["gram"])
+    rows, turn, lam, gram = state["rows"], small.turn, small.lam, small.gram
     rank, n = state["rank"], state["n_rows"]
     p, y = np.zeros(len(rows)), np.zeros(len(lam) + 1)
     p[:n] = _small(rows[:n] @ g)
@@ -136,11 +145,6 @@ def _length(v: Tensor) -> float:
     return float(UNTYPED.linalg.vector_norm(v))
 
 
-def _numpy(x: Tensor) -> Floats:
-    """The memory of a float64 tensor of the CPU as an array."""
-    return x.numpy()
-
-
 def _small(x: Tensor) -> Floats:
     return x.to("cpu", torch.float64).numpy()
 
@@ -149,24 +153,22 @@ def _large(x: Floats, rows: Tensor) -> Tensor:
     return UNTYPED.from_numpy(np.ascontiguousarray(x)).to(rows.device, rows.dtype)
 
 
-def _polish(state: TensorSketch, rank: int) -> None:
+def _polish(state: TensorSketch, small: _Small, rank: int) -> None:
     """T' <- (3/2 I - E/2) T', E = V'V: one Newton step for orthonormality."""
     n = state["n_rows"]
-    turn, gram = _numpy(state["turn"]), _numpy(state["gram"])[:n, :n]
-    kept = turn[:rank, :n]
-    turn[:rank, :n] = (1.5 * np.eye(rank) - 0.5 * kept @ gram @ kept.T) @ kept
+    kept = small.turn[:rank, :n]
+    small.turn[:rank, :n] = (1.5 * np.eye(rank) - 0.5 * kept @ small.gram[:n, :n] @ kept.T) @ kept
     state["turns"] = 0
 
 
-def _rebase(state: TensorSketch, rank: int) -> None:
+def _rebase(state: TensorSketch, small: _Small, rank: int) -> None:
     """rows <- V' of `rank` directions."""
     rows, n = state["rows"], state["n_rows"]
-    turn, gram = _numpy(state["turn"]), _numpy(state["gram"])
-    gram[:n, :n] = _small(rows[:n] @ rows[:n].T)
-    _polish(state, rank)
-    rows[:rank] = _large(turn[:rank, :n], rows) @ rows[:n]
+    small.gram[:n, :n] = _small(rows[:n] @ rows[:n].T)
+    _polish(state, small, rank)
+    rows[:rank] = _large(small.turn[:rank, :n], rows) @ rows[:n]
     rows[rank:] = 0
-    for small in (turn, gram):
-        small[:] = 0
-        np.fill_diagonal(small[:rank, :rank], 1)
+    for matrix in (small.turn, small.gram):
+        matrix[:] = 0
+        np.fill_diagonal(matrix[:rank, :rank], 1)
     state["rank"] = state["n_rows"] = rank
