@@ -7,6 +7,8 @@ The random numbers of a block come from sketching/_sized_map.py, the state from 
     gemm:    value (m, q)
 """
 
+cimport cython
+
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -52,6 +54,7 @@ def srht_work(p, dtype):
     return fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p)
 
 
+@cython.auto_pickle(False)
 cdef class BlockState:
     """State of one block of a stream on its way through a map, and the map's random numbers for it."""
 
