@@ -125,7 +125,7 @@ cdef inline bint odd(int64_t x) noexcept nogil:
 
 
 cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, const real* shift, const real* value,
-                real* scratch, real* rows, real* out) noexcept nogil:
+               real* scratch, real* rows, real* out) noexcept nogil:
     """Rows first .. first + p of the block, all present or zero with a root of zero.
 
     scratch: the map's workspace; rows: p x d, may be x itself (gemm only).
