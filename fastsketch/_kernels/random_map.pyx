@@ -233,7 +233,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             if now == b.p and wp is NULL:
                 b.weighted = False
                 step(b, b.n_rows, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
-                      &out[0, 0])
+                     &out[0, 0])
                 b.weight += now
                 b.n_rows += now
             else:
