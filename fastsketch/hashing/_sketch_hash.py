@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
 from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, float_dtype, integer, parameter, seed
-from fastsketch._validation import Rows, as_choice, as_dtype, as_integer, as_rows, natural_dtype
+from fastsketch._parameters import choice, float_dtype, integer, seed
+from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
@@ -22,14 +22,10 @@ Array = NDArray[np.float64]
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 Rotation = Literal["random", "itq"] | None
 METHODS: Final[tuple[str, ...]] = get_args(Method)
+ROTATIONS: Final = ("itq", "random", None)
 
 # Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
 RESERVOIR_ROWS = 2000
-
-
-def as_rotation(value: Any, name: str) -> str | None:
-    """ "random", "itq" or None."""
-    return None if value is None else as_choice(value, name, ("random", "itq"))
 
 
 class _Learned(NamedTuple):
@@ -121,7 +117,7 @@ class SketchHash(LinearHasher, MergeableModel):
     method: Method = choice(METHODS, default="srht")
     sketch_size: int | None = integer(default=None, at_least=2)
     block_rows: int | None = integer(default=None, at_least=1)
-    rotation: Rotation = parameter(as_rotation, default="itq")
+    rotation: Rotation = choice(ROTATIONS, default="itq")
     seed: int = seed(default=0)
     part: int = integer(default=0, below=1 << 30)
     first_block: int = integer(default=0, below=1 << PART_LEVEL)
