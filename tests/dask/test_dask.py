@@ -73,7 +73,7 @@ def test_a_killed_worker_changes_nothing(moment):
 
 
 def test_partitions_of_any_length():
-    """Not multiples of block_rows: the parts are what counts, in whatever way they come."""
+    """Not multiples of block_rows: the same parts give the same bits, from an array, delayed or loaded by functions."""
     chunks = ((33, 200, 1, len(ROWS) - 234), (D,))
     one = fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=chunks))
     edges = np.cumsum([0, *chunks[0]])
