@@ -132,7 +132,7 @@ AIS = {"Epinions": 15.0, "bitcoin-OTC": 2.0}
 
 # -- Table 4 and Figure 2 ----------------------------------------------------------------------------------------------
 def stars(args):
-    """The absolute loss as in the paper: ratings less their mean over their spread, half of them, rank 10, five splits."""
+    """The absolute loss as in the paper: ratings less their mean over their spread; half of them, five splits."""
     out = []
     for name in ("ML-100K",) if args.quick else ("ML-100K", "ML-1M"):
         found = ratings_of(name)

@@ -14,7 +14,7 @@ columns and of entries may be float32 or float64; sums over entries are float64.
 import numpy as np
 from numba import njit
 
-from fastsketch._kernels.losses import ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, SQUARED_HINGE
+from fastsketch._kernels.losses import ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE
 from fastsketch._kernels.losses_jit import value_slope_curvature
 
 TINY = 1e-300
@@ -337,13 +337,11 @@ def fit_one(loss, p, smooth, ridge, first, last, indices, o, c, own, cb, factors
 
 @njit(cache=True, nogil=True)
 def bound_of_curve(loss, p, z, y, smooth):
-    """Curvature of a parabola that touches a loss from above: of one with a kink 1 / distance to it, bounded."""
+    """Curvature of a parabola that touches a loss without curvature from above: 1 / distance to its kink, bounded."""
     if loss == ABSOLUTE:
         return 1.0 / max(abs(z - y), smooth)
     if loss == HUBER:
         return p / max(abs(z - y), smooth)
-    if loss == SQUARED_HINGE:
-        return 2.0
     if loss == HINGE:
         # |1 - m| / 2 + (1 - m) / 2
         return 0.5 / max(abs(1.0 - y * z), smooth)
@@ -437,8 +435,7 @@ def bias_sums(loss, p, smooth, indptr, indices, o, c, rb, cb, gr, hr, gc, hc):
             j = indices[k]
             z = rb[i] + cb[j]
             f, slope, curve = value_slope_curvature(loss, p, z, o[k])
-            # no line search here: the flat part of a squared hinge is no reason for a long step
-            if loss >= ABSOLUTE or loss == SQUARED_HINGE or (loss == HUBER and curve == 0.0):
+            if loss >= ABSOLUTE or (loss == HUBER and curve == 0.0):
                 curve = bound_of_curve(loss, p, z, o[k], smooth)
             if len(c):
                 f *= c[k]
@@ -469,7 +466,7 @@ def slope_along(loss, p, z, o, c, d, eta):
 
 @njit(cache=True, nogil=True)
 def kinks(z, o, c, d, places, weights):
-    """Where z + eta d meets o, and how much |d| weighs: sum_k weights_k |places_k - eta| is the absolute loss along d."""
+    """Where z + eta d meets o, and how much |d| weighs: the absolute loss is sum_k weights_k |places_k - eta|."""
     count = 0
     for k in range(len(z)):
         if d[k] != 0.0:

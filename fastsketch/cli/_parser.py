@@ -196,7 +196,7 @@ def _learn(commands: Any) -> None:
         parser,
         "loss",
         metavar=choices(ONLINE_LOSSES),
-        help="(default squared_hinge; with --regression square, and absolute for adaptive subgradients)",
+        help="(default squared_hinge; with --regression square)",
     )
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
     seed(parser, "of rp, oja, ada_lr and radagrad")
@@ -208,7 +208,7 @@ def _learn(commands: Any) -> None:
         group=newton,
         type=float,
         metavar="X",
-        help="initial regulariser (default 0; with --regression 1)",
+        help="initial regulariser (default: a share of the squared length of the first row)",
     )
     parameter(
         parser,
@@ -279,9 +279,15 @@ def _complete(commands: Any) -> None:
     parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
     parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
     parameter(parser, "learning_rate", type=float, metavar="X", help="share of each step (default 0.7)")
-    parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 3)")
-    parameter(parser, "ridge", type=float, metavar="X", help="penalty on the factors in those fits (default 10)")
-    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default 3)")
+    parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 4)")
+    parameter(
+        parser,
+        "ridge",
+        type=float,
+        metavar="X",
+        help="penalty on the factors in those fits (default: the noise level of the data)",
+    )
+    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default: three observations)")
     parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
     parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
     seed(parser, "of the random numbers")

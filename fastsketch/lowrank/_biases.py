@@ -1,6 +1,7 @@
 """Global, row and column biases under any loss, before any rank."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels import lowrank as kernel
 from fastsketch.lowrank._data import Array, Observed
@@ -34,13 +35,18 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     rb, cb = found.rows, found.columns
     smooth = smoothing(data.o)
     gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
+    # a Newton step where a squared hinge is flat would be too long, and nothing here shortens it
+    largest = _largest_curvatures(data, loss) if loss.name == "squared_hinge" else None
 
     def sums() -> float:
-        return kernel.bias_sums(
+        objective = kernel.bias_sums(
             loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
         )
+        if largest is not None:
+            hr[:], hc[:] = largest
+        return objective
 
-    level, row, column = _start(data, loss), np.zeros(data.m), np.zeros(data.n)
+    level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
     before = sums()
     for _ in range(SWEEPS):
@@ -61,7 +67,18 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     return Biases(float(level), rb, cb)
 
 
-def _start(data: Observed, loss: LossSetting) -> float:
+def _largest_curvatures(data: Observed, loss: LossSetting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds on the sums of the curvatures by row and by column."""
+    bound = loss.about.lipschitz or 0.0
+    if not len(data.c):
+        by_row, by_column = data.counts()
+        return bound * by_row, bound * by_column
+    ends = data.indptr.astype(np.int64)
+    row = np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
+    return bound * np.bincount(row, data.c, data.m), bound * np.bincount(data.indices, data.c, data.n)
+
+
+def constant_score(data: Observed, loss: LossSetting) -> float:
     """The best constant score, or near it."""
     o = data.o.astype(np.float64)
     c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))

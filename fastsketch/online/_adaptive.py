@@ -24,6 +24,8 @@ METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "f
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
+Form = Literal["mirror_descent", "dual_averaging"]
+Penalty = Literal["l1", "l2"] | None
 
 
 def _as_positive(value: Any, name: str) -> float:
@@ -44,12 +46,12 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     _ARRAYS_OF_SCHEMA_1 = {"coef": "steps", "outer": "products", "low": "products"}
 
     method: Method = choice(METHODS, default="ada_ffd", older={name.replace("_", "-"): name for name in METHODS})
-    form: Literal["mirror_descent", "dual_averaging"] = choice(
+    form: Form = choice(
         ("mirror_descent", "dual_averaging"),
         default="mirror_descent",
         older={"cmd": "mirror_descent", "pds": "dual_averaging"},
     )
-    penalty: Literal["l1", "l2"] | None = choice(("l1", "l2", None), default=None)
+    penalty: Penalty = choice(("l1", "l2", None), default=None)
     penalty_strength: float = real(default=0.0)
     seed: int = seed(default=0)
 
@@ -128,7 +130,7 @@ class AdaptiveSubgradient(_Adaptive):
     learning_rate : float, default 0.1
         eta, the factor on every step.
     delta : float, optional
-        1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag" and "adam".
+        0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag" and "adam".
 
     Attributes
     ----------
@@ -183,7 +185,7 @@ class AdaptiveSubgradient(_Adaptive):
         if self.delta is not None:
             return {}
         diagonal = 1e-8 if self.method in DIAGONALS else None
-        return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 1.0)}
+        return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 0.1)}
 
     def _points(self) -> tuple[Floats, Floats]:
         return np.array([self.learning_rate]), np.array([self.resolved["delta"]])

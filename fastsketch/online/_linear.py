@@ -9,7 +9,7 @@ from fastsketch import _threads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, integer, real
-from fastsketch._validation import as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
+from fastsketch._validation import Rows, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned
 
 # Share of nonzeros above which rows are learned from as dense ones.
@@ -62,7 +62,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self.last_scores: NDArray[np.float64] = np.empty(0)
 
-    def update(self, rows: Any, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, rows: Rows, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.
 
         Parameters
@@ -89,26 +89,28 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
-        rows = as_rows(rows, self.n_features)
-        n, d = rows.shape
+        x: Any = as_rows(rows, self.n_features)
+        n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
         y = as_targets(as_numbers(targets, n), self.loss)
         weights = as_weights(1.0 if sample_weight is None else sample_weight, n)
         weights = cast(Floats, weights) * self.loss_scale
-        rows = rows.astype(np.float64, copy=False)
-        check_finite(rows)
+        x = x.astype(np.float64, copy=False)
+        check_finite(x)
         learned = self._learned
         if learned is None:
-            sparse = is_sparse(rows) and self._takes_sparse() and rows.nnz <= DENSE_ABOVE * n * d
+            sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             learned = self._start(d, sparse)
         elif n != 1 or self._comparator is not None or not learned.is_atomic():
             learned = learned.copied()  # a refused or interrupted batch comes back to the original
         scores = np.full(n, np.nan)
         self._coef = None
+        batch = _as_csr(x) if learned.sparse else _as_dense(x)
         with _threads.blas_for(2 * self.sketch_size), np.errstate(all="ignore"):
+            learned.prepare(batch)
             try:
-                learned.learn(_as_csr(rows) if learned.sparse else _as_dense(rows), y, weights, scores)
+                learned.learn(batch, y, weights, scores)
             except np.linalg.LinAlgError:
                 scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
         if not np.isfinite(scores).all():
@@ -116,7 +118,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 f"the coefficients left the range of numbers in row {learned.totals()[0] + 1}: {self._cause(learned)}"
             )
         if self._comparator is not None:
-            theirs = weights * self._loss(np.asarray(rows @ self._comparator, np.float64), y)
+            theirs = weights * self._loss(np.asarray(x @ self._comparator, np.float64), y)
             # one after the other, so that a split into batches changes no bit
             learned.regret[THEIRS] = np.cumsum(np.concatenate([learned.regret[:1], theirs]))[-1]
         self.last_scores, self._learned = scores, learned
@@ -157,7 +159,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             self._coef = self._learned.coef()
         return self._coef.copy()
 
-    def decision_function(self, rows: Any) -> NDArray[np.float64]:
+    def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row.
 
         Parameters
@@ -169,11 +171,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ndarray (n,) float64
         """
         coef = self.coef
-        rows = as_rows(rows, self.n_features)
-        check_finite(rows)
-        return np.asarray(rows @ coef, np.float64)
+        x: Any = as_rows(rows, self.n_features)
+        check_finite(x)
+        return np.asarray(x @ coef, np.float64)
 
-    def predict(self, rows: Any) -> NDArray[np.float64]:
+    def predict(self, rows: Rows) -> NDArray[np.float64]:
         """Predictions on the scale of the targets.
 
         Parameters
@@ -189,7 +191,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         scores = self.decision_function(rows)
         return np.where(scores > 0, 1.0, -1.0) if LOSSES[self.loss].targets == "label" else scores
 
-    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
         """The probability of the label +1, for loss="logistic" alone.
 
         Parameters

@@ -325,8 +325,7 @@ def radagrad(
     low: Array = np.zeros((d, sketch_size))
 
     def step(t: int, beta: Array, g: Array) -> Array:
-        nonlocal low
-        low = low + np.outer(g, projection @ g)
+        low[...] += np.outer(g, projection @ g)
         q, _ = np.linalg.qr(low)
         _, s, wt = np.linalg.svd(low.T @ q, full_matrices=False)
         v = q @ wt.T

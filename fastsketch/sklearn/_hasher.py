@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.

@@ -11,11 +11,11 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._moments import FeatureVariance
 
 
