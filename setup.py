@@ -47,6 +47,7 @@ def extensions():
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],
         "losses": [],
+        "online": [],
         "dots": ["csrc/fs_dots.c"],
         "block": ["csrc/fs_block.c"],
         "svmlight": ["csrc/fs_svmlight.c"],

@@ -8,44 +8,44 @@ import fastsketch as fs
 from bench_tools import DATA, read_idx, seconds, table
 from fastsketch import reference
 
-ETAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
+RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 DELTAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
 # The paper's choice of delta: fixed for ADA-FD and ADA-FFD at tau = 20 and the diagonal methods, searched for the rest.
 FIXED = {
-    "ada-ffd": {"cmd": 1.0, "pds": 10.0},
-    "ada-fd": {"cmd": 1.0, "pds": 10.0},
-    "ada-diag": 1e-8,
+    "ada_ffd": {"mirror_descent": 1.0, "dual_averaging": 10.0},
+    "ada_fd": {"mirror_descent": 1.0, "dual_averaging": 10.0},
+    "ada_diag": 1e-8,
     "adam": 1e-8,
     "ogd": 1.0,
 }
 NAMES = {
-    "ada-full": "ADA-FULL",
-    "ada-ffd": "ADA-FFD",
-    "ada-fd": "ADA-FD",
-    "ada-diag": "ADA-DIAG",
-    "ada-lr": "ADA-LR",
+    "ada_full": "ADA-FULL",
+    "ada_ffd": "ADA-FFD",
+    "ada_fd": "ADA-FD",
+    "ada_diag": "ADA-DIAG",
+    "ada_lr": "ADA-LR",
     "radagrad": "RADAGRAD",
-    "fd-son": "FD-SON",
+    "fd_son": "FD-SON",
     "ogd": "OGD",
     "adam": "ADAM",
 }
 TARGETS = {
-    ("ada-full", "cmd"): 216,
-    ("ada-full", "pds"): 342,
-    ("ada-ffd", "cmd"): 291,
-    ("ada-ffd", "pds"): 418,
-    ("ada-fd", "cmd"): 319,
-    ("ada-fd", "pds"): 424,
-    ("ada-diag", "cmd"): 983,
-    ("ada-diag", "pds"): 1060,
-    ("ogd", "cmd"): 1041,
-    ("adam", "cmd"): 909,
+    ("ada_full", "mirror_descent"): 216,
+    ("ada_full", "dual_averaging"): 342,
+    ("ada_ffd", "mirror_descent"): 291,
+    ("ada_ffd", "dual_averaging"): 418,
+    ("ada_fd", "mirror_descent"): 319,
+    ("ada_fd", "dual_averaging"): 424,
+    ("ada_diag", "mirror_descent"): 983,
+    ("ada_diag", "dual_averaging"): 1060,
+    ("ogd", "mirror_descent"): 1041,
+    ("adam", "mirror_descent"): 909,
 }
 CASES = [
     (method, form)
-    for form in ("cmd", "pds")
+    for form in ("mirror_descent", "dual_averaging")
     for method in NAMES
-    if form == "cmd" or method in ("ada-full", "ada-ffd", "ada-fd", "ada-diag")
+    if form == "mirror_descent" or method in ("ada_full", "ada_ffd", "ada_fd", "ada_diag")
 ]
 
 
@@ -69,22 +69,28 @@ def regression(args):
     out, by_eta, curves = [], {}, {}
     for method, form in CASES:
         losses, best, times = [], [], []
-        slow = method in ("ada-full", "ada-lr")
+        slow = method in ("ada_full", "ada_lr")
         for seed in seeds if not slow else list(seeds)[:2]:
             rows, y = stream(seed)
-            grid = fs.AdaptiveGrid(ETAS, deltas(method, form), 20, method, form)
+            grid = fs.AdaptiveGrid(RATES, deltas(method, form), sketch_size=20, method=method, form=form)
             curve = []
             for start in range(0, len(rows), 500):
                 grid.update(rows[start : start + 500], y[start : start + 500])
                 curve.append(grid.cumulative_loss)
             losses.append(grid.cumulative_loss.min())
             by_eta.setdefault((method, form), []).append(grid.cumulative_loss.min(axis=1))
-            best.append((grid.best().eta, grid.best().delta))
+            best.append((grid.best().learning_rate, grid.best().delta))
             if seed == 0:
                 i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
                 curves[method, form] = [0, *(part[i, j] for part in curve)]
                 times = _round(
-                    rows, y, 100 if slow else 3000, method=method, form=form, eta=best[0][0], delta=best[0][1]
+                    rows,
+                    y,
+                    100 if slow else 3000,
+                    method=method,
+                    form=form,
+                    learning_rate=best[0][0],
+                    delta=best[0][1],
                 )
         out.append(
             [
@@ -98,10 +104,10 @@ def regression(args):
             ]
         )
         print(*out[-1], flush=True)
-    text = table(out, ["method", "form", "regret", "target", "best eta", "delta", "us a round"])
+    text = table(out, ["method", "form", "regret", "target", "best learning rate", "delta", "us a round"])
     text += "\n\n" + table(
         [[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
-        ["method", "form", *(f"eta = {eta:g}" for eta in ETAS)],
+        ["method", "form", *(f"rate {rate:g}" for rate in RATES)],
     )
     text += "\n\n" + _speed() + "\n\n" + _sizes(args)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -111,7 +117,7 @@ def regression(args):
 
 def _round(rows, y, n, tau=20, **options):
     """Seconds a round, of n after the first 600, by which a full H is full."""
-    model = fs.AdaptiveSubgradient(tau, **options).update(rows[:600], y[:600])
+    model = fs.AdaptiveSubgradient(tau, loss="absolute", **options).update(rows[:600], y[:600])
     return min(seconds(lambda: model.copy().update(rows[:n], y[:n])) for _ in range(3)) / n
 
 
@@ -123,14 +129,15 @@ def _speed():
         r = rows[t - 1] @ beta - y[t - 1]
         return abs(r), np.sign(r) * rows[t - 1]
 
-    start = 500, 1000, subgradient, 20, 0.01, 1.0
+    common = {"subgradient": subgradient, "learning_rate": 0.01, "delta": 1.0}
+    ffd, fd = reference.adaptive_fast_frequent_directions, reference.adaptive_frequent_directions
     out = []
     for method, n, call in (
-        ("ada-ffd", 1000, lambda: reference.adaptive_fast_frequent_directions(*start)),
-        ("ada-fd", 300, lambda: reference.adaptive_frequent_directions(500, 300, *start[2:])),
-        ("ada-full", 20, lambda: reference.adaptive_full(500, 20, subgradient, 0.01, 1.0)),
+        ("ada_ffd", 1000, lambda: ffd(500, 1000, sketch_size=20, **common)),
+        ("ada_fd", 300, lambda: fd(500, 300, sketch_size=20, **common)),
+        ("ada_full", 20, lambda: reference.adaptive_full(500, 20, **common)),
     ):
-        ours = _round(rows, y, 100 if method == "ada-full" else 3000, method=method, eta=0.01, delta=1.0)
+        ours = _round(rows, y, 100 if method == "ada_full" else 3000, method=method, learning_rate=0.01, delta=1.0)
         theirs = min(seconds(call) for _ in range(2)) / n
         out.append([NAMES[method], f"{1e6 * ours:.1f}", f"{1e6 * theirs:.0f}", f"{theirs / ours:.1f}"])
     return table(out, ["method", "us a round", "NumPy, us", "ratio"])
@@ -141,27 +148,28 @@ def _sizes(args):
     rows, y = stream(0)
     out = []
     for tau in (20, 40, 60, 80) if args.quick else (20, 40, 60, 80, 120, 200, 250, 251):
-        for method in ("ada-ffd", "ada-fd", "radagrad", "fd-son"):
-            if tau > 80 and method in ("radagrad", "fd-son"):
+        for method in ("ada_ffd", "ada_fd", "radagrad", "fd_son"):
+            if tau > 80 and method in ("radagrad", "fd_son"):
                 continue
             start = time.perf_counter()
-            grid = fs.AdaptiveGrid(ETAS, deltas(method, "cmd") if tau == 20 else DELTAS, tau, method).update(rows, y)
+            searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
+            grid = fs.AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
             taken = time.perf_counter() - start
             best = grid.best()
-            one = _round(rows, y, 1000, tau, method=method, eta=best.eta, delta=best.delta)
+            one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
             out.append(
                 [
                     tau,
                     NAMES[method],
                     f"{grid.cumulative_loss.min():.0f}",
-                    f"{best.eta:g}",
+                    f"{best.learning_rate:g}",
                     f"{best.delta:g}",
                     f"{1e6 * one:.0f}",
                     f"{taken:.1f}",
                 ]
             )
             print(*out[-1], flush=True)
-    return table(out, ["tau", "method", "regret", "best eta", "delta", "us a round", "s for the whole grid"])
+    return table(out, ["tau", "method", "regret", "best learning rate", "delta", "us a round", "s for the whole grid"])
 
 
 def _picture(curves, path):
@@ -171,11 +179,11 @@ def _picture(curves, path):
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
-    for axis, form in zip(axes, ("pds", "cmd"), strict=True):
+    for axis, form in zip(axes, ("dual_averaging", "mirror_descent"), strict=True):
         for (method, of), curve in curves.items():
             if of == form:
                 axis.plot(np.arange(len(curve)) * 500, curve, label=NAMES[method])
-        axis.set(xlabel="rounds", title="primal-dual" if form == "pds" else "mirror descent")
+        axis.set(xlabel="rounds", title="dual averaging" if form == "dual_averaging" else "mirror descent")
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("regret")
@@ -215,15 +223,15 @@ def _classes(name):
 def classification(args):
     """One pass, one model against the rest for each class, squared hinge: online mistakes, test accuracy, seconds."""
     cases = [
-        ("ada-ffd", "cmd"),
-        ("ada-ffd", "pds"),
-        ("ada-fd", "cmd"),
-        ("ada-diag", "cmd"),
-        ("ada-diag", "pds"),
-        ("radagrad", "cmd"),
-        ("fd-son", "cmd"),
-        ("ogd", "cmd"),
-        ("adam", "cmd"),
+        ("ada_ffd", "mirror_descent"),
+        ("ada_ffd", "dual_averaging"),
+        ("ada_fd", "mirror_descent"),
+        ("ada_diag", "mirror_descent"),
+        ("ada_diag", "dual_averaging"),
+        ("radagrad", "mirror_descent"),
+        ("fd_son", "mirror_descent"),
+        ("ogd", "mirror_descent"),
+        ("adam", "mirror_descent"),
     ]
     out = []
     for name in ("Isolet",) if args.quick else ("Isolet", "MNIST"):
@@ -236,7 +244,7 @@ def classification(args):
             some = classes[:: max(1, len(classes) // 3)]  # step sizes are chosen on three of the classes
             few = min(len(x), 2000)
             best = min(
-                ((eta, delta) for eta in ETAS for delta in deltas(method, form)),
+                ((eta, delta) for eta in RATES for delta in deltas(method, form)),
                 key=lambda point: _mistakes(x[:few], y[:few], some, method, form, *point)[0],
             )
             results = []
@@ -245,7 +253,7 @@ def classification(args):
                 start = time.perf_counter()
                 mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
                 taken = time.perf_counter() - start
-                scores = np.stack([model.predict(test) for model in models], axis=1)
+                scores = np.stack([model.decision_function(test) for model in models], axis=1)
                 right = classes[scores.argmax(axis=1)] == truth
                 results.append((mistakes / len(classes), 100 * np.mean(right), taken))
             mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
@@ -264,7 +272,8 @@ def classification(args):
             )
             print(*out[-1], flush=True)
     text = table(
-        out, ["set", "method", "form", "eta", "delta", "mistakes a class", "test accuracy, %", "s", "us a round"]
+        out,
+        ["set", "method", "form", "learning rate", "delta", "mistakes a class", "test accuracy, %", "s", "us a round"],
     )
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "classification.md").write_text(text + "\n")
@@ -273,7 +282,7 @@ def classification(args):
 def _mistakes(x, y, classes, method, form, eta, delta):
     models, total = [], 0
     for label in classes:
-        model = fs.AdaptiveSubgradient(20, method, form, "squared_hinge", eta, delta)
+        model = fs.AdaptiveSubgradient(20, method=method, form=form, learning_rate=eta, delta=delta)
         try:
             model.update(x, np.where(y == label, 1.0, -1.0))
             total += round(model.progress["error_rate"] * len(x))
@@ -320,7 +329,11 @@ def cnn(args):
         lr, delta = point
         return [
             {"params": [p for layer in (model[0], model[2]) for p in layer.parameters()], "lr": lr, "delta": delta},
-            {"params": [p for layer in (model[7], model[10]) for p in layer.parameters()], "sketch": False, "lr": 0.01},
+            {
+                "params": [p for layer in (model[7], model[10]) for p in layer.parameters()],
+                "sketched": False,
+                "lr": 0.01,
+            },
         ]
 
     makers = {

@@ -321,7 +321,7 @@ import numpy as np
 import fastsketch as fs
 rows = np.random.default_rng(0).standard_normal((20_000, 784))
 def learn(part):
-    return fs.SketchHash(64, part=part).update(rows).projection
+    return fs.SketchHash(64, rotation="random", part=part).update(rows).projection
 learn(0)
 times = []
 for _ in range(3):
@@ -360,7 +360,7 @@ import json, resource, sys
 import numpy as np
 import fastsketch as fs
 d, l, n = 25_600, 256, int(sys.argv[1])
-model = fs.SketchHash(l // 2, sketch_size=l, block_rows=int(sys.argv[2]), dtype="float32")
+model = fs.SketchHash(l // 2, sketch_size=l, block_rows=int(sys.argv[2]), rotation="random", dtype="float32")
 batch = np.random.default_rng(0).standard_normal((64, d)).astype(np.float32)
 model.update(batch[:1])
 def peak():
@@ -370,7 +370,7 @@ for _ in range(n // 64):
     model.update(batch)
 learning = peak()
 model.projection
-print(json.dumps([before, learning, peak(), len(model._forest.nodes)]))
+print(json.dumps([before, learning, peak(), model._summary.n_nodes]))
 """
 
 

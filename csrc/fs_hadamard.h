@@ -16,7 +16,7 @@ void fs_fwht_rows_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, double *x);
 ptrdiff_t fs_srht_work_s(ptrdiff_t p);
 ptrdiff_t fs_srht_work_d(ptrdiff_t p);
 
-/* One block of p rows (a power of two, at least 8) of the transform of a longer chunk, H_m = H_{m/p} (x) H_p:
+/* One step of p rows (a power of two, at least 8) of the transform of a longer block, H_m = H_{m/p} (x) H_p:
  *   z = H_p diag(factor) (x - 1 shift')
  *   out[k, :] += flip[k] z[lo[k], :]          for k < q, flip[k] = +-1
  *   sums      += sum_i root[i] (x[i, :] - shift)   (root NULL: ones; summed in double, eight rows at a time)

@@ -10,7 +10,7 @@
 ptrdiff_t fs_scan_csr_s(ptrdiff_t n, const int64_t *indptr, const float *data, double *largest);
 ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, double *largest);
 
-/* out[i] = scale * weight * data[i] for nnz entries of one row; returns the squared norm of out. */
+/* out[i] = factor * data[i] for nnz entries of one row; returns the squared norm of out. */
 double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out);
 double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out);
 

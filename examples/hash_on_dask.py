@@ -6,7 +6,7 @@ from dask.delayed import delayed
 from dask.distributed import Client, LocalCluster
 
 import fastsketch as fs
-from fastsketch.dask import SketchHash
+import fastsketch.dask as fsd
 
 
 def rows(block):
@@ -17,15 +17,15 @@ def rows(block):
 def main():
     parts = [da.from_delayed(delayed(rows)(block), (2000, 100), float) for block in range(6)]
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
-        hasher = SketchHash(32, block_rows=400).fit(da.concatenate(parts))
-        codes = hasher.encode(da.concatenate(parts)).compute()
+        model = fsd.fit(fs.SketchHash(32, block_rows=400), da.concatenate(parts))
+        codes = fsd.encode(model, da.concatenate(parts)).compute()
     one_pass = fs.SketchHash(32, block_rows=400)
     for block in range(6):
         one_pass.update(rows(block))
-    same = np.array_equal(hasher.model_.projection, one_pass.projection)
+    same = np.array_equal(model.projection, one_pass.projection)
     distances, found = one_pass.search(rows(0)[:1], codes, k=3)
     print(
-        f"{codes.shape[0]:,} codes of {hasher.model_.n_bits} bits; as in one pass: {same}; "
+        f"{codes.shape[0]:,} codes of {model.n_bits} bits; as in one pass: {same}; "
         f"nearest to row 0: {found[0].tolist()} at {distances[0].tolist()} bits"
     )
     return same, found[0, 0]

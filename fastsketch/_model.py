@@ -407,11 +407,11 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in cast(Mapping[Any, Any], value).items()}
+        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in cast(list[Any], value)]
+        return [plain(item) for item in cast("list[Any]", value)]
     if isinstance(value, np.generic | np.ndarray):
-        return cast(NDArray[Any], value).tolist()
+        return cast("NDArray[Any]", value).tolist()
     return value
 
 

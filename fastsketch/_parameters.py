@@ -89,17 +89,17 @@ def real(
 
 
 def choice(
-    choices: tuple[str, ...],
+    choices: tuple[str | None, ...],
     *,
     default: Any = REQUIRED,
     older: dict[str, str | None] | None = None,
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """One of several strings; `older` names values that have another name now."""
+    """One of several strings, or None where that is one of the choices; `older`: {value of an older version: value}."""
 
-    def check(value: Any, name: str) -> str:
-        return as_choice(value, name, choices, older)
+    def check(value: Any, name: str) -> str | None:
+        return None if value is None and None in choices else as_choice(value, name, choices, older)
 
     return Parameter(check, default, not kw_only, not init, older)
 

@@ -1,7 +1,10 @@
 """What this installation computes with."""
 
+from importlib import import_module
+from typing import Any
 
-def show_config():
+
+def show_config() -> None:
     """Print versions, the BLAS libraries with their threads, and the CPU features that the kernels may use.
 
     Examples
@@ -14,17 +17,17 @@ def show_config():
 
     import numpy
     import scipy
-    import scipy.linalg.cython_blas  # noqa: F401  the pool that the kernels use
-    import threadpoolctl
 
     import fastsketch
 
+    import_module("scipy.linalg.cython_blas")  # brings the pool that the kernels use
+    pools: list[dict[str, Any]] = import_module("threadpoolctl").threadpool_info()
     print(f"fastsketch {fastsketch.__version__}")
     print(
         f"python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}, "
         f"{platform.system()} {platform.machine()}"
     )
-    for pool in threadpoolctl.threadpool_info():
+    for pool in pools:
         if pool["user_api"] == "blas":
             owner = "kernels" if "scipy.libs" in pool["filepath"] or "scipy/" in pool["filepath"] else "numpy"
             print(
@@ -32,8 +35,8 @@ def show_config():
                 f"{pool['num_threads']} threads"
             )
     try:
-        features = numpy._core._multiarray_umath.__cpu_features__
-        best = next((name for name in ("AVX512F", "AVX2") if features.get(name)), "baseline")
-        print(f"C kernels: {best if platform.machine() == 'x86_64' else 'baseline'}")
-    except AttributeError:
-        pass
+        features: dict[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):  # NumPy promises neither the module nor the name
+        return
+    best = next((name for name in ("AVX512F", "AVX2") if features.get(name)), "baseline")
+    print(f"C kernels: {best if platform.machine() == 'x86_64' else 'baseline'}")

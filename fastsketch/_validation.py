@@ -66,7 +66,9 @@ def as_real(value: Any, name: str, low: float, high: float, *, low_open: bool = 
     return value
 
 
-def as_choice(value: Any, name: str, choices: Iterable[str], older: Mapping[str, str | None] | None = None) -> str:
+def as_choice(
+    value: Any, name: str, choices: Iterable[str | None], older: Mapping[str, str | None] | None = None
+) -> str:
     """Return value if it is one of the choices, or raise naming the argument (an older value: its present name)."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
@@ -145,24 +147,37 @@ def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArra
     """None, or a contiguous float64 vector of n_rows finite numbers >= 0; a scalar is one weight for every row."""
     if weights is None:
         return None
-    if isinstance(weights, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
-    try:
-        out = np.asarray(weights)
-    except ValueError as error:
-        raise ValueError(f"{name} must be a vector of numbers: {error}") from None
-    if out.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
-    if out.ndim == 0:
-        out = np.full(n_rows, float(out))
-    if out.shape != (n_rows,):
-        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
-    out = np.ascontiguousarray(out, np.float64)
+    out = _as_column(weights, n_rows, name, fill=True)
     good = np.isfinite(out) & (out >= 0)
     if not good.all():
         first = int(np.argmin(good))
         raise ValueError(f"{name} must be finite and not negative, got {out[first]} for row {first}")
     return out
+
+
+def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.float64]:
+    """A contiguous float64 vector of n_rows finite numbers; a scalar will do for one row."""
+    out = _as_column(values, n_rows, name, fill=n_rows == 1)
+    if not np.isfinite(out).all():
+        raise ValueError(f"{name} must be finite: entry {int(np.argmin(np.isfinite(out)))} is not")
+    return out
+
+
+def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
+    """A contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    try:
+        out: NDArray[Any] = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector of numbers: {error}") from None
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.ndim == 0 and fill:
+        out = np.full(n_rows, float(out))
+    if out.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
+    return np.ascontiguousarray(out, np.float64)
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:

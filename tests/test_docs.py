@@ -81,7 +81,7 @@ def test_parameters_are_documented():
     for item in (
         fastsketch.FrequentDirections,
         fastsketch.sketch_file,
-        fastsketch.threads,
+        fastsketch.thread_limit,
         fastsketch.SketchHash,
         fastsketch.SketchedNewton,
         fastsketch.AdaptiveSubgradient,
@@ -91,7 +91,7 @@ def test_parameters_are_documented():
         fastsketch.fwht,
         fastsketch.srht,
         fastsketch.hamming_topk,
-        fastsketch.tree_merge,
+        fastsketch.merge,
         fastsketch.map_merge,
     ):
         doc = inspect.getdoc(item)

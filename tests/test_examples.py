@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastsketch as fs
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -52,7 +54,7 @@ def test_readme_example(tmp_path, monkeypatch):
     scope = {}
     exec(compile(third, "README.md", "exec"), scope)
     assert scope["model"].progress["error_rate"] < 0.05
-    assert scope["best"].n_rounds == 20_000
+    assert scope["best"].n_rows == 20_000
     scope = {}
     exec(compile(fourth, "README.md", "exec"), scope)
     error = scope["model"].predict(*np.nonzero(scope["stars"])) - scope["stars"][np.nonzero(scope["stars"])]
@@ -62,6 +64,26 @@ def test_readme_example(tmp_path, monkeypatch):
     exec(compile(first, "README.md", "exec"), scope)
     assert scope["B"].shape == (63, 2000)
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
+
+
+def test_contributing_example(tmp_path):
+    """The family of models that CONTRIBUTING shows has what it is said to have."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    scope = {"__name__": "contributing"}
+    exec(compile(code, "CONTRIBUTING.md", "exec"), scope)
+    model = scope["RowSum"](scale=2.0).update([[1.0, 2.0], [3.0, 4.0]])
+    assert (model.n_rows, model.n_features, model.scale) == (2, 2, 2.0)
+    model.save(tmp_path / "sum.fsk")
+    for other in (model.copy(), fs.from_bytes(model.to_bytes()), fs.load(tmp_path / "sum.fsk")):
+        assert other.to_bytes() == model.to_bytes()
+    assert fs.merge([model, model])._sum.tolist() == [16.0, 24.0]
+    with pytest.raises(TypeError, match="did you mean 'scale'"):
+        scope["RowSum"](scael=1.0)
+
+
+def test_no_other_page_has_blocks_that_nothing_runs():
+    for page in ("docs/guide.md", "docs/defaults.md", "examples/README.md", "bench/README.md"):
+        assert "```python" not in (ROOT / page).read_text(), page
 
 
 def test_makefile_targets_are_one_line_each():

@@ -16,10 +16,11 @@ import fastsketch
 ROOT = Path(__file__).parents[1] / "fastsketch"
 # A module may import rooms of its own floor or below.
 FLOORS = [
-    {"_kernels", "reference"},
-    {"_losses", "_model", "_parameters", "_random", "_threads", "_validation", "io", "merging"},
-    {"sketching", "hashing", "online", "lowrank"},
-    {"_show_config", "sklearn", "torch", "dask", "cli", "__main__", ""},
+    {"_kernels"},
+    {"_keywords", "_losses", "_model", "_parameters", "_random", "_threads", "_validation"}
+    | {"io", "merging", "reference"},
+    {"sketching", "hashing", "online", "lowrank", "baselines"},
+    {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 

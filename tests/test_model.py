@@ -24,8 +24,8 @@ class Total(MergeableModel):
     mode: str = choice(("sum", "mean"), default="sum", older={"average": "mean"})
     square: bool = flag(default=False)
     limits: tuple[float, float] | None = parameter(lambda value, name: (float(value[0]), float(value[1])), default=None)
-    seed: int = seed()
-    dtype: np.dtype | None = float_dtype()
+    seed: int = seed(default=0)
+    dtype: np.dtype | None = float_dtype(default=None)
 
     def _check(self):
         if self.square and self.mode == "mean":

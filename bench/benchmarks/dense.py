@@ -30,7 +30,7 @@ class DenseUpdate:
 
 
 class OneRow:
-    """Single rows: what a call costs."""
+    """Single rows: the cost of a call."""
 
     params = ([100, 1000],)
     param_names = ("d",)

@@ -7,10 +7,10 @@ import fastsketch as fs
 
 
 def learn(index):
-    with fs.threads(1):
+    with fs.thread_limit(1):
         return fs.SketchHash(64, part=index).update(part(index)).seal()
 
 
 if __name__ == "__main__":
-    model = fs.tree_merge(Parallel(n_jobs=2)(delayed(learn)(index) for index in range(PARTS)))
+    model = fs.merge(Parallel(n_jobs=2)(delayed(learn)(index) for index in range(PARTS)))
     print(model, model.encode(part(0)[:1]).tobytes().hex())

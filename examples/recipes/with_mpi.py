@@ -6,7 +6,7 @@ from mpi4py import MPI
 import fastsketch as fs
 
 comm = MPI.COMM_WORLD
-with fs.threads(1):
+with fs.thread_limit(1):
     mine = fs.SketchHash(64, part=comm.rank).update(part(comm.rank)).seal()
 # merges give the same bits in any order, so the reduction may take any
 model = comm.reduce(mine, op=MPI.Op.Create(lambda left, right, _: left.copy().merge(right), commute=True))

@@ -8,7 +8,7 @@ import fastsketch as fs
 
 @ray.remote
 def learn(index):
-    with fs.threads(1):
+    with fs.thread_limit(1):
         return fs.SketchHash(64, part=index).update(part(index)).seal()
 
 

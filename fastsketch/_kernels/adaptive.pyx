@@ -1,22 +1,21 @@
 """Rounds of adaptive subgradients whose H = delta I + (S'S)^(1/2) has low rank (ADA-FD, ADA-FFD, ADA-FULL, FD-SON).
 
-S'S = V diag(lam) V' with orthonormal V = C'T. The rows C (at most `cap`) are what the last rebase left and the gradients'
-rows since; T turns with every gradient, C does not. So a round costs one pass over C, for p = C x, and work in the small
-space: y = V'x = T'p, a rank-one change of the eigenvalues (csrc/fs_secular), T <- T W. Only a rebase, C <- T'C, costs
-as much as an SVD.
+S'S = V diag(lam) V' with orthonormal V = C'T. The rows C (at most `cap`) are those that the last rebase left and the
+rows of the gradients since; T turns with every gradient, C does not. So a round costs one pass over C, for p = C x, and
+work in the small space: y = V'x = T'p, a rank-one change of the eigenvalues (csrc/fs_secular), T <- T W. Only a rebase,
+C <- T'C, costs as much as an SVD.
 
-The weights of point k of the grid of (eta, delta) are w = scale (base + Z b) + C'coef. Mirror descent ("cmd") moves
-base and coef; dual averaging ("pds") keeps the sum of gradients in base, scale = -eta / delta.
+At point k of the grid of (learning rate eta, delta) the model is w = scale (base + Z b) + C'steps. Mirror descent moves
+base and steps; dual averaging keeps the sum of gradients in base, scale = -eta / delta.
 
 Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/newton, and a round
-costs the nonzeros of x. The arrays of a model, by name:
+costs the nonzeros of x. The arrays are those of fastsketch.online._sketched.SketchedState:
 
     turn (most, cap)    T'                      lam (most,)         descending
     gram (cap, cap)     C C', from the products of the rounds
-    base (points, d)    scale (points,)         coef (points, cap)
-    inner (points, cap) C (base + Z b) of what base stands for: w or the sum of gradients
-    losses (points,)    mistakes (points,)
-    count: RANK, ROWS (of C), ROUND, OLD (columns of Z), TURNS since the last polish
+    base (points, d)    scale (points,)         steps (points, cap)
+    inner (points, cap) C v for the v that base stands for: w / scale, or the sum of gradients
+    losses (points,)    mistakes (points,)      count: the entries of an adaptive model in online.pxd
 """
 
 from libc.math cimport fabs, sqrt
@@ -26,21 +25,12 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport gemm, gemv
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
-from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
+from fastsketch._kernels.online cimport COUNTS, EVERY_ROUND, OLD, RANK, ROUND, ROWS, TURNS, WHEN_FULL
+from fastsketch._kernels.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_weights)
 
 
 cdef enum:
-    # what limits the rank: one shrink a round, one shrink when twice the size is full, nothing but d
-    EVERY_ROUND = 0
-    WHEN_FULL = 1
-    NEVER = 2
-    # count
-    RANK = 0
-    ROWS = 1
-    ROUND = 2
-    OLD = 3
-    TURNS = 4
     # why a call returned before its last row
     BAD = -1
     ROOM = -2
@@ -48,12 +38,13 @@ cdef enum:
 cdef double CLEAR = 1e-4         # a row of which a larger share (squared) is new becomes a row of C as it is
 cdef double NOISE = 1e-13        # sparse rows: below this share nothing is new, it may be the rounding of y'y
 cdef double NEW = 1e-10          # of a residual formed explicitly: the papers' test g' != g, with a guard
-cdef double CONDITION = 1e4      # of F, beyond which Z is made anew
+cdef double CONDITION = 1e4      # of F, beyond which Z is recomputed
 cdef Py_ssize_t POLISH = 256     # turns between two corrections of T: each adds a rounding to V'V - I
 cdef double SMALLEST_SCALE = 1e-100
 cdef double DEFLATE = 1e-40
 cdef double LEAST_UPDATE = 1e-280  # of the largest eigenvalue; below it the sums of the equation leave the range
-cdef Py_ssize_t SOME = 64        # rows of Z made anew together
+cdef Py_ssize_t SOME = 64        # rows of Z recomputed together
+cdef Py_ssize_t PACKED = 256     # columns of C gathered for one product in step_l1
 
 
 cdef struct Model:
@@ -68,7 +59,7 @@ cdef struct Model:
     double* gram
     double* base
     double* scale
-    double* coef
+    double* steps
     double* inner
     double* losses
     int64_t* mistakes
@@ -84,16 +75,16 @@ cdef struct Model:
     int64_t* kept_indptr
     Py_ssize_t room          # of kept_data
     double* work             # d zeros
-    # of the round: filled before it, or scratch
-    double* p                # cap + 1
-    double* y                # most
-    double* f                # most + cap
-    double* small            # see lay_out
-    double* secular          # 6 (most + 8)
-    double* slopes           # points
-    double* predictions      # points
-    double* base_x           # points
-    int32_t* ints            # 9 most + 8
+    # of the round: filled before it, or scratch; lay_out gives each its size and place
+    double* p                # C x
+    double* y                # V'x
+    double* f
+    double* small
+    double* secular
+    double* slopes
+    double* scores
+    double* base_x
+    int32_t* ints
     double x_square
 
 
@@ -121,7 +112,7 @@ cdef void add_turned(Model* s, double scale, const double* v, double* out) noexc
 
 cdef void rank_one(Model* s, double weight) noexcept nogil:
     """V diag(lam) V' += weight (V y)(V y)': new lam and T, descending."""
-    cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], i, j, k, c, gone, room = s.most + 8
+    cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], i, j, k, c, gone, room = s.most + FS_ROOTS
     cdef ptrdiff_t n_turns
     cdef double* d = s.secular
     cdef double* z = d + room
@@ -134,7 +125,7 @@ cdef void rank_one(Model* s, double weight) noexcept nogil:
     cdef int32_t* kind = keep + s.most
     cdef int32_t* pair = kind + s.most
     cdef int32_t* origin = pair + 2 * s.most
-    cdef int32_t* place = origin + s.most + 8
+    cdef int32_t* place = origin + s.most + FS_ROOTS
     cdef double* vectors = s.small
     cdef double* gathered = vectors + s.most * s.most
     cdef double* made = gathered + s.most * s.cap
@@ -165,14 +156,14 @@ cdef void rank_one(Model* s, double weight) noexcept nogil:
         place[i] = <int32_t> i
         kind[keep[i]] = 0
         memcpy(gathered + i * s.cap, s.turn + keep[i] * s.cap, rows * sizeof(double))
-    for i in range(k, k + 8):
+    for i in range(k, k + FS_ROOTS):
         poles[i], weights[i] = 0, 0
     fs_secular_roots(k, poles, weights, rho, origin, tau)
     fs_secular_weights(k, poles, origin, tau, weights)
     fs_secular_vectors_d(k, 0, k, poles, origin, tau, weights, place, v, vectors)
     # rows of the new T': vectors' @ gathered
     gemm(c'N', c'N', rows, k, k, 1.0, gathered, s.cap, vectors, k, 0.0, made, s.cap)
-    # what deflated, by descending value; then both lists into one
+    # the deflated ones by descending value; then both lists into one
     gone = 0
     for i in range(n):
         if kind[i]:
@@ -225,7 +216,7 @@ cdef void fresh_basis(Model* s) noexcept nogil:
 
 
 cdef void turn_inner(Model* s) noexcept nogil:
-    """inner of the new C from that of the old one, where coef has gone into base."""
+    """inner of the new C from that of the old one, where steps has gone into base."""
     cdef Py_ssize_t k, i
     for k in range(s.points):
         for i in range(s.count[RANK]):
@@ -233,29 +224,29 @@ cdef void turn_inner(Model* s) noexcept nogil:
         memcpy(s.inner + k * s.cap, s.f, s.count[RANK] * sizeof(double))
 
 
-cdef void give_up_coef(Model* s) noexcept nogil:
-    """inner += C C'coef / scale: what it is once base has taken coef in (mirror descent)."""
+cdef void give_up_steps(Model* s) noexcept nogil:
+    """inner += C C'steps / scale: its value once base has taken steps in (mirror descent)."""
     cdef Py_ssize_t k, i
     for k in range(s.points):
         for i in range(s.count[ROWS]):
-            s.inner[k * s.cap + i] += dot(s.count[ROWS], s.gram + i * s.cap, s.coef + k * s.cap) / s.scale[k]
+            s.inner[k * s.cap + i] += dot(s.count[ROWS], s.gram + i * s.cap, s.steps + k * s.cap) / s.scale[k]
 
 
 # -- C, dense ----------------------------------------------------------------------------------------------------------
 cdef void rebase_dense(Model* s) noexcept nogil:
-    """C <- T'C, its first RANK rows; base takes coef in."""
+    """C <- T'C, its first RANK rows; base takes steps in."""
     cdef Py_ssize_t n = s.count[RANK], rows = s.count[ROWS], k, i, j, width
     cdef double* made = s.small + s.most * s.most
-    # the true C C': what the rounds computed has their rounding
+    # the true C C', without the rounding of the rounds
     gemm(c'T', c'N', rows, rows, s.d, 1.0, s.rows, s.d, s.rows, s.d, 0.0, s.gram, s.cap)
     polish(s)
     if not s.dual:
-        give_up_coef(s)
+        give_up_steps(s)
         for k in range(s.points):
             for i in range(rows):
-                add(s.d, s.coef[k * s.cap + i] / s.scale[k], s.rows + i * s.d, s.base + k * s.d)
+                add(s.d, s.steps[k * s.cap + i] / s.scale[k], s.rows + i * s.d, s.base + k * s.d)
     turn_inner(s)
-    memset(s.coef, 0, s.points * s.cap * sizeof(double))
+    memset(s.steps, 0, s.points * s.cap * sizeof(double))
     j = 0
     while j < s.d:
         width = min(s.cap, s.d - j)
@@ -319,15 +310,15 @@ cdef void rebase_sparse(Model* s) noexcept nogil:
     cdef int64_t q
     polish(s)
     if not s.dual:
-        give_up_coef(s)
+        give_up_steps(s)
         for k in range(s.points):
-            # b += F'coef / scale
+            # b += F'steps / scale
             for i in range(old):
-                add(old, s.coef[k * s.cap + i] / s.scale[k], s.frame + i * width, s.b + k * width)
+                add(old, s.steps[k * s.cap + i] / s.scale[k], s.frame + i * width, s.b + k * width)
             for i in range(fresh):
-                add_sparse_row(s, i, s.coef[k * s.cap + old + i] / s.scale[k], s.base + k * s.d)
+                add_sparse_row(s, i, s.steps[k * s.cap + old + i] / s.scale[k], s.base + k * s.d)
     turn_inner(s)
-    memset(s.coef, 0, s.points * s.cap * sizeof(double))
+    memset(s.steps, 0, s.points * s.cap * sizeof(double))
     # V' = moved Z' + mix X
     memset(moved, 0, n * old * sizeof(double))
     size = 0
@@ -346,7 +337,7 @@ cdef void rebase_sparse(Model* s) noexcept nogil:
             for i in range(n):
                 back += dot(n, mix + i * m, mix + i * m)
             if sqrt(size * back) < CONDITION:
-                # V' = moved (Z' + S X), S = moved^-1 mix: Z gets the nonzeros of X, base what Z b grows by
+                # V' = moved (Z' + S X), S = moved^-1 mix: Z gets the nonzeros of X, base loses the growth of Z b
                 for j in range(fresh):
                     for k in range(s.points):
                         g = 0
@@ -380,7 +371,7 @@ cdef void rebase_sparse(Model* s) noexcept nogil:
             row = s.z + s.kept_indices[q] * width
             for i in range(n):
                 row[i] += s.kept_data[q] * s.turn[i * s.cap + old + j]
-    # F = 3/2 I - 1/2 Z'Z: Z is not made exactly orthonormal by what is computed
+    # F = 3/2 I - 1/2 Z'Z: the computed Z is not exactly orthonormal
     memset(s.frame, 0, width * width * sizeof(double))
     gemm(c'N', c'T', n, n, s.d, -0.5, s.z, width, s.z, width, 0.0, s.frame, width)
     for i in range(n):
@@ -395,8 +386,8 @@ cdef bint predict(Model* s, double y, double weight) noexcept nogil:
     cdef Py_ssize_t k
     cdef double z
     for k in range(s.points):
-        z = s.scale[k] * s.base_x[k] + dot(s.count[ROWS], s.coef + k * s.cap, s.p)
-        s.predictions[k] = z
+        z = s.scale[k] * s.base_x[k] + dot(s.count[ROWS], s.steps + k * s.cap, s.p)
+        s.scores[k] = z
         loss_and_slope(s.loss, z, y, s.slopes + k)
         s.slopes[k] *= weight
         if not (finite(z) and finite(s.slopes[k] * s.slopes[k] * s.x_square)):
@@ -409,12 +400,12 @@ cdef void count_losses(Model* s, double y, double weight) noexcept nogil:
     cdef double slope
     s.count[ROUND] += 1
     for k in range(s.points):
-        s.losses[k] += weight * loss_and_slope(s.loss, s.predictions[k], y, &slope)
-        s.mistakes[k] += s.predictions[k] * y <= 0
+        s.losses[k] += weight * loss_and_slope(s.loss, s.scores[k], y, &slope)
+        s.mistakes[k] += s.scores[k] * y <= 0
 
 
-cdef inline double drawn(Model* s, double weight) noexcept nogil:
-    """The slope that the sketch takes: of the absolute loss it does not depend on the weights, not even at a tie."""
+cdef inline double sketch_slope(Model* s, double weight) noexcept nogil:
+    """The slope that the sketch takes: of the absolute loss it does not depend on w, not even at a tie."""
     return weight if s.loss == ABSOLUTE else s.slopes[0]
 
 
@@ -422,7 +413,7 @@ cdef inline bint full(Model* s) noexcept nogil:
     return s.rule == WHEN_FULL and s.count[RANK] == 2 * s.tau
 
 
-cdef bint due(Model* s) noexcept nogil:
+cdef bint must_rebase(Model* s) noexcept nogil:
     """Whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk sketch."""
     cdef Py_ssize_t i, rank = s.count[RANK]
     cdef double least
@@ -457,13 +448,13 @@ cdef void new_direction(Model* s, double rest, bint unit) noexcept nogil:
 
 
 cdef void border(Model* s, const double* products, double corner) noexcept nogil:
-    """gram for a row of C that is to come, with inner and coef."""
+    """gram for a row of C that is to come, with inner and steps."""
     cdef Py_ssize_t rows = s.count[ROWS], i, k
     for i in range(rows):
         s.gram[rows * s.cap + i] = s.gram[i * s.cap + rows] = products[i]
     s.gram[rows * s.cap + rows] = corner
     for k in range(s.points):
-        s.coef[k * s.cap + rows] = 0
+        s.steps[k * s.cap + rows] = 0
 
 
 cdef inline double share(Model* s, double lam, double delta) noexcept nogil:
@@ -488,35 +479,35 @@ cdef void sketch(Model* s, double a) noexcept nogil:
 
 
 cdef void step(Model* s) noexcept nogil:
-    """The weights move; x itself goes to base by the caller, times slopes[k]."""
+    """w moves; x itself goes to base by the caller, times slopes[k]."""
     cdef Py_ssize_t k, i, rows = s.count[ROWS], rank = s.count[RANK]
     cdef double a, eta, delta, ratio
     for k in range(s.points):
         eta, a = s.eta[k], s.slopes[k]
         if s.dual:
-            # inner = C sum of gradients; coef = (eta / delta_t) T diag(share) T'inner
+            # inner = C sum of gradients; steps = (eta / delta_t) T diag(share) T'inner
             add(rows, a, s.p, s.inner + k * s.cap)
             delta = s.delta[k] + (eta * s.strength * s.count[ROUND] if s.phi == L2_PENALTY else 0)
             s.scale[k] = -eta / delta
-            memset(s.coef + k * s.cap, 0, s.cap * sizeof(double))
+            memset(s.steps + k * s.cap, 0, s.cap * sizeof(double))
             for i in range(rank):
                 s.f[i] = share(s, s.lam[i], delta) * dot(rows, s.turn + i * s.cap, s.inner + k * s.cap)
-            add_turned(s, eta / delta, s.f, s.coef + k * s.cap)
+            add_turned(s, eta / delta, s.f, s.steps + k * s.cap)
             continue
         if s.phi == L2_PENALTY:
             # w -= (I - V share V')(eta g + ratio delta w) / delta, delta + eta lambda in H
             delta = s.delta[k] + eta * s.strength
             ratio = eta * s.strength / delta
-            # C w = scale inner + gram coef, into f after the first `most`
+            # C w = scale inner + gram steps, into f after the first `most`
             for i in range(rows):
                 s.f[s.most + i] = (ratio * (s.scale[k] * s.inner[k * s.cap + i]
-                                            + dot(rows, s.gram + i * s.cap, s.coef + k * s.cap))
+                                            + dot(rows, s.gram + i * s.cap, s.steps + k * s.cap))
                                    + eta / delta * a * s.p[i])
             for i in range(rank):
                 s.f[i] = share(s, s.lam[i], delta) * dot(rows, s.turn + i * s.cap, s.f + s.most)
             for i in range(rows):
-                s.coef[k * s.cap + i] *= 1 - ratio
-            add_turned(s, 1.0, s.f, s.coef + k * s.cap)
+                s.steps[k * s.cap + i] *= 1 - ratio
+            add_turned(s, 1.0, s.f, s.steps + k * s.cap)
             s.scale[k] *= 1 - ratio
             s.slopes[k] = -eta / delta * a / s.scale[k]
             add(rows, s.slopes[k], s.p, s.inner + k * s.cap)
@@ -524,18 +515,18 @@ cdef void step(Model* s) noexcept nogil:
         delta = s.delta[k]
         for i in range(rank):
             s.f[i] = share(s, s.lam[i], delta) * s.y[i]
-        add_turned(s, eta / delta * a, s.f, s.coef + k * s.cap)
+        add_turned(s, eta / delta * a, s.f, s.steps + k * s.cap)
         s.slopes[k] = -eta / delta * a
         add(rows, s.slopes[k], s.p, s.inner + k * s.cap)
 
 
-cdef bint still(Model* s, double weight) noexcept nogil:
+cdef bint idle(Model* s, double weight) noexcept nogil:
     """Whether a round changes nothing: no gradient, no regulariser that pulls, no shrink that w is to follow."""
-    return s.phi == NO_PENALTY and (flat(drawn(s, weight)) or s.x_square == 0) and not (s.dual and full(s))
+    return s.phi == NO_PENALTY and (flat(sketch_slope(s, weight)) or s.x_square == 0) and not (s.dual and full(s))
 
 
 # -- phi = strength |w|_1: w is base itself ------------------------------------------------------------------------------
-cdef void turned_down(Model* s, const double* v, double* root, double* out) noexcept nogil:
+cdef void turned_down(Model* s, const double* v, const double* root, double* out) noexcept nogil:
     # out = A v for A = diag(root) V' (rank, d); the second half of f is scratch
     cdef double* p = s.f + s.most
     cdef Py_ssize_t i
@@ -546,7 +537,7 @@ cdef void turned_down(Model* s, const double* v, double* root, double* out) noex
 
 cdef double l1_dual(Model* s, const double* alpha, const double* root, const double* start,
                     const double* aw, double delta, double bound, double* u, double* w, double* gap) noexcept nogil:
-    """u = start - A'alpha / delta, w = soft(u, bound), gap = alpha + aw - A w: the gradient of what is returned."""
+    """u = start - A'alpha / delta, w = soft(u, bound), gap = alpha + aw - A w, the gradient of the value returned."""
     cdef Py_ssize_t i, rank = s.count[RANK], rows = s.count[ROWS]
     cdef double* p = s.f + s.most
     cdef double value = 0, total = 0
@@ -570,7 +561,7 @@ cdef void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexce
     """w <- argmin <g, w> + bound delta |w|_1 + |w - w0|_H^2 / 2 by Newton steps on its dual of RANK variables.
 
     With H = delta I + A'A the dual is smooth, convex and piecewise quadratic (Becker and Fadili 2012); its gradient is
-    brought below 1e-12 of its terms. space: 3 d + 6 most + 256 cap.
+    brought below 1e-12 of its terms. space: 3 d + 6 most + PACKED cap.
     """
     cdef Py_ssize_t i, j, c, rank = s.count[RANK], rows = s.count[ROWS], _turn, _tries, filled
     cdef double eta = s.eta[k], delta = s.delta[k], bound = eta * s.strength / delta, most, value, trial, slope, t
@@ -591,7 +582,7 @@ cdef void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexce
     for i in range(rank):
         root[i] = sqrt(sqrt(s.lam[i]) if s.root else s.lam[i])
     if s.dual:
-        # from zero with the sum of gradients; the last weights tell where to begin
+        # from zero with the sum of gradients; the last w is where to begin
         add(s.d, s.slopes[k], x, s.total + k * s.d)
         for i in range(s.d):
             start[i] = -eta / delta * s.total[k * s.d + i]
@@ -616,7 +607,7 @@ cdef void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexce
         c = 0
         while c < s.d:
             filled = 0
-            while c < s.d and filled < 256:
+            while c < s.d and filled < PACKED:
                 if w[c] != 0:
                     for i in range(rows):
                         pack[filled * s.cap + i] = s.rows[i * s.d + c]
@@ -650,7 +641,7 @@ cdef void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexce
 
 # -- the loops -----------------------------------------------------------------------------------------------------------
 cdef void explicit_dense(Model* s, const double* x, double* v) noexcept nogil:
-    """What of x is new, orthonormalised twice, becomes a row of C if it is more than rounding."""
+    """The new part of x, orthonormalised twice, becomes a row of C if it is more than rounding."""
     cdef Py_ssize_t rows = s.count[ROWS], rank = s.count[RANK], i, k, _again
     cdef double* p = s.f + s.most
     cdef double size
@@ -678,8 +669,8 @@ cdef void explicit_dense(Model* s, const double* x, double* v) noexcept nogil:
     new_direction(s, s.p[rows], True)
 
 
-cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double* targets, const double* weights,
-                           double* v, double* predictions) noexcept nogil:
+cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double* targets, const double* sample_weight,
+                           double* v, double* scores) noexcept nogil:
     cdef Py_ssize_t i, k, j, rows
     cdef double rest
     cdef bint moving
@@ -690,13 +681,13 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
             gemv(c'T', s.d, rows, 1.0, s.rows, s.d, x, 0.0, s.p)
         for k in range(s.points):
             s.base_x[k] = dot(s.d, s.base + k * s.d, x)
-        if not predict(s, targets[i], weights[i]):
+        if not predict(s, targets[i], sample_weight[i]):
             return i
-        predictions[i] = s.predictions[0]
-        count_losses(s, targets[i], weights[i])
-        moving = not flat(drawn(s, weights[i])) and s.x_square > 0
-        if not still(s, weights[i]):
-            if (moving or full(s)) and due(s):
+        scores[i] = s.scores[0]
+        count_losses(s, targets[i], sample_weight[i])
+        moving = not flat(sketch_slope(s, sample_weight[i])) and s.x_square > 0
+        if not idle(s, sample_weight[i]):
+            if (moving or full(s)) and must_rebase(s):
                 rebase_dense(s)
                 gemv(c'T', s.d, s.count[ROWS], 1.0, s.rows, s.d, x, 0.0, s.p)
                 for k in range(s.points):
@@ -715,7 +706,7 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
                         new_direction(s, sqrt(rest), False)
                     else:
                         explicit_dense(s, x, v)
-                sketch(s, drawn(s, weights[i]))
+                sketch(s, sketch_slope(s, sample_weight[i]))
             if s.phi == L1_PENALTY:
                 for k in range(s.points):
                     step_l1(s, k, x, v)
@@ -827,8 +818,8 @@ cdef void sparse_products(Model* s, const double* values, const int32_t* places,
 
 
 cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const double* data, const int32_t* indices,
-                            const int64_t* indptr, const double* targets, const double* weights,
-                            double* predictions, int* why) noexcept nogil:
+                            const int64_t* indptr, const double* targets, const double* sample_weight,
+                            double* scores, int* why) noexcept nogil:
     cdef Py_ssize_t i, k, j, rows, nonzeros
     cdef int64_t used
     cdef double rest
@@ -838,12 +829,12 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
     for i in range(first, n):
         values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
         sparse_products(s, values, places, nonzeros)
-        if not predict(s, targets[i], weights[i]):
+        if not predict(s, targets[i], sample_weight[i]):
             why[0] = BAD
             return i
-        moving = not flat(drawn(s, weights[i])) and s.x_square > 0
-        quiet = still(s, weights[i])
-        if not quiet and (moving or full(s)) and due(s):
+        moving = not flat(sketch_slope(s, sample_weight[i])) and s.x_square > 0
+        quiet = idle(s, sample_weight[i])
+        if not quiet and (moving or full(s)) and must_rebase(s):
             rebase_sparse(s)
             sparse_products(s, values, places, nonzeros)
         if moving:
@@ -868,12 +859,12 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
                     if not explicit_sparse(s, values, places, nonzeros):
                         why[0] = ROOM
                         return i
-        predictions[i] = s.predictions[0]
-        count_losses(s, targets[i], weights[i])
+        scores[i] = s.scores[0]
+        count_losses(s, targets[i], sample_weight[i])
         if quiet:
             continue
         if moving:
-            sketch(s, drawn(s, weights[i]))
+            sketch(s, sketch_slope(s, sample_weight[i]))
         step(s)
         for k in range(s.points):
             if s.slopes[k] != 0:
@@ -896,30 +887,34 @@ cdef struct Sizes:
 
 
 cdef Sizes lay_out(Model* s, double* doubles, int32_t* integers, Py_ssize_t points) noexcept nogil:
-    """Give every workspace its place in two arrays, and tell their sizes."""
+    """Give every workspace its place in two arrays; returns their sizes."""
     cdef Sizes used
     cdef Py_ssize_t at = 0
     s.p = doubles + at
     at += s.cap + 1
     s.y = doubles + at
     at += s.most + 1
+    # for the directions, then for the rows of C
     s.f = doubles + at
     at += s.most + s.cap + 1
+    # rank_one: d, z, poles, weights, tau, v
     s.secular = doubles + at
-    at += 6 * (s.most + 8)
+    at += 6 * (s.most + FS_ROOTS)
     s.slopes = doubles + at
     at += points
-    s.predictions = doubles + at
+    s.scores = doubles + at
     at += points
     s.base_x = doubles + at
     at += points
     s.small = doubles + at
-    # rank_one; rebase_sparse; step_l1
+    # the largest of rank_one: vectors, gathered, made (polish and the rebases need less); step_l1: active, half,
+    # jacobian; rebase_sparse: one square, moved, mix, copy
     at += 64 + max(s.most * (s.most + 2 * s.cap), s.cap * s.cap + s.most * (s.most + s.cap),
                    s.most * (s.most + 2 * s.width + s.cap + max(s.most, SOME)))
     used.doubles = at
-    used.integers = 7 * s.most + 16
+    # rank_one: order, keep, kind, pair (twice as long), origin, place
     s.ints = integers
+    used.integers = 7 * s.most + 2 * FS_ROOTS
     return used
 
 
@@ -932,71 +927,73 @@ def space_sizes(most, cap, width, points):
 
 
 def extra_size(d, most, cap, phi):
-    """Elements of the workspace of dense rounds."""
-    return 3 * d + 6 * most + 256 * cap if phi == L1_PENALTY else d
+    """Elements of the array extra of a model with dense rows: one row, or the workspace of step_l1."""
+    return 3 * d + 6 * most + PACKED * cap if phi == L1_PENALTY else d
 
 
-cdef int fill(Model* s, dict a, tuple setting, const double[::1] eta, const double[::1] delta) except -1:
-    cdef double[:, ::1] turn = a["turn"], gram = a["gram"], base = a["base"], coef = a["coef"], inner = a["inner"]
-    cdef double[::1] lam = a["lam"], scale = a["scale"], losses = a["losses"], space = a["space"]
-    cdef int64_t[::1] count = a["count"], mistakes = a["mistakes"]
-    cdef int32_t[::1] ints = a["ints"]
+cdef int fill(Model* s, state, setting) except -1:
+    cdef double[:, ::1] turn = state.turn, gram = state.gram, base = state.base, steps = state.steps, inner = state.inner
+    cdef double[::1] lam = state.lam, scale = state.scale, losses = state.losses, space = state.space
+    cdef const double[::1] eta = state.learning_rate, delta = state.delta
+    cdef int64_t[::1] count = state.count, mistakes = state.mistakes
+    cdef int32_t[::1] ints = state.ints
     cdef Sizes sizes
-    s.loss, s.rule, s.phi, s.dual, s.root, s.fade, s.tau, s.strength = setting
+    s.loss, s.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
+    s.root, s.fade, s.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
     s.points, s.d = base.shape[0], base.shape[1]
     s.most, s.cap = turn.shape[0], turn.shape[1]
-    s.width = a["z"].shape[1] if "z" in a else 0
     if eta.shape[0] != s.points or delta.shape[0] != s.points:
-        raise ValueError("eta and delta must have one entry for each point")
+        raise ValueError("learning_rate and delta must have one entry for each point")
     sizes = lay_out(s, &space[0], &ints[0], s.points)
     if space.shape[0] < sizes.doubles or ints.shape[0] < sizes.integers:
         raise ValueError("space or ints is too small")
     s.eta, s.delta = &eta[0], &delta[0]
-    s.turn, s.gram, s.base, s.coef, s.inner = &turn[0, 0], &gram[0, 0], &base[0, 0], &coef[0, 0], &inner[0, 0]
+    s.turn, s.gram, s.base, s.steps, s.inner = &turn[0, 0], &gram[0, 0], &base[0, 0], &steps[0, 0], &inner[0, 0]
     s.lam, s.scale, s.losses, s.count, s.mistakes = &lam[0], &scale[0], &losses[0], &count[0], &mistakes[0]
     return 0
 
 
-def dense_rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[:, ::1] rows,
-                 const double[::1] targets, const double[::1] weights, double[::1] extra, double[::1] predictions):
-    """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite prediction.
+def dense_rounds(state, setting, const double[:, ::1] rows, const double[::1] targets,
+                 const double[::1] sample_weight, double[::1] scores):
+    """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite score.
 
-    a: the arrays above by name, with rows (cap, d), space and ints (see space_sizes); for phi = L1_PENALTY in the dual form
-    total (points, d). setting: (loss, rule, phi, dual, root, fade, tau, strength). extra: see extra_size.
+    state: a SketchedState that holds DenseRows, whose total is needed for phi = L1_PENALTY in the dual form;
+    setting: a SketchedSetting.
     """
     cdef Model s
-    cdef double[:, ::1] kept = a["rows"]
-    cdef double[:, ::1] total
+    cdef double[:, ::1] kept = state.held.rows, total
+    cdef double[::1] extra = state.held.extra
     cdef Py_ssize_t done
-    fill(&s, a, setting, eta, delta)
+    s.width = 0
+    fill(&s, state, setting)
     s.rows = &kept[0, 0]
-    if "total" in a:
-        total = a["total"]
+    if state.held.total is not None:
+        total = state.held.total
         s.total = &total[0, 0]
     if extra.shape[0] < extra_size(s.d, s.most, s.cap, s.phi):
         raise ValueError("extra is too small")
     if rows.shape[0] == 0:
         return 0
     with nogil:
-        done = dense_loop(&s, rows.shape[0], &rows[0, 0], &targets[0], &weights[0], &extra[0], &predictions[0])
+        done = dense_loop(&s, rows.shape[0], &rows[0, 0], &targets[0], &sample_weight[0], &extra[0], &scores[0])
     return done
 
 
-def sparse_rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[::1] data,
-                  const int32_t[::1] indices, const int64_t[::1] indptr, Py_ssize_t first, const double[::1] targets,
-                  const double[::1] weights, double[::1] predictions):
+def sparse_rounds(state, setting, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
+                  Py_ssize_t first, const double[::1] targets, const double[::1] sample_weight, double[::1] scores):
     """Learn from the CSR rows from `first` on: (rows done in all, whether it stopped for lack of room in kept_data).
 
-    a: z (d, width), b (points, width), frame (width, width), kept_data, kept_indices, kept_indptr, work (d zeros).
+    state: a SketchedState that holds SparseRows; setting: a SketchedSetting.
     """
     cdef Model s
-    cdef double[:, ::1] z = a["z"], b = a["b"], frame = a["frame"]
-    cdef double[::1] kept_data = a["kept_data"], work = a["work"]
-    cdef int32_t[::1] kept_indices = a["kept_indices"]
-    cdef int64_t[::1] kept_indptr = a["kept_indptr"]
+    cdef double[:, ::1] z = state.held.z, b = state.held.b, frame = state.held.frame
+    cdef double[::1] kept_data = state.held.kept_data, work = state.held.work
+    cdef int32_t[::1] kept_indices = state.held.kept_indices
+    cdef int64_t[::1] kept_indptr = state.held.kept_indptr
     cdef Py_ssize_t n = indptr.shape[0] - 1, done
     cdef int why = 0
-    fill(&s, a, setting, eta, delta)
+    s.width = z.shape[1]
+    fill(&s, state, setting)
     s.z, s.b, s.frame, s.work = &z[0, 0], &b[0, 0], &frame[0, 0], &work[0]
     s.room = kept_data.shape[0]
     s.kept_data = &kept_data[0] if s.room else NULL
@@ -1006,8 +1003,8 @@ def sparse_rounds(dict a, tuple setting, const double[::1] eta, const double[::1
         return 0, False
     with nogil:
         done = sparse_loop(&s, first, n, &data[0] if data.shape[0] else NULL,
-                           &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &weights[0],
-                           &predictions[0], &why)
+                           &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &sample_weight[0],
+                           &scores[0], &why)
     return done, why == ROOM
 
 
@@ -1020,7 +1017,7 @@ def rank_one_update(double[:, ::1] turn, double[::1] lam, Py_ssize_t rank, Py_ss
     import numpy as np
 
     cdef Model s
-    cdef int64_t count[5]
+    cdef int64_t count[COUNTS]
     memset(&s, 0, sizeof(Model))
     memset(count, 0, sizeof(count))
     s.most, s.cap = turn.shape[0], turn.shape[1]

@@ -184,7 +184,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         s.age = s.age + 1 if diagonal else 0
     allowance = ROUNDING_PER_SHRINK * eps * top
     if s.solver == GRAM and real is float:
-        # Norms are summed in double, and what is left has no preferred sign: squares add up.
+        # Norms are summed in double, and the remaining error has no preferred sign: squares add up.
         s.rounding += allowance * allowance
     else:
         # Errors may have the same sign from shrink to shrink.

@@ -1,27 +1,22 @@
 """Rounds of adaptive subgradients with a diagonal H: ADA-DIAG, online gradient descent, ADAM.
 
-A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and what a regulariser
-does to it meanwhile has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
-that its rounds cost d). The arrays of a model:
+A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and the effect of a
+regulariser on it has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
+that its rounds cost d). The arrays are those of fastsketch.online._diagonal.DiagonalState:
 
     base (points, d)     w of mirror descent, the sum of gradients of dual averaging
     squares (d,)         sum of squared gradients; ADAM's second moment
     first (points, d)    ADAM's first moment
     last (points, d)     how much of clock (points,) a coordinate has been given
-    losses, mistakes (points,); count: ROUND
+    losses, mistakes (points,)
+    count                the entries of an adaptive model in online.pxd, of which ROUND alone is used
 """
 
 from libc.math cimport exp, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
-
-
-cdef enum:
-    DIAGONAL = 0
-    GRADIENT = 1
-    ADAM = 2
-    ROUND = 2
+from fastsketch._kernels.online cimport ADAM, DIAGONAL, GRADIENT, ROUND
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
@@ -46,13 +41,6 @@ cdef struct Model:
     double* z
 
 
-def loss_of(int loss, double z, double y):
-    """(loss, slope), for tests."""
-    cdef double slope
-    value = loss_and_slope(loss, z, y, &slope)
-    return value, slope
-
-
 cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
     """w after the regulariser: soft threshold (L1_PENALTY), or a factor whose logarithm is -amount (L2_PENALTY)."""
     if phi == L1_PENALTY:
@@ -65,14 +53,14 @@ cdef inline double diagonal(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil
 
 
 cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units) noexcept nogil:
-    """What `units` of the clock take: rounds (DIAGONAL), or the sum of what GRADIENT's rounds take."""
+    """The pull of `units` of the clock: rounds (DIAGONAL), or the sum of the pulls of GRADIENT's rounds."""
     cdef double rate = s.eta[k] * s.strength
     if s.method == GRADIENT:
         return units
     return units * (rate / diagonal(s, k, j) if s.phi == L1_PENALTY else log1p(rate / diagonal(s, k, j)))
 
 
-cdef inline double weight_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
+cdef inline double coef_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
     """w_j as it is now; mirror descent stores it."""
     cdef Py_ssize_t at = k * s.d + j
     cdef double t, h, g
@@ -91,14 +79,14 @@ cdef inline double weight_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogi
 
 
 cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
-                    double drawn) noexcept nogil:
+                    double h_slope) noexcept nogil:
     cdef Py_ssize_t i, j, k, at
     cdef double t = <double> s.count[ROUND], one = 1 - BETA1**t, two = 1 - BETA2**t, h, rate
     for j in range(s.d):
         s.squares[j] *= BETA2
     for i in range(nonzeros):
         j = places[i] if places != NULL else i
-        s.squares[j] += (1 - BETA2) * (drawn * values[i]) * (drawn * values[i])
+        s.squares[j] += (1 - BETA2) * (h_slope * values[i]) * (h_slope * values[i])
     for k in range(s.points):
         for j in range(s.d):
             s.first[k * s.d + j] *= BETA1
@@ -115,13 +103,13 @@ cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ss
 
 
 cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
-               double drawn) noexcept nogil:
+               double h_slope) noexcept nogil:
     cdef Py_ssize_t i, j, k, at
     cdef double t = <double> s.count[ROUND], units, rate
     if s.method == DIAGONAL:
         for i in range(nonzeros):
             j = places[i] if places != NULL else i
-            s.squares[j] += (drawn * values[i]) * (drawn * values[i])
+            s.squares[j] += (h_slope * values[i]) * (h_slope * values[i])
     for k in range(s.points):
         if s.dual:
             for i in range(nonzeros):
@@ -142,11 +130,11 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
 
 
 cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* indices, const int64_t* indptr,
-                     const double* targets, const double* weights, double* predictions) noexcept nogil:
+                     const double* targets, const double* sample_weight, double* scores) noexcept nogil:
     cdef Py_ssize_t i, j, k, nonzeros
     cdef const double* values
     cdef const int32_t* places = NULL
-    cdef double x_square, slope, drawn
+    cdef double x_square, slope, h_slope
     for i in range(n):
         if indptr != NULL:
             values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
@@ -158,71 +146,74 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         for k in range(s.points):
             s.z[k] = 0
             for j in range(nonzeros):
-                s.z[k] += values[j] * weight_of(s, k, places[j] if places != NULL else j)
+                s.z[k] += values[j] * coef_of(s, k, places[j] if places != NULL else j)
             loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
-            s.slopes[k] *= weights[i]
+            s.slopes[k] *= sample_weight[i]
             if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
                 return i
-        predictions[i] = s.z[0]
+        scores[i] = s.z[0]
         s.count[ROUND] += 1
         for k in range(s.points):
-            s.losses[k] += weights[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
+            s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
             s.mistakes[k] += s.z[k] * targets[i] <= 0
-        # of the absolute loss H does not depend on the weights, not even at a tie
-        drawn = weights[i] if s.loss == ABSOLUTE else s.slopes[0]
+        # of the absolute loss H does not depend on w, not even at a tie
+        h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0]
         if s.method == ADAM:
-            move_adam(s, values, places, nonzeros, drawn)
-        elif not (s.phi == NO_PENALTY and flat(drawn)):
-            move(s, values, places, nonzeros, drawn)
+            move_adam(s, values, places, nonzeros, h_slope)
+        elif not (s.phi == NO_PENALTY and flat(h_slope)):
+            move(s, values, places, nonzeros, h_slope)
     return n
 
 
-def rounds(dict a, tuple setting, const double[::1] eta, const double[::1] delta, const double[::1] data,
-           const int32_t[::1] indices, const int64_t[::1] indptr, const double[::1] targets,
-           const double[::1] weights, double[::1] predictions):
-    """Learn from CSR rows, or from dense ones (data their n d values, indices and indptr None).
-
-    Returns how many were learned from: fewer than all if the next has no finite prediction.
-    setting: (method, loss, phi, dual, strength); a: the arrays above by name, and slopes, z (points,).
-    """
-    cdef Model s
-    cdef double[:, ::1] base = a["base"], first, last = a["last"]
-    cdef double[::1] squares = a["squares"], clock = a["clock"], losses = a["losses"], slopes = a["slopes"], z = a["z_k"]
-    cdef int64_t[::1] mistakes = a["mistakes"], count = a["count"]
-    cdef Py_ssize_t n = targets.shape[0], done
-    s.method, s.loss, s.phi, s.dual, s.strength = setting
+cdef int fill(Model* s, state, setting) except -1:
+    cdef double[:, ::1] base = state.base, last = state.last, first
+    cdef double[::1] squares = state.squares, clock = state.clock, losses = state.losses
+    cdef double[::1] slopes = state.slopes, scores = state.scores
+    cdef const double[::1] eta = state.learning_rate, delta = state.delta
+    cdef int64_t[::1] mistakes = state.mistakes, count = state.count
+    s.method, s.loss, s.phi, s.dual, s.strength = (setting.method, setting.loss, setting.phi, setting.dual,
+                                                   setting.strength)
     s.points, s.d = base.shape[0], base.shape[1]
+    if eta.shape[0] != s.points or delta.shape[0] != s.points:
+        raise ValueError("learning_rate and delta must have one entry for each point")
     s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
-    s.clock, s.losses, s.slopes, s.z = &clock[0], &losses[0], &slopes[0], &z[0]
+    s.clock, s.losses, s.slopes, s.z = &clock[0], &losses[0], &slopes[0], &scores[0]
     s.mistakes, s.count = &mistakes[0], &count[0]
     if s.method == ADAM:
-        first = a["first"]
+        first = state.first
         s.first = &first[0, 0]
+    return 0
+
+
+def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
+           const double[::1] targets, const double[::1] sample_weight, double[::1] scores):
+    """Learn from CSR rows, or from dense ones (data their n d values, indices and indptr None).
+
+    Returns how many were learned from: fewer than all if the next has no finite score. state: a DiagonalState;
+    setting: a DiagonalSetting.
+    """
+    cdef Model s
+    cdef Py_ssize_t n = targets.shape[0], done
+    fill(&s, state, setting)
     if n == 0:
         return 0
     cdef bint some = data.shape[0] > 0
     cdef const int32_t* places = &indices[0] if indptr is not None and some else NULL
     cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
     with nogil:
-        done = loop(&s, n, &data[0] if some else NULL, places, starts, &targets[0], &weights[0], &predictions[0])
+        done = loop(&s, n, &data[0] if some else NULL, places, starts, &targets[0], &sample_weight[0], &scores[0])
     return done
 
 
-def weights_now(dict a, tuple setting, const double[::1] eta, const double[::1] delta):
-    """w (points, d); what a regulariser owes is made up for in base, which changes no prediction."""
+def coef_now(state, setting):
+    """w (points, d); the pull that a regulariser still owes is applied to base, which changes no score."""
     import numpy as np
 
     cdef Model s
-    cdef double[:, ::1] base = a["base"], last = a["last"]
-    cdef double[::1] squares = a["squares"], clock = a["clock"]
-    cdef int64_t[::1] count = a["count"]
     cdef Py_ssize_t k, j
-    s.method, s.loss, s.phi, s.dual, s.strength = setting
-    s.points, s.d = base.shape[0], base.shape[1]
-    s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
-    s.clock, s.count = &clock[0], &count[0]
+    fill(&s, state, setting)
     cdef double[:, ::1] out = np.empty((s.points, s.d))
     for k in range(s.points):
         for j in range(s.d):
-            out[k, j] = weight_of(&s, k, j)
+            out[k, j] = coef_of(&s, k, j)
     return np.asarray(out)

@@ -3,6 +3,9 @@
 Numba keeps a compiled loop until the file of that loop changes: after a change here, touch newton.py and lowrank.py.
 """
 
+# pyright: basic
+# Numba has no types; losses_jit.pyi has them.
+
 import numpy as np
 from numba import njit
 

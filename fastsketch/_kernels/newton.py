@@ -1,29 +1,41 @@
 """Rounds of the sketched online Newton step between two shrinks, in the small space (Numba).
 
 Between shrinks H = B'B + alpha I with B = [F Z'; C X], where Z (d x r) holds what earlier shrinks kept, X the rows
-appended since, unscaled, and C their coefficients sqrt(mu + eta) * slope. The weights are w = base + Z b + X'e. A round
+appended since, unscaled, and C = diag(factors) their sqrt(mu + eta) * slope. The model is w = base + Z b + X'e. A round
 changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new row everything else is of size at most
 2 m. Only a shrink touches Z and base.
 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
-    scalar: ALPHA, SHRINKAGE, LOSS; count: RANK r, ROWS (of X), ROUND t, MISTAKES, FULL (rank + 1: a
-    shrink is due)
+    scalar, count: the entries of a Newton model in online.pxd, r = RANK, t = ROUND
 """
+
+# pyright: basic
+# Numba has no types; the functions that Python calls are typed in newton.pyi.
 
 import numpy as np
 from numba import njit
 
 from fastsketch._kernels.losses_jit import value_slope_curvature
-
-ALPHA, SHRINKAGE, LOSS = range(3)
-RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED = range(6)
-NO_PROJECTION, SAME, NEXT, BOTH = range(4)
+from fastsketch._kernels.online import (
+    ALPHA,
+    APPENDED,
+    BOTH,
+    CURRENT,
+    FULL,
+    LOSS,
+    MISTAKES,
+    NEXT,
+    RANK,
+    ROUND,
+    ROWS,
+    SHRINKAGE,
+)
 
 MU = 0.125  # C = 1: the curvature constant of the losses, RFD paper, section 6.2
 RANK_SHARE = 1e-10  # eigenvalues of K below this share of the largest are zero
-FLAT = 1e-12  # a slope below this is zero: what a projection on a target leaves is rounding
-MOST_CONDITION = 1e6  # of F, beyond which Z is made anew: every factor of ten costs a digit of the weights
+FLAT = 1e-12  # a slope below this is zero: a constraint at the target leaves rounding
+MOST_CONDITION = 1e6  # of F, beyond which Z is recomputed: every factor of ten costs a digit of w
 NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
 
 
@@ -38,7 +50,7 @@ def excess(z):
 
 
 @njit(cache=True, nogil=True)
-def times_basis(frame, coef, r, n, zx, gx, out):
+def times_basis(frame, factors, r, n, zx, gx, out):
     """out = B x from zx = Z'x and gx = X x."""
     for i in range(r):
         total = 0.0
@@ -46,11 +58,11 @@ def times_basis(frame, coef, r, n, zx, gx, out):
             total += frame[i, j] * zx[j]
         out[i] = total
     for j in range(n):
-        out[r + j] = coef[j] * gx[j]
+        out[r + j] = factors[j] * gx[j]
 
 
 @njit(cache=True, nogil=True)
-def add_basis(scale, v, frame, coef, r, n, b, e):
+def add_basis(scale, v, frame, factors, r, n, b, e):
     """w += scale * B'v."""
     for j in range(r):
         total = 0.0
@@ -58,7 +70,7 @@ def add_basis(scale, v, frame, coef, r, n, b, e):
             total += frame[i, j] * v[i]
         b[j] += scale * total
     for j in range(n):
-        e[j] += scale * coef[j] * v[r + j]
+        e[j] += scale * factors[j] * v[r + j]
 
 
 @njit(cache=True, nogil=True)
@@ -82,7 +94,7 @@ def back(turn, v, rank, k):
 
 
 @njit(cache=True, nogil=True)
-def project(x_square, bx, z, alpha, small, inverse, frame, coef, r, n, b, e):
+def project(x_square, bx, z, alpha, small, inverse, frame, factors, r, n, b, e):
     """Move w into |w'x| <= 1 by the shortest way in the norm of H; returns the multiple of x that w still needs."""
     over = excess(z)
     if over == 0.0:
@@ -93,7 +105,7 @@ def project(x_square, bx, z, alpha, small, inverse, frame, coef, r, n, b, e):
         h = (x_square - bx[:k] @ y) / alpha
         if h <= 0:
             return 0.0
-        add_basis(over / (h * alpha), y, frame, coef, r, n, b, e)
+        add_basis(over / (h * alpha), y, frame, factors, r, n, b, e)
         return -over / (h * alpha)
     values, vectors = np.linalg.eigh(small[:k, :k])
     p = vectors.T @ bx[:k]
@@ -107,10 +119,10 @@ def project(x_square, bx, z, alpha, small, inverse, frame, coef, r, n, b, e):
     null = x_square - inside
     if null > NULL_SHARE * x_square:
         # w -= over / null (x - B'K^+ B x)
-        add_basis(over / null, vectors @ first, frame, coef, r, n, b, e)
+        add_basis(over / null, vectors @ first, frame, factors, r, n, b, e)
         return -over / null
     if h > 0:
-        add_basis(-over / h, vectors @ second, frame, coef, r, n, b, e)
+        add_basis(-over / h, vectors @ second, frame, factors, r, n, b, e)
     return 0.0
 
 
@@ -148,12 +160,12 @@ def one_round(
     y,
     weight,
     loss,
-    projection,
+    constraint,
     m,
     spared,
     alpha_grows,
     frame,
-    coef,
+    factors,
     small,
     inverse,
     b,
@@ -164,10 +176,9 @@ def one_round(
 ):
     """One example from its inner products.
 
-    Returns (prediction, multiple of x that base is to get); FULL is -1 and nothing has changed if numbers would leave
-    their range. If a row is appended, ROWS has grown: gx must have room for
-    it. If B is then full, FULL becomes the new rank + 1, `turn` holds what combines the old rows of B, and the step is
-    made with the H of the shrunk sketch.
+    Returns (score, multiple of x that base is to get); FULL is -1 and nothing has changed if numbers would leave
+    their range. If a row is appended, ROWS has grown: gx must have room for it. If B is then full, FULL becomes the new
+    rank + 1, `turn` combines the old rows of B into the new ones, and the step is made with the H of the shrunk sketch.
     """
     r, n = count[RANK], count[ROWS]
     z = base_x
@@ -179,10 +190,10 @@ def one_round(
         count[FULL] = -1
         return z, 0.0
     extra = 0.0
-    if projection in (NEXT, BOTH) and excess(z) != 0.0 and (r + n > 0 or scalar[ALPHA] > 0):
+    if constraint in (NEXT, BOTH) and excess(z) != 0.0 and (r + n > 0 or scalar[ALPHA] > 0):
         ahead = np.empty(r + n)
-        times_basis(frame, coef, r, n, zx, gx, ahead)
-        extra = project(x_square, ahead, z, scalar[ALPHA], small, inverse, frame, coef, r, n, b, e)
+        times_basis(frame, factors, r, n, zx, gx, ahead)
+        extra = project(x_square, ahead, z, scalar[ALPHA], small, inverse, frame, factors, r, n, b, e)
         z = np.sign(z)  # exactly: where that is the target nothing is to be learned
     value, slope, _ = value_slope_curvature(loss, 1.0, z, y)
     value, slope = weight * value, weight * slope
@@ -196,14 +207,14 @@ def one_round(
     if abs(slope) <= FLAT or x_square == 0.0:
         return z, extra
     a = np.sqrt(MU + 1.0 / count[ROUND])
-    same = projection in (SAME, BOTH)
+    same = constraint in (CURRENT, BOTH)
     alpha = scalar[ALPHA]
     k = r + n
     bx = np.empty(k + 1)
-    times_basis(frame, coef, r, n, zx, gx, bx)
+    times_basis(frame, factors, r, n, zx, gx, bx)
     # the new row a g = c x: K gets a border
     c = a * slope
-    coef[n], gx[n], e[n] = c, x_square, 0.0
+    factors[n], gx[n], e[n] = c, x_square, 0.0
     for i in range(k):
         small[i, k] = small[k, i] = c * bx[i]
     small[k, k] = c * c * x_square
@@ -214,11 +225,11 @@ def one_round(
             q = square_times(inverse, bx, k)
             h = (x_square - bx[:k] @ q) / alpha
             if h <= 0.0:
-                h = 0.0  # x lies in the span of far longer rows: rounding is larger than what is left
+                h = 0.0  # x lies in the span of far longer rows: rounding exceeds the rest
             f = 1.0 / (1.0 + c * c * h)
             over = excess(z - slope * f * h) if same else 0.0
             step = -slope * f - (over / h if over != 0.0 and h > 0.0 else 0.0)
-            add_basis(-step / alpha, q, frame, coef, r, n, b, e)
+            add_basis(-step / alpha, q, frame, factors, r, n, b, e)
             e[n] += step / alpha
             # M of the bordered K: the new diagonal is alpha (1 + c^2 h)
             corner = f / alpha
@@ -238,10 +249,10 @@ def one_round(
                 else:
                     p[i] = 0.0
             # H^+ x = B'U L^-2 U'B x
-            add_basis(-slope, vectors @ p, frame, coef, r, n + 1, b, e)
+            add_basis(-slope, vectors @ p, frame, factors, r, n + 1, b, e)
             if same:
                 # project changes e[n] too: not within one augmented assignment
-                more = project(x_square, bx, z - slope * h, 0.0, small, inverse, frame, coef, r, n + 1, b, e)
+                more = project(x_square, bx, z - slope * h, 0.0, small, inverse, frame, factors, r, n + 1, b, e)
                 e[n] += more
         return z, extra
     rank, delta = shrink_small(small, k + 1, m, spared, turn)
@@ -266,7 +277,7 @@ def one_round(
         h = max(h / alpha, 0.0)
         over = excess(z - slope * h) if same else 0.0
         step = -slope - (over / h if over != 0.0 and h > 0.0 else 0.0)
-        add_basis(-step / alpha, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+        add_basis(-step / alpha, back(turn, v, rank, k + 1), frame, factors, r, n + 1, b, e)
         e[n] += step / alpha
         return z, extra
     inside = 0.0
@@ -274,17 +285,17 @@ def one_round(
         v[i] = bx_new[i] / (small[i, i] * small[i, i])
         h += bx_new[i] * v[i]
         inside += bx_new[i] * bx_new[i] / small[i, i]
-    add_basis(-slope, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+    add_basis(-slope, back(turn, v, rank, k + 1), frame, factors, r, n + 1, b, e)
     if same:
         over = excess(z - slope * h)
         null = x_square - inside
         if over != 0.0 and null > NULL_SHARE * x_square:
             for i in range(rank):
                 v[i] = bx_new[i] / small[i, i]
-            add_basis(over / null, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+            add_basis(over / null, back(turn, v, rank, k + 1), frame, factors, r, n + 1, b, e)
             e[n] -= over / null
         elif over != 0.0 and h > 0.0:
-            add_basis(-over / h, back(turn, v, rank, k + 1), frame, coef, r, n + 1, b, e)
+            add_basis(-over / h, back(turn, v, rank, k + 1), frame, factors, r, n + 1, b, e)
     return z, extra
 
 
@@ -319,8 +330,8 @@ def mixed_solve(bx, x_square, alpha, oja, small, lam, steps):
     if oja:
         y = np.empty(m)
         for i in range(m):
-            weight = steps * lam[i]
-            y[i] = weight * bx[i] / (weight + alpha)  # as a combination of rows of V
+            square = steps * lam[i]
+            y[i] = square * bx[i] / (square + alpha)  # as a combination of rows of V
             h -= bx[i] * y[i]
         return y, max(h / alpha, 0.0)
     k = small.copy()
@@ -334,7 +345,7 @@ def mixed_solve(bx, x_square, alpha, oja, small, lam, steps):
 
 @njit(cache=True, nogil=True)
 def mixed_round(
-    x_square, base_x, zx, gx, y, weight, loss, projection, oja, rho, frame, small, lam, b, e, scalar, count
+    x_square, base_x, zx, gx, y, weight, loss, constraint, oja, rho, frame, small, lam, b, e, scalar, count
 ):
     """One example for sketches whose rows all change every round: B = L [Z'; X], L = frame dense.
 
@@ -354,7 +365,7 @@ def mixed_round(
     bx = np.empty(m)
     mixed_times(frame, m, n, zx, gx, bx)
     over = excess(z)
-    if projection in (NEXT, BOTH) and over != 0.0:
+    if constraint in (NEXT, BOTH) and over != 0.0:
         v, h = mixed_solve(bx, x_square, alpha, oja, small, lam, count[APPENDED])
         if h > 0.0:
             add_mixed(over / (h * alpha), v, frame, m, n, b, e)
@@ -402,7 +413,7 @@ def mixed_round(
             bx[i] += c * x_square * rho[i]
     v, h = mixed_solve(bx, x_square, alpha, oja, small, lam, count[APPENDED])
     step = -slope
-    if projection in (SAME, BOTH):
+    if constraint in (CURRENT, BOTH):
         over = excess(z - slope * h)
         if over != 0.0 and h > 0.0:
             step -= over / h
@@ -428,21 +439,21 @@ def mixed_settle(oja, gram, frame, small, b, e, count):
 
 
 @njit(cache=True, nogil=True)
-def add_rows(data, indices, indptr, n, weights, out):
-    """out += X' weights: n rows of CSR, weights (n,) into out (d,)."""
+def add_rows(data, indices, indptr, n, factors, out):
+    """out += X' factors: n rows of CSR, factors (n,) into out (d,)."""
     for i in range(n):
-        w = weights[i]
+        w = factors[i]
         for p in range(indptr[i], indptr[i + 1]):
             out[indices[p]] += w * data[p]
 
 
 @njit(cache=True, nogil=True)
-def add_rows_block(data, indices, indptr, n, weights, r, out):
-    """out[:, :r] += X' weights with weights (at least r, at least n), transposed."""
+def add_rows_block(data, indices, indptr, n, factors, r, out):
+    """out[:, :r] += X' factors' with factors (at least r, at least n)."""
     row = np.empty(r)
     for i in range(n):
         for j in range(r):
-            row[j] = weights[j, i]
+            row[j] = factors[j, i]
         for p in range(indptr[i], indptr[i + 1]):
             value, place = data[p], indices[p]
             for j in range(r):
@@ -450,7 +461,7 @@ def add_rows_block(data, indices, indptr, n, weights, r, out):
 
 
 @njit(cache=True, nogil=True)
-def new_frame(turn, frame, coef, r, n, rank):
+def new_frame(turn, frame, factors, r, n, rank):
     """N1 F and N2 C: B after a shrink is (N1 F) Z' + (N2 C) X."""
     moved, mix = np.zeros((rank, r)), np.empty((rank, n))
     for i in range(rank):
@@ -458,14 +469,14 @@ def new_frame(turn, frame, coef, r, n, rank):
             for k in range(r):
                 moved[i, k] += turn[i, j] * frame[j, k]
         for j in range(n):
-            mix[i, j] = turn[i, r + j] * coef[j]
+            mix[i, j] = turn[i, r + j] * factors[j]
     return moved, mix
 
 
 @njit(cache=True, nogil=True)
-def settle(rank, coef, e, count):
+def settle(rank, factors, e, count):
     """No rows since the last shrink."""
-    coef[:], e[:] = 0.0, 0.0
+    factors[:], e[:] = 0.0, 0.0
     count[RANK], count[ROWS], count[FULL] = rank, 0, 0
 
 
@@ -499,10 +510,10 @@ def inverted(a):
 
 
 @njit(cache=True, nogil=True)
-def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count):
-    """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is made anew."""
+def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, factors, b, e, turn, count):
+    """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is recomputed."""
     r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
-    moved, mix = new_frame(turn, frame, coef, r, n, rank)
+    moved, mix = new_frame(turn, frame, factors, r, n, rank)
     frame[:, :] = 0.0
     if rank == r and rank > 0:
         regular, back_again = inverted(moved)
@@ -515,7 +526,7 @@ def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b,
                     e[j] -= s[i, j] * b[i]
             add_rows(kept_data, kept_indices, kept_indptr, n, e, base)
             frame[:rank, :rank] = moved
-            settle(rank, coef, e, count)
+            settle(rank, factors, e, count)
             return
     m = z.shape[1]
     if r > 0:
@@ -528,7 +539,7 @@ def shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b,
     b[:] = 0.0
     for i in range(rank):
         frame[i, i] = 1.0
-    settle(rank, coef, e, count)
+    settle(rank, factors, e, count)
 
 
 @njit(cache=True, nogil=True)
@@ -569,9 +580,9 @@ def sparse_rounds(
     indices,
     indptr,
     targets,
-    weights,
+    sample_weight,
     loss,
-    projection,
+    constraint,
     m,
     spared,
     alpha_grows,
@@ -582,7 +593,7 @@ def sparse_rounds(
     kept_indptr,
     work,
     frame,
-    coef,
+    factors,
     small,
     inverse,
     b,
@@ -592,7 +603,7 @@ def sparse_rounds(
     gx,
     scalar,
     count,
-    predictions,
+    scores,
 ):
     """All CSR rows. z (d, m) holds Z; kept_*: the rows X, with room for 2 m of the longest; work: d zeros."""
     for i in range(len(indptr) - 1):
@@ -601,20 +612,20 @@ def sparse_rounds(
         x_square, base_x = products(
             data, indices, start, stop, base, z, r, kept_data, kept_indices, kept_indptr, n, work, zx, gx
         )
-        prediction, extra = one_round(
+        score, extra = one_round(
             x_square,
             base_x,
             zx,
             gx,
             targets[i],
-            weights[i],
+            sample_weight[i],
             loss,
-            projection,
+            constraint,
             m,
             spared,
             alpha_grows,
             frame,
-            coef,
+            factors,
             small,
             inverse,
             b,
@@ -623,7 +634,7 @@ def sparse_rounds(
             scalar,
             count,
         )
-        predictions[i] = prediction
+        scores[i] = score
         if count[FULL] < 0:
             return
         if extra != 0.0:
@@ -632,7 +643,7 @@ def sparse_rounds(
         if count[ROWS] > n:
             keep_row(data, indices, start, stop, kept_data, kept_indices, kept_indptr, n)
         if count[FULL]:
-            shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, coef, b, e, turn, count)
+            shrink_sparse(base, z, kept_data, kept_indices, kept_indptr, frame, factors, b, e, turn, count)
 
 
 @njit(cache=True, nogil=True)
@@ -641,9 +652,9 @@ def mixed_sparse_rounds(
     indices,
     indptr,
     targets,
-    weights,
+    sample_weight,
     loss,
-    projection,
+    constraint,
     oja,
     rho,
     base,
@@ -661,7 +672,7 @@ def mixed_sparse_rounds(
     gx,
     scalar,
     count,
-    predictions,
+    scores,
 ):
     """All CSR rows by mixed_round; z (d, m) holds Z, rho (rows, m) the random numbers of a projection."""
     m = len(lam)
@@ -670,15 +681,15 @@ def mixed_sparse_rounds(
         x_square, base_x = products(
             data, indices, start, stop, base, z, m, kept_data, kept_indices, kept_indptr, n, work, zx, gx
         )
-        prediction, extra = mixed_round(
+        score, extra = mixed_round(
             x_square,
             base_x,
             zx,
             gx,
             targets[i],
-            weights[i],
+            sample_weight[i],
             loss,
-            projection,
+            constraint,
             oja,
             rho[i],
             frame,
@@ -689,7 +700,7 @@ def mixed_sparse_rounds(
             scalar,
             count,
         )
-        predictions[i] = prediction
+        scores[i] = score
         if count[FULL] < 0:
             return
         if extra != 0.0:
@@ -724,9 +735,9 @@ def mixed_dense_block(
     products,
     rows,
     targets,
-    weights,
+    sample_weight,
     loss,
-    projection,
+    constraint,
     oja,
     rho,
     base,
@@ -742,7 +753,7 @@ def mixed_dense_block(
     gx,
     scalar,
     count,
-    predictions,
+    scores,
 ):
     """Rows of one block by mixed_round, up to the next rebase; returns how many. z (m, d) holds Z'."""
     m, held = len(lam), count[ROWS]
@@ -751,15 +762,15 @@ def mixed_dense_block(
     for i in range(len(rows)):
         n, x = count[ROWS], rows[i]
         x_square, base_x = block_products(products, i, m, m, held, places, n, zx, gx)
-        prediction, extra = mixed_round(
+        score, extra = mixed_round(
             x_square,
             base_x,
             zx,
             gx,
             targets[i],
-            weights[i],
+            sample_weight[i],
             loss,
-            projection,
+            constraint,
             oja,
             rho[i],
             frame,
@@ -770,7 +781,7 @@ def mixed_dense_block(
             scalar,
             count,
         )
-        predictions[i] = prediction
+        scores[i] = score
         if count[FULL] < 0:
             return i
         if extra != 0.0:
@@ -791,9 +802,9 @@ def dense_block(
     products,
     rows,
     targets,
-    weights,
+    sample_weight,
     loss,
-    projection,
+    constraint,
     m,
     spared,
     alpha_grows,
@@ -802,7 +813,7 @@ def dense_block(
     kept,
     places,
     frame,
-    coef,
+    factors,
     small,
     inverse,
     b,
@@ -812,7 +823,7 @@ def dense_block(
     gx,
     scalar,
     count,
-    predictions,
+    scores,
 ):
     """Rows of one block, up to the next shrink; returns how many. kept (2 m, d) holds X, z (m, d) holds Z'."""
     held = count[ROWS]
@@ -822,20 +833,20 @@ def dense_block(
         r, n = count[RANK], count[ROWS]
         x = rows[i]
         x_square, base_x = block_products(products, i, r, m, held, places, n, zx, gx)
-        prediction, extra = one_round(
+        score, extra = one_round(
             x_square,
             base_x,
             zx,
             gx,
             targets[i],
-            weights[i],
+            sample_weight[i],
             loss,
-            projection,
+            constraint,
             m,
             spared,
             alpha_grows,
             frame,
-            coef,
+            factors,
             small,
             inverse,
             b,
@@ -844,7 +855,7 @@ def dense_block(
             scalar,
             count,
         )
-        predictions[i] = prediction
+        scores[i] = score
         if count[FULL] < 0:
             return i
         if extra != 0.0:
@@ -854,7 +865,7 @@ def dense_block(
             places[n] = 1 + m + held + i
         if count[FULL]:
             r, n, rank = count[RANK], count[ROWS], count[FULL] - 1
-            moved, mix = new_frame(turn, frame, coef, r, n, rank)
+            moved, mix = new_frame(turn, frame, factors, r, n, rank)
             made = np.dot(mix, kept[:n])
             base += np.dot(e[:n], kept[:n])
             if r:
@@ -865,16 +876,16 @@ def dense_block(
             frame[:, :] = 0.0
             for j in range(rank):
                 frame[j, j] = 1.0
-            settle(rank, coef, e, count)
+            settle(rank, factors, e, count)
             return i + 1
     return len(rows)
 
 
 @njit(cache=True, nogil=True)
-def full_rounds(rows, targets, weights, loss, projection, w, inverse, scalar, count, predictions):
+def full_rounds(rows, targets, sample_weight, loss, constraint, w, inverse, scalar, count, scores):
     """FULL-ON on C-ordered rows: inverse (d, d) is H^-1, changed by one term a round."""
-    same = projection in (SAME, BOTH)
-    ahead = projection in (NEXT, BOTH)
+    same = constraint in (CURRENT, BOTH)
+    ahead = constraint in (NEXT, BOTH)
     for i in range(len(rows)):
         x = rows[i]
         z = np.dot(w, x)
@@ -883,12 +894,12 @@ def full_rounds(rows, targets, weights, loss, projection, w, inverse, scalar, co
             w -= excess(z) / (x @ q) * q
             z = np.sign(z)
         value, slope, _ = value_slope_curvature(loss, 1.0, z, targets[i])
-        value, slope = weights[i] * value, weights[i] * slope
+        value, slope = sample_weight[i] * value, sample_weight[i] * slope
         scalar[LOSS] += value
         count[ROUND] += 1
         if z * targets[i] <= 0:
             count[MISTAKES] += 1
-        predictions[i] = z
+        scores[i] = z
         if abs(slope) <= FLAT:
             continue
         q = inverse @ x

@@ -97,6 +97,19 @@ cdef class BlockState:
         """Take the random numbers of a block."""
         self.value, self.target, self.hi, self.s = value, target, hi, s
 
+    def copy(self):
+        """An independent state of the same block; the random numbers, which nothing changes, are shared."""
+        cdef BlockState other = BlockState.__new__(BlockState)
+        other.loop, other.p, other.d, other.q, other.s = self.loop, self.p, self.d, self.q, self.s
+        other.center, other.weighted, other.shifted = self.center, self.weighted, self.shifted
+        other.weight, other.largest = self.weight, self.largest
+        other.n_rows, other.pending_rows = self.n_rows, self.pending_rows
+        other.out, other.pending, other.shift = self.out.copy(), self.pending.copy(), self.shift.copy()
+        other.value, other.target, other.hi = self.value, self.target, self.hi
+        other.root, other.sums, other.ones = self.root.copy(), self.sums.copy(), self.ones.copy()
+        other.scratch, other.square = np.empty_like(self.scratch), np.empty(self.p)
+        return other
+
 
 cdef inline bint odd(int64_t x) noexcept nogil:
     x ^= x >> 32
@@ -211,7 +224,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             if largest > b.largest:
                 b.largest = largest
             if b.center and not b.shifted:
-                # The block's first row, near to its mean wherever that lies: what follows is as exact as the spread.
+                # The block's first row, near to its mean wherever that lies: differences are as exact as the spread.
                 memcpy(&shift[0], &rows[done, 0], b.d * sizeof(real))
                 b.shifted = True
             if now == b.p and wp is NULL:

@@ -5,6 +5,8 @@ from libc.stdint cimport int32_t
 
 
 cdef extern from "fs_secular.h" nogil:
+    enum:
+        FS_ROOTS  # d and z of fs_secular_roots must be readable up to the next multiple of it
     ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, double *d, double *z,
                                  const int32_t *order, int32_t *keep, int32_t *type, int32_t *pair, double *turn,
                                  ptrdiff_t *n_turns)

@@ -95,7 +95,7 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
 
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
                    Py_ssize_t step, real* out, double* square) noexcept nogil:
-    """Columns of out (m x r): what combines buffer rows into the top r directions, largest first.
+    """Columns of out (m x r): coefficients that combine buffer rows into the top r directions, largest first.
 
     Rows first .. first + kept - 1 of the buffer are the kept ones; gain[0], gain[step], ... are theirs.
     # out[:, i] = z[:, -1-i] * (gain for kept rows, 1 for new ones), square[i] = |z[:, -1-i]|^2 as rounded
@@ -116,7 +116,7 @@ cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r
 
 cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const double* square,
                     const double* vector_square, double* lam, double* gain) noexcept nogil:
-    """The squared norms lam and the gains of the kept rows, from what the rows' squared norms came out as.
+    """The squared norms lam and the gains of the kept rows, from the squared norms of the rows as computed.
 
     Row i is stored as computed, and stands for gain[i] times itself.  Its eigenvalue is taken from the row, not from
     the eigensolver: rounding would otherwise shift every lambda by up to eps lambda_1 in the same direction at every

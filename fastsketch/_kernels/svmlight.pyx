@@ -37,7 +37,7 @@ cdef str reason(int status):
     return f"status {status}"
 
 
-def parse_block(bytes text, bint zero_based=False, Py_ssize_t first_line=1):
+def parse_block(bytes text, *, bint zero_based=False, Py_ssize_t first_line=1):
     """(labels, indptr, indices, data, number of columns, newlines) of whole lines; the text must end in a newline.
 
     Raises ValueError with the line number (the first line of the block is `first_line`) and the reason.
@@ -71,8 +71,8 @@ def parse_block(bytes text, bint zero_based=False, Py_ssize_t first_line=1):
                     raise ValueError
                 number = float(token)
             except ValueError:
-                what = "label" if status == FS_SVM_SLOW_LABEL else "value"
-                raise ValueError(f"line {first_line + state.line}: the {what} is not a number: "
+                field = "label" if status == FS_SVM_SLOW_LABEL else "value"
+                raise ValueError(f"line {first_line + state.line}: the {field} is not a number: "
                                  f"{token[:40].decode('ascii', 'replace')!r}") from None
             if status == FS_SVM_SLOW_LABEL:
                 labels_v[state.rows] = number

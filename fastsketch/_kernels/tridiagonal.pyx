@@ -1,6 +1,6 @@
 """Top eigenvectors of a symmetric tridiagonal matrix by divide and conquer.
 
-What LAPACK's stedc does, with three differences that halve its time: the roots of the secular equation are found
+As LAPACK's stedc, with three differences that halve its time: the roots of the secular equation are found
 eight at a time (csrc/fs_secular), the last merge forms only the eigenvectors that are asked for, and columns that
 deflate stay where they are.
 """
@@ -26,7 +26,7 @@ cdef struct Tree:
     Py_ssize_t n, top
     double* d          # eigenvalues of the solved blocks
     double* z          # weights of one merge
-    double* poles      # d without what deflated
+    double* poles      # d without the deflated ones
     double* weights
     double* tau
     double* v

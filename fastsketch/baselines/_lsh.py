@@ -49,7 +49,7 @@ class LSH(LinearHasher, MergeableModel):
 
     _RENAMED: ClassVar = {"decision": "decision_function"}
 
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _begin(self) -> None:
         self._total: _Total | None = None

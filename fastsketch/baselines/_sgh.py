@@ -70,7 +70,7 @@ class SGH(Hasher):
     _RENAMED: ClassVar = {"decision": "decision_function"}
 
     n_bases: int = integer(default=300, at_least=1)
-    seed: int = seed()
+    seed: int = seed(default=0)
 
     def _check(self) -> None:
         if self.n_bits > self.n_bases:

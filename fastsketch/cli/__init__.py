@@ -1,12 +1,15 @@
 """The command line: ``fastsketch sketch | hash | encode | search | learn | complete | predict | recommend | ...``.
 
-Exit status 0: done; 1: interrupted; 2: wrong usage or an input that cannot serve (one line says which and why).
+Exit status 0: done; 1: interrupted; 2: wrong usage, or an input that cannot be used (one line says which and why).
 """
 
 import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from fastsketch.cli._parser import make_parser
 
@@ -17,7 +20,7 @@ def main(argv=None):
         print("fastsketch: interrupted", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output has had enough; there is nobody left to tell.
+        # The reader of our output has gone.
         sys.stderr.close()
         return 1
     except (ValueError, TypeError, OSError, OverflowError, ImportError, MemoryError) as error:

@@ -5,22 +5,32 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import sys
 import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import limited, load_model, report, writable
+from fastsketch.cli._job import given, limited, report, writable
+from fastsketch.io import SourceError
 from fastsketch.io._replacing import replacing
-from fastsketch.io._sources import SourceError
 from fastsketch.lowrank import LowRankModel
+from fastsketch.lowrank._fitted import HistoryLine
 
-OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+Ids = NDArray[np.str_]
+Places = NDArray[np.intp]
 
 
-def complete(args):
+# -- complete ----------------------------------------------------------------------------------------------------------
+def complete(args: Namespace) -> None:
     """Fit a model to (row id, column id, value) lines and save it with the ids."""
     writable(args.output)
     ids, values = read_table(args.ratings, 3)
@@ -28,52 +38,41 @@ def complete(args):
     rows, columns = (np.searchsorted(known, column) for known, column in zip(names, ids, strict=True))
     shape = len(names[0]), len(names[1])
     x = sparse.coo_array((values, (rows, columns)), shape=shape)
-    model = LowRankModel(
-        min(args.rank, *shape),
-        args.loss,
-        args.refine,
-        loss_parameter=args.loss_parameter,
-        shrink=args.shrink,
-        sweeps=args.sweeps,
-        ridge=args.ridge,
-        clip=None if args.clip is None else tuple(args.clip),
-        dtype=args.dtype,
-        seed=args.seed,
-    )
-
-    def tell(line):
-        score = "" if line["validation"] is None else f"  validation {line['validation']:.5f}"
-        print(f"rank {line['rank']:>4}  objective {line['objective']:.6g}{score}  {line['seconds']:.2f} s", flush=True)
-
+    parameters = given(args)
+    model = LowRankModel(**parameters)
+    if model.rank > min(shape):
+        parameters["rank"] = min(shape)
+        model = LowRankModel(**parameters)
     started = time.perf_counter()
     try:
         with limited(args.threads):
-            model.fit(x, validation=args.validation, patience=args.patience, callback=None if args.json else tell)
+            model.fit(
+                x, validation=args.validation, patience=args.patience, callback=None if args.json else _print_rank
+            )
     except ValueError as error:
         raise ValueError(_with_ids(str(error), names)) from None
     model.notes = {"rows": names[0].tolist(), "columns": names[1].tolist()}
     model.save(args.output)
-    best = next(line for line in model.history_ if line["rank"] == model.rank_ or line is model.history_[-1])
+    facts = model.facts()
     report(
         args,
         {
-            "rows": shape[0],
-            "columns": shape[1],
+            **facts,
             "observations": len(values),
-            "loss": model.loss,
-            "rank": model.rank_,
-            "mean_loss": best["objective"] / len(values),
-            "validation": best["validation"],
+            "mean_loss": facts["objective"] / len(values),
             "seconds": time.perf_counter() - started,
             "output": args.output,
         },
     )
 
 
-def _with_ids(message, names):
-    """An entry that an error names by its indices, by its ids."""
-    import re
+def _print_rank(line: HistoryLine) -> None:
+    score = "" if line["validation"] is None else f"  validation {line['validation']:.5f}"
+    print(f"rank {line['rank']:>4}  objective {line['objective']:.6g}{score}  {line['seconds']:.2f} s", flush=True)
 
+
+def _with_ids(message: str, names: list[Ids]) -> str:
+    """An entry that an error names by its indices, by its ids."""
     found = re.search(r"entry \((\d+), (\d+)\)", message)
     if found is None:
         return message
@@ -81,47 +80,43 @@ def _with_ids(message, names):
     return message.replace(found[0], f"the pair ({names[0][i]}, {names[1][j]})")
 
 
-def predict(args):
-    """Predictions for (row id, column id) lines; an id that is not known is answered by the biases."""
+# -- predict and recommend ---------------------------------------------------------------------------------------------
+def predict(args: Namespace) -> None:
+    """Predictions for (row id, column id) lines; for an id that is not known the biases answer."""
     writable(args.output)
     model, names = _with_names(args.model)
     ids, _ = read_table(args.pairs, 2)
-    places = [_places(column, known) for column, known in zip(ids, names, strict=True)]
+    rows, columns = (_places(column, known) for column, known in zip(ids, names, strict=True))
     with limited(args.threads):
-        predicted = model.predict(*places, rank=args.rank)
+        method = model.predict_proba if args.proba else model.predict
+        predicted = method(rows, columns, rank=args.rank)
     with replacing(args.output) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         lines = csv.writer(text, lineterminator="\n")
         lines.writerows(zip(*(column.tolist() for column in ids), (f"{value:.9g}" for value in predicted), strict=True))
         text.flush()
         text.detach()
-    unknown = int(((places[0] < 0) | (places[1] < 0)).sum())
+    unknown = int(((rows < 0) | (columns < 0)).sum())
     report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output})
 
 
-def recommend(args):
+def recommend(args: Namespace) -> None:
     """The columns of the highest predictions for each row id."""
     model, names = _with_names(args.model)
     as_integer(args.n, "-n", 1)
     users = np.array(args.ids)
     places = _places(users, names[0])
-    exclude = None
-    if args.exclude:
-        ids, _ = read_table(args.exclude, 2)
-        pairs = [_places(column, known) for column, known in zip(ids, names, strict=True)]
-        keep = (pairs[0] >= 0) & (pairs[1] >= 0)
-        seen = sparse.coo_array((np.ones(keep.sum()), (pairs[0][keep], pairs[1][keep])), shape=model.shape_)
-        exclude = seen.tocsr()
+    exclude = _known_pairs(args.exclude, names) if args.exclude else None
     with limited(args.threads):
-        columns, predicted = model.recommend(places, args.n, exclude=exclude, rank=args.rank)
-    found = [
+        columns, predictions = model.recommend(places, args.n, exclude=exclude, rank=args.rank)
+    found: list[dict[str, Any]] = [
         {
             "id": str(user),
             "known": bool(place >= 0),
             "columns": [str(names[1][j]) for j in line if j >= 0],
             "predictions": [float(value) for j, value in zip(line, values, strict=True) if j >= 0],
         }
-        for user, place, line, values in zip(users, places, columns, predicted, strict=True)
+        for user, place, line, values in zip(users, places, columns, predictions, strict=True)
     ]
     if args.json:
         report(args, {"recommendations": found})
@@ -133,25 +128,38 @@ def recommend(args):
         print(f"{entry['id']}{'' if entry['known'] else ' (unknown: by biases)'}: {shown}")
 
 
-def _with_names(path):
-    model = load_model(path, (LowRankModel,))
+def _with_names(path: str) -> tuple[LowRankModel, list[Ids]]:
+    """A model and the ids of its rows and columns."""
+    model = LowRankModel.load(path)
     if "rows" not in model.notes:
         raise SourceError(f"{path} holds no ids: it was not written by 'complete'")
     return model, [np.array(model.notes[name], dtype=str) for name in ("rows", "columns")]
 
 
-def _places(ids, known):
+def _known_pairs(path: str, names: list[Ids]) -> Any:
+    """The pairs of a table that a model knows, as a CSR matrix of its shape."""
+    ids, _ = read_table(path, 2)
+    rows, columns = (_places(column, known) for column, known in zip(ids, names, strict=True))
+    keep = (rows >= 0) & (columns >= 0)
+    ones = np.ones(int(keep.sum()))
+    return sparse.csr_array((ones, (rows[keep], columns[keep])), shape=(len(names[0]), len(names[1])))
+
+
+def _places(ids: Ids, known: Ids) -> Places:
     """Index of each id, -1 for one that is not known."""
     at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
     return np.where(known[at] == ids, at, -1)
 
 
-def read_table(path, width):
+# -- text --------------------------------------------------------------------------------------------------------------
+def read_table(path: str, width: int) -> tuple[list[Ids], NDArray[np.float64]]:
     """(ids of the first two columns, as text; values of the third if width is 3) of comma- or tab-separated lines.
 
     A first line whose value is no number is a header; further columns are ignored. "-" is standard input.
     """
-    lines = [[], []], []
+    rows: list[str] = []
+    columns: list[str] = []
+    values: list[float] = []
     with _text(path) as file:
         start = file.readline()
         delimiter = "\t" if "\t" in start else ";" if ";" in start and "," not in start else ","
@@ -162,24 +170,24 @@ def read_table(path, width):
                 raise SourceError(f"{path}, line {number}: {width} columns are needed, there are {len(fields)}")
             if width == 3:
                 try:
-                    lines[1].append(float(fields[2]))
+                    values.append(float(fields[2]))
                 except ValueError:
                     if number == 1:
                         continue
                     raise SourceError(f"{path}, line {number}: {fields[2]!r} is no number") from None
-            lines[0][0].append(fields[0].strip())
-            lines[0][1].append(fields[1].strip())
-    if not lines[0][0]:
+            rows.append(fields[0].strip())
+            columns.append(fields[1].strip())
+    if not rows:
         raise SourceError(f"{path} holds no lines")
-    return [np.array(column, dtype=str) for column in lines[0]], np.array(lines[1], np.float64)
+    return [np.array(column, dtype=str) for column in (rows, columns)], np.array(values, np.float64)
 
 
-def _chain(first, rest):
+def _chain(first: str, rest: TextIO) -> Iterator[str]:
     yield first
     yield from rest
 
 
-def _text(path):
+def _text(path: str) -> TextIO:
     if path == "-":
         return sys.stdin
     suffix = path[path.rfind(".") :] if "." in path else ""

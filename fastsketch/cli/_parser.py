@@ -1,16 +1,36 @@
 """The arguments of every command. Imports nothing heavy: --help must be quick."""
 
 import argparse
-from importlib import import_module
+from typing import Any
 
 from fastsketch import __version__
+from fastsketch.cli._flags import (
+    DTYPES,
+    choices,
+    common,
+    dtype,
+    long,
+    or_none,
+    parameter,
+    progress,
+    renamed,
+    seed,
+    source,
+    zero_based,
+)
 
-RULES = ("fd", "pfd", "cfd", "isvd", "rfd")
-SKETCHES = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
-METHODS = ("ada-fd", "ada-ffd", "ada-full", "ada-diag", "ada-lr", "radagrad", "fd-son", "ogd", "adam")
+# Choices are only shown here: the classes check them. A test compares both.
+METHODS = ("fd", "pfd", "cfd", "isvd", "rfd")
+SOLVERS = ("auto", "gram", "svd", "exact")
+HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
+NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
+ADAPTIVE_METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
+ONLINE_LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
+LOSSES = (*ONLINE_LOSSES, "hinge", "quantile", "epsilon_insensitive", "poisson")
 
 
-def make_parser():
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; every command sets ``run``, and ``parameters`` if it makes a model."""
     parser = argparse.ArgumentParser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
@@ -32,19 +52,8 @@ def make_parser():
     return parser
 
 
-def _lazy(module, function):
-    def run(arguments):
-        getattr(import_module(f"fastsketch.cli.{module}"), function)(arguments)
-
-    return run
-
-
-def _common(parser):
-    parser.add_argument("--threads", type=int, metavar="N", help="at most N BLAS threads")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _sketch(commands):
+# -- sketches ----------------------------------------------------------------------------------------------------------
+def _sketch(commands: Any) -> None:
     parser = commands.add_parser(
         "sketch",
         help="sketch the rows of files",
@@ -53,74 +62,86 @@ def _sketch(commands):
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch")
-    parser.add_argument("-l", "--sketch-size", type=int, default=64, metavar="L", help="rows to keep (default 64)")
-    parser.add_argument("--rule", choices=RULES, default="rfd", help="member of the family (default rfd)")
-    parser.add_argument("--alpha0", type=float, default=0.0, help="initial regulariser of rfd")
-    parser.add_argument("--beta", type=float, help="share of rows that pfd shrinks (default 0.2)")
-    parser.add_argument("--buffer-size", type=int, metavar="B", help="rows between shrinks (default L; 6 L for CSR)")
-    parser.add_argument("--solver", choices=("auto", "gram", "svd", "exact"), default="auto")
-    parser.add_argument("--center", action="store_true", help="subtract the mean, exactly and online")
-    parser.add_argument("--decay", type=float, default=1.0, help="factor in (0, 1] on earlier rows at every new row")
-    parser.add_argument("--dtype", choices=("float32", "float64"), help="default: that of the input")
-    _source(parser)
-    _long(parser)
-    _common(parser)
-    parser.set_defaults(run=_lazy("_commands", "sketch"))
-
-
-def _source(parser):
-    parser.add_argument("--features", type=int, metavar="D", help="columns of svmlight text (default: found first)")
-    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
-
-
-def _long(parser):
-    parser.add_argument(
-        "--checkpoint",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="keep a partial result this often (default 60, 0: never)",
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep (default 64)")
+    parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
+    parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
+    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default: 0.2)")
+    parameter(
+        parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L; 6 L for sparse rows)"
     )
-    parser.add_argument("--resume", action="store_true", help="go on from the partial result of the same command")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="progress on standard error (default: on a terminal)",
+    parameter(parser, "solver", metavar=choices(SOLVERS), help="how a shrink is computed (default auto)")
+    parameter(parser, "center", action="store_true", help="subtract the mean, exactly and online")
+    parameter(
+        parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
+    dtype(parser)
+    renamed(parser, {"--rule": "--method"})
+    source(parser)
+    long(parser)
+    common(parser, "_commands.sketch")
 
 
-def _hash(commands):
+def _merge(commands: Any) -> None:
+    parser = commands.add_parser(
+        "merge",
+        help="merge models of the same parameters into one",
+        description="Merge models of one kind and of the same parameters into one: sketches, or hashes of different "
+        "parts.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk")
+    common(parser, "_commands.merge")
+
+
+def _info(commands: Any) -> None:
+    parser = commands.add_parser(
+        "info",
+        help="counts, parameters, certificate and spectrum of a model",
+        description="Show the counts and parameters of a model; of a sketch, certificate and spectrum too.",
+    )
+    parser.add_argument("input", metavar="IN.fsk")
+    parser.add_argument("--top", type=int, default=10, metavar="K", help="singular values to print (default 10)")
+    parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
+    common(parser, "_commands.info")
+
+
+# -- codes -------------------------------------------------------------------------------------------------------------
+def _hash(commands: Any) -> None:
     parser = commands.add_parser(
         "hash",
         help="learn binary codes from the rows of files",
-        description="Learn hash functions from the rows of "
-        "one or several files in one pass (FROSH). Reads what 'sketch' reads.",
+        description="Learn hash functions from the rows of one or several files in one pass (FROSH). Reads "
+        "the same files as 'sketch'.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model")
-    parser.add_argument("-b", "--bits", type=int, default=64, metavar="R", help="bits of a code (default 64)")
-    parser.add_argument("--sketch", choices=SKETCHES, default="srht", help="how rows are summarised (default srht)")
-    parser.add_argument("-l", "--sketch-size", type=int, metavar="L", help="default 2 R")
-    parser.add_argument("--block-rows", type=int, metavar="M", help="rows of a block (default 4 per feature)")
-    parser.add_argument(
-        "--rotation",
-        choices=("random", "itq", "none"),
-        default="itq",
-        help="default itq, learned on a sample of the rows",
+    parameter(parser, "n_bits", short="-b", type=int, default=64, metavar="R", help="bits of a code (default 64)")
+    parameter(parser, "method", metavar=choices(HASH_METHODS), help="how rows are summarised (default srht)")
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows of the sketch (default: 2 R)")
+    parameter(parser, "block_rows", type=int, metavar="M", help="rows of a block (default: 4 per feature)")
+    parameter(
+        parser,
+        "rotation",
+        type=or_none,
+        metavar="{random,itq,none}",
+        help="itq is learned on a sample of the rows (default itq)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument(
-        "--part", type=int, default=0, metavar="N", help="number of this part of a job whose models are to be merged"
+    seed(parser, "of the random numbers")
+    parameter(
+        parser,
+        "part",
+        type=int,
+        metavar="N",
+        help="number of this part of a job whose models are to be merged (default 0)",
     )
-    parser.add_argument("--dtype", choices=("float32", "float64"), help="default: that of the input")
-    _source(parser)
-    _long(parser)
-    _common(parser)
-    parser.set_defaults(run=_lazy("_hashing", "hash_rows"))
+    dtype(parser)
+    renamed(parser, {"--bits": "--n-bits", "--sketch": "--method"})
+    source(parser)
+    long(parser)
+    common(parser, "_hashing.hash_rows")
 
 
-def _encode(commands):
+def _encode(commands: Any) -> None:
     parser = commands.add_parser(
         "encode",
         help="binary codes of the rows of files",
@@ -129,121 +150,170 @@ def _encode(commands):
     parser.add_argument("model", metavar="MODEL.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="CODES.npy")
-    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="progress on standard error (default: on a terminal)",
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_hashing.encode")
+
+
+def _search(commands: Any) -> None:
+    parser = commands.add_parser(
+        "search",
+        help="nearest codes of query rows",
+        description="Find the codes nearest to every row of a file, exactly, by Hamming distance.",
     )
-    _common(parser)
-    parser.set_defaults(run=_lazy("_hashing", "encode"))
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("codes", metavar="CODES.npy", help="codes from 'encode'")
+    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'hash'")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
+    parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
+    zero_based(parser)
+    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
+    common(parser, "_hashing.search")
 
 
-def _learn(commands):
+# -- online learners ---------------------------------------------------------------------------------------------------
+def _learn(commands: Any) -> None:
     parser = commands.add_parser(
         "learn",
         help="learn a linear model from labelled rows, online",
-        description="Learn a linear model from "
-        "svmlight text (.gz, .bz2, .xz too) by sketched online Newton steps, or by adaptive subgradients: each example "
-        "is predicted, then learned.",
+        description="Learn a linear model from svmlight text (.gz, .bz2, .xz too) by sketched online Newton steps, or "
+        "by adaptive subgradients: each example is predicted, then learned.",
     )
     parser.add_argument("inputs", nargs="+", metavar="TRAIN.svm")
     parser.add_argument("-o", "--output", metavar="MODEL.fsk", help="file for the model")
     parser.add_argument("--test", metavar="TEST.svm", help="accuracy (or error, with --regression) on these rows")
-    parser.add_argument(
-        "--method",
-        choices=("newton", *METHODS),
-        default="newton",
-        help="default newton, which has no step size; the others take --eta and --delta",
-    )
-    parser.add_argument("-l", "--sketch-size", type=int, default=10, metavar="L", help="default 10")
-    parser.add_argument("--eta", type=float, default=0.1, help="step size (default 0.1)")
-    parser.add_argument("--delta", type=float, help="regulariser of H (default 1; 1e-8 for ada-diag and adam)")
-    parser.add_argument("--form", choices=("cmd", "pds"), default="cmd", help="mirror descent or dual averaging")
-    parser.add_argument("--penalty", choices=("l1", "l2"), help="with --strength")
-    parser.add_argument("--strength", type=float, default=0.0)
-    parser.add_argument(
-        "--sketch",
-        choices=("rfd", "fd", "pfd", "rp", "oja", "full"),
-        default="rfd",
-        help="default rfd, which needs no alpha0",
-    )
-    parser.add_argument(
-        "--loss",
-        choices=("square", "logistic", "squared_hinge", "huber", "absolute"),
-        default="square",
-        help="default square",
-    )
-    parser.add_argument("--alpha0", type=float, default=0.0, help="initial regulariser (default 0)")
-    parser.add_argument(
-        "--projection",
-        choices=("same", "next", "both", "none"),
-        default="same",
-        help="of predictions to [-1, 1] (default same)",
-    )
     parser.add_argument("--regression", action="store_true", help="labels are targets, not the two signs")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of rp and oja")
     parser.add_argument("--every", type=int, default=0, metavar="N", help="print loss and error rate every N examples")
-    _source(parser)
-    _long(parser)
-    _common(parser)
-    parser.set_defaults(run=_lazy("_learning", "learn_online"))
+    parameter(
+        parser,
+        "method",
+        metavar="METHOD",
+        help=f"Newton steps, without a step size: {', '.join(NEWTON_METHODS)}; adaptive subgradients: "
+        f"{', '.join(ADAPTIVE_METHODS)} (default rfd)",
+    )
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="size of the sketch (default 20)")
+    parameter(
+        parser,
+        "loss",
+        metavar=choices(ONLINE_LOSSES),
+        help="(default squared_hinge; with --regression square)",
+    )
+    parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
+    seed(parser, "of rp, oja, ada_lr and radagrad")
+    newton = parser.add_argument_group("Newton steps")
+    adaptive = parser.add_argument_group("adaptive subgradients")
+    parameter(
+        parser,
+        "alpha0",
+        group=newton,
+        type=float,
+        metavar="X",
+        help="initial regulariser (default: a share of the squared length of the first row)",
+    )
+    parameter(
+        parser,
+        "constraint",
+        group=newton,
+        type=or_none,
+        metavar="{current,next,both,none}",
+        help="examples whose predictions are kept within [-1, 1] (default current)",
+    )
+    parameter(parser, "beta", group=newton, type=float, metavar="X", help="share that pfd shrinks (default: 0.2)")
+    parameter(parser, "learning_rate", group=adaptive, type=float, metavar="X", help="factor on steps (default 0.1)")
+    parameter(
+        parser,
+        "delta",
+        group=adaptive,
+        type=float,
+        metavar="X",
+        help="regulariser of H (default: 1e-8 for ada_diag, ogd and adam; else 1, or 10 for dual_averaging)",
+    )
+    parameter(
+        parser,
+        "form",
+        group=adaptive,
+        metavar="{mirror_descent,dual_averaging}",
+        help="how steps are made (default mirror_descent)",
+    )
+    parameter(
+        parser,
+        "penalty",
+        group=adaptive,
+        type=or_none,
+        metavar="{l1,l2,none}",
+        help="with --penalty-strength (default: none)",
+    )
+    parameter(parser, "penalty_strength", group=adaptive, type=float, metavar="X", help="of the penalty (default 0)")
+    renamed(
+        parser,
+        {
+            "--eta": "--learning-rate",
+            "--strength": "--penalty-strength",
+            "--sketch": "--method",
+            "--projection": "--constraint",
+        },
+    )
+    source(parser)
+    long(parser)
+    common(parser, "_learning.learn_online")
 
 
-def _complete(commands):
+# -- low-rank models ---------------------------------------------------------------------------------------------------
+def _complete(commands: Any) -> None:
     parser = commands.add_parser(
         "complete",
         help="fit a low-rank model to ratings",
-        description="Fit a low-rank model to lines of row id, "
-        "column id, value: comma- or tab-separated text (.gz, .bz2, .xz too), with or without a header; ids may be any "
-        "text.",
+        description="Fit a low-rank model to lines of row id, column id, value: comma- or tab-separated text (.gz, "
+        ".bz2, .xz too), with or without a header; ids may be any text.",
     )
     parser.add_argument("ratings", metavar="RATINGS.csv")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model and the ids")
-    parser.add_argument(
-        "--loss",
-        choices=("square", "logistic", "huber", "poisson", "l1", "hinge", "quantile", "epsilon_insensitive"),
-        default="square",
-        help="default square",
+    parameter(parser, "loss", metavar=choices(LOSSES), help="(default square)")
+    parameter(
+        parser,
+        "loss_parameter",
+        type=float,
+        metavar="X",
+        help="of huber (default: 1), quantile (0.5), epsilon_insensitive (0.1)",
     )
-    parser.add_argument("--loss-parameter", type=float, metavar="X", help="of huber, quantile, epsilon_insensitive")
-    parser.add_argument("-r", "--rank", type=int, default=10, metavar="R", help="at most (default 10)")
-    parser.add_argument(
-        "--refine",
-        choices=("economic", "full", "none"),
-        default="economic",
-        help="coefficients after each rank (default economic)",
+    parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
+    parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
+    parameter(parser, "learning_rate", type=float, metavar="X", help="share of each step (default 0.7)")
+    parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 4)")
+    parameter(
+        parser,
+        "ridge",
+        type=float,
+        metavar="X",
+        help="penalty on the factors in those fits (default: the noise level of the data)",
     )
-    parser.add_argument("--shrink", type=float, default=0.7, help="part of each step (default 0.7)")
-    parser.add_argument("--sweeps", type=int, default=3, metavar="N", help="fits of both sides at the end (default 3)")
-    parser.add_argument("--ridge", type=float, default=10.0, help="of those fits (default 10)")
+    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default: three observations)")
+    parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
+    parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
+    seed(parser, "of the random numbers")
     parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose the rank")
     parser.add_argument(
         "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
     )
-    parser.add_argument("--clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="default float32")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_lowrank", "complete"))
+    renamed(parser, {"--shrink": "--learning-rate"})
+    common(parser, "_lowrank.complete")
 
 
-def _predict(commands):
+def _predict(commands: Any) -> None:
     parser = commands.add_parser(
         "predict",
         help="predictions of pairs by a model of 'complete'",
-        description="Predict the value of lines of row id, column id; unknown ids are answered by the biases.",
+        description="Predict the value of lines of row id, column id; for unknown ids the biases answer.",
     )
     parser.add_argument("model", metavar="MODEL.fsk")
     parser.add_argument("pairs", metavar="PAIRS.csv")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="row id, column id, prediction")
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="default: that of the model")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_lowrank", "predict"))
+    parser.add_argument("--proba", action="store_true", help="probabilities of +1 instead of labels (loss logistic)")
+    common(parser, "_lowrank.predict")
 
 
-def _recommend(commands):
+def _recommend(commands: Any) -> None:
     parser = commands.add_parser(
         "recommend",
         help="best columns of rows by a model of 'complete'",
@@ -254,61 +324,20 @@ def _recommend(commands):
     parser.add_argument("-n", type=int, default=10, metavar="N", help="columns of each (default 10)")
     parser.add_argument("--exclude", metavar="RATINGS.csv", help="leave out the pairs of this file")
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="default: that of the model")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_lowrank", "recommend"))
+    common(parser, "_lowrank.recommend")
 
 
-def _search(commands):
-    parser = commands.add_parser(
-        "search",
-        help="nearest codes of query rows",
-        description="Find the codes nearest to every row of a file, exactly, by Hamming distance.",
-    )
-    parser.add_argument("model", metavar="MODEL.fsk")
-    parser.add_argument("codes", metavar="CODES.npy", help="what 'encode' wrote")
-    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'hash'")
-    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
-    parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
-    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
-    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_hashing", "search"))
-
-
-def _merge(commands):
-    parser = commands.add_parser(
-        "merge",
-        help="merge sketches or hashes of the same parameters into one",
-        description="Merge sketches, or hashes of different parts, into one.",
-    )
-    parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_commands", "merge"))
-
-
-def _info(commands):
-    parser = commands.add_parser(
-        "info",
-        help="what a state file holds: counts, certificate, spectrum",
-        description="Show the counts of a model; of a sketch, certificate and spectrum too.",
-    )
-    parser.add_argument("input", metavar="IN.fsk")
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="singular values to print (default 10)")
-    parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_commands", "info"))
-
-
-def _demo(commands):
+def _demo(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="sketch and hash patches of two photographs (needs the extras 'sklearn' and 'plot')",
         description="Run the main job on real input: every 16 x 16 colour patch of scikit-learn's two sample "
         "photographs as one stream of 768-dimensional rows; compare the certificate with the true error and the speed "
-        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches and draw what a search finds.",
+        "with IncrementalPCA; draw the spectrum. Then learn binary codes of the patches, search them, and draw the "
+        "results.",
     )
     parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
-    parser.add_argument("-l", "--sketch-size", type=int, default=32, metavar="L", help="rows to keep (default 32)")
-    _common(parser)
-    parser.set_defaults(run=_lazy("_demo", "demo"))
+    parser.add_argument(
+        "-l", "--sketch-size", type=int, default=32, metavar="L", help="rows of the sketch (default 32)"
+    )
+    common(parser, "_commands.demo")

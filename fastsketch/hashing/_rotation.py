@@ -26,9 +26,13 @@ def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) ->
     from scipy.linalg import svd
 
     rotation = start
+    # in one working space: memory that is asked for in every iteration costs more than the arithmetic
+    scores, signs, positive = np.empty(v.shape), np.empty(v.shape), np.empty(v.shape, np.bool_)
     for _ in range(iterations):
-        b = np.where(v @ rotation > 0, 1.0, -1.0)
-        left, _, right = svd(b.T @ v)
+        # signs = where(v @ rotation > 0, 1, -1)
+        np.greater(np.matmul(v, rotation, out=scores), 0.0, out=positive)
+        np.subtract(np.multiply(positive, 2.0, out=signs), 1.0, out=signs)
+        left, _, right = svd(signs.T @ v)
         rotation = right.T @ left.T
     return rotation
 

@@ -1,6 +1,7 @@
 """Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import accumulate
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
@@ -121,11 +122,11 @@ class SketchHash(LinearHasher, MergeableModel):
     sketch_size: int | None = integer(default=None, at_least=2)
     block_rows: int | None = integer(default=None, at_least=1)
     rotation: Rotation = parameter(as_rotation, default="itq")
-    seed: int = seed()
+    seed: int = seed(default=0)
     part: int = integer(default=0, below=1 << 30)
     first_block: int = integer(default=0, below=1 << PART_LEVEL)
     reservoir_size: int = integer(default=RESERVOIR_ROWS, at_least=1)
-    dtype: np.dtype[Any] | None = float_dtype()
+    dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _check(self) -> None:
         size = self._size
@@ -272,8 +273,8 @@ class SketchHash(LinearHasher, MergeableModel):
             return basis.copy()
         rotation = random_rotation(self.n_bits, self.seed)
         if self.rotation == "itq" and self._summary is not None:
-            sample = self._summary.sample()
-            rotation = itq_rotation((sample.astype(np.float64) - mean) @ basis, rotation)
+            centred = np.subtract(self._summary.sample(), mean, dtype=np.float64)
+            rotation = itq_rotation(centred @ basis, rotation)
         return basis @ rotation
 
     def _linear(self) -> tuple[Array, Array]:
@@ -352,6 +353,14 @@ class SketchHash(LinearHasher, MergeableModel):
         return out
 
     # -- keeping it ------------------------------------------------------------------------------------------------
+    def copy(self) -> Self:
+        """An independent model in the same state; it shares the arrays that never change."""
+        other = type(self)(**self.parameters)
+        other.notes = deepcopy(self.notes)
+        other._summary = None if self._summary is None else self._summary.copy()
+        other._anchor, other._learned = self._anchor, self._learned
+        return other
+
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         state, arrays = ({}, {}) if self._summary is None else self._summary.state()
         return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}

@@ -1,13 +1,16 @@
-"""Files that are the old one or the new one, whatever happens while they are written."""
+"""Files that are the old one or the new one, even if writing is interrupted."""
 
 import contextlib
 import os
 import tempfile
+from collections.abc import Generator
+from os import PathLike
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """A binary file to write, which takes the place of `path` when the block ends, and is gone if it fails."""
     path = Path(path)
     if path.is_dir():

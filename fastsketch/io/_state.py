@@ -31,7 +31,7 @@ SCHEMA = 2
 
 Source = str | PathLike[str] | BinaryIO
 
-# What zipfile and numpy raise for bytes that are not what they should be: also "encrypted", "compression method".
+# Raised by zipfile and numpy for damaged bytes: also "encrypted", "compression method".
 DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, struct.error, zlib.error)
 
 
@@ -40,7 +40,7 @@ class StateError(ValueError):
 
 
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Bytes of a state file; `about` (what json can write) becomes part of its header."""
+    """Bytes of a state file; `about` (values that json can write) becomes part of its header."""
     members = {name: _portable(array) for name, array in arrays.items()}
     header = {
         "format": FORMAT,
@@ -62,7 +62,7 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def write(path: str | PathLike[str], content: bytes) -> None:
-    """Write bytes so that path holds either its old content or all of the new one, whatever happens meanwhile."""
+    """Write bytes so that path holds either its old content or all of the new one, even after an interrupt."""
     with replacing(path) as file:
         file.write(content)
 
@@ -106,8 +106,8 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
     try:
         info = archive.getinfo(f"{key}.npy")
     except KeyError:
-        what = "no fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
-        raise StateError(f"{name} is {what}") from None
+        reason = "no fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
+        raise StateError(f"{name} is {reason}") from None
     if info.compress_type != zipfile.ZIP_STORED:
         raise StateError(f"{name} is damaged: member {key!r} is compressed")
     return info
@@ -142,7 +142,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
         raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
     bytes_wanted = math.prod(shape) * dtype.itemsize
     if dtype.hasobject or min(shape, default=0) < 0 or not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
-        raise StateError(f"{name} is damaged: array {key!r} does not have the size its header tells")
+        raise StateError(f"{name} is damaged: array {key!r} does not have the size that its header states")
     try:
         with archive.open(info) as member:
             version = np.lib.format.read_magic(member)

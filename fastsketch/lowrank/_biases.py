@@ -40,7 +40,7 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
             loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
         )
 
-    level, row, column = _start(data, loss), np.zeros(data.m), np.zeros(data.n)
+    level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
     before = sums()
     for _ in range(SWEEPS):
@@ -61,7 +61,7 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     return Biases(float(level), rb, cb)
 
 
-def _start(data: Observed, loss: LossSetting) -> float:
+def constant_score(data: Observed, loss: LossSetting) -> float:
     """The best constant score, or near it."""
     o = data.o.astype(np.float64)
     c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))

@@ -1,5 +1,6 @@
 """Rows fitted to given factors of the columns (fold-in), and both sides in turn (sweeps)."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from fastsketch._kernels import lowrank as kernel
 from fastsketch.lowrank._biases import smoothing
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted
+from fastsketch.lowrank._noise import NoiseLevel, scores
 from fastsketch.lowrank._setting import SideSetting
 
 # Newton steps of a row, and the share of its objective that a step must gain for another; steps of all sweeps but the
@@ -62,12 +64,18 @@ def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
     return fit_side(data, setting, own=nothing, other=other)
 
 
-def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int) -> Fitted:
-    """The selected rank with columns and rows fitted in turn: after it every row is what fold-in gives."""
+def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int, noise: NoiseLevel | None) -> Fitted:
+    """The selected rank with columns and rows fitted in turn: after it every row is what fold-in gives.
+
+    With `noise` the ridge follows what the model leaves.
+    """
     a, b = found.factors(found.selected_rank)
     rows, columns = Side(a, found.row), Side(b, found.column)
     flipped = data.transposed()
     for k in range(sweeps):
+        if noise is not None:
+            z = scores(data, rows.factors, columns.factors, rows.biases + setting.level, columns.biases)
+            setting = replace(setting, ridge=noise.ridge_now(rows.factors, columns.factors, z, setting.ridge))
         turns = FEW_TURNS if k < sweeps - 1 else TURNS
         columns = fit_side(flipped, setting, own=columns, other=rows, turns=turns)
         rows = fit_side(data, setting, own=rows, other=columns, turns=turns)
@@ -80,4 +88,6 @@ def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int) -
         level=found.level,
         history=found.history,
         selected_rank=found.selected_rank,
+        ridge=setting.ridge,
+        bias_ridge=setting.bias_ridge,
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_integer
+from fastsketch._validation import as_integer, as_real
 from fastsketch.lowrank._data import Array, Observed
 
 # Entries that are predicted at once.
@@ -73,6 +73,8 @@ class Fitted:
     level: float
     history: list[HistoryLine]
     selected_rank: int
+    ridge: float  # of the factors in the last sweep, and in fold-in
+    bias_ridge: float
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -160,6 +162,8 @@ class Fitted:
             "level": self.level,
             "history": [dict(line) for line in self.history],
             "selected_rank": self.selected_rank,
+            "ridge": self.ridge,
+            "bias_ridge": self.bias_ridge,
         }
 
     @classmethod
@@ -179,7 +183,8 @@ class Fitted:
         ranks = {line["rank"] for line in history}
         if rank not in ranks or (rank != t if path is None else max(ranks) > t):
             raise ValueError(f"the ranks {sorted(ranks)} of a low-rank model do not belong to its {t} factors")
-        return cls(left, right, path, row, column, float(state["level"]), history, rank)
+        ridge, bias_ridge = (as_real(state[name], name, 0.0, 1e300) for name in ("ridge", "bias_ridge"))
+        return cls(left, right, path, row, column, float(state["level"]), history, rank, ridge, bias_ridge)
 
 
 def _line(entry: Mapping[str, Any]) -> HistoryLine:

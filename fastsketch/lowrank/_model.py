@@ -60,19 +60,22 @@ class LowRankModel(Answers):
     loss_parameter : float, optional
     learning_rate : float in (0, 1], default 0.7
         Factor on each step of smooth losses: below 1 more ranks overfit later.
-    sweeps : int, default 3
+    sweeps : int, default 4
         Times that columns and rows are fitted again in turn after the last rank, with `ridge`. More accurate; the
         models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
-    ridge, bias_ridge : float, default 10.0, 3.0
-        L2 penalty of factors in sweeps and fold-in, in units of the loss; of biases.
+    ridge : float, optional
+        L2 penalty of factors in sweeps and fold-in, in units of the loss. If it is not given, the largest singular
+        value that the gradient of pure noise would have, estimated from the data: ``resolved["ridge"]`` after the fit.
+    bias_ridge : float, optional
+        L2 penalty of biases; 3 observations of mean curvature if it is not given (3.0 for the square loss).
     step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
         Of losses with kinks, in step t: to the lowest point along h, or step_size / sqrt(t).
     step_size : float, default 1.0
     inner_criterion, inner_tolerance, max_inner_rank : str, float, int, default "current", 0.99, 2
         Ranks of h in step t of those losses: until ||g - h||^2 <= inner_tolerance ||g||^2 ("current"), or
         inner_tolerance times that of step t - 1 ("previous", Algorithm 3 as printed), but at most max_inner_rank.
-    max_power_iterations : int, default 30
-        At most, for each singular pair; before sweeps 4 will do.
+    max_power_iterations : int, default 8
+        At most, for each singular pair; without sweeps 30 are worth their time.
     clip : (low, high), optional
         Range that predicted numbers and rates keep to; labels and probabilities need none.
     dtype : float32 or float64, optional
@@ -140,9 +143,9 @@ class LowRankModel(Answers):
     scaling: bool = flag(default=True)
     loss_parameter: float | None = real(default=None, low=-1e300)
     learning_rate: float = real(default=0.7, high=1.0, low_open=True)
-    sweeps: int = integer(default=3)
-    ridge: float = real(default=10.0)
-    bias_ridge: float = real(default=3.0)
+    sweeps: int = integer(default=4)
+    ridge: float | None = real(default=None)
+    bias_ridge: float | None = real(default=None)
     step_rule: Literal["line_search", "inverse_sqrt"] = choice(
         ("line_search", "inverse_sqrt"), default="line_search", older={"search": "line_search", "paper": "inverse_sqrt"}
     )
@@ -152,7 +155,7 @@ class LowRankModel(Answers):
     )
     inner_tolerance: float = real(default=0.99, high=1.0, low_open=True)
     max_inner_rank: int = integer(default=2, at_least=1)
-    max_power_iterations: int = integer(default=30, at_least=1)
+    max_power_iterations: int = integer(default=8, at_least=1)
     clip: tuple[float, float] | None = parameter(_as_range, default=None)
     dtype: np.dtype[Any] | None = float_dtype(default=None)
     seed: int = seed(default=0)
@@ -203,21 +206,28 @@ class LowRankModel(Answers):
         from fastsketch.lowrank._biases import fit_biases, no_biases
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._factors import swept
+        from fastsketch.lowrank._noise import NoiseLevel, default_bias_ridge
         from fastsketch.lowrank._pursuit import Pursuit
 
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
         with _threads.blas_for(2):
             data, loss = problem.data, self._loss_setting()
-            biases = fit_biases(data, loss, ridge=self.bias_ridge) if self.biases else no_biases(data)
+            bias_ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
+            biases = fit_biases(data, loss, ridge=bias_ridge) if self.biases else no_biases(data)
             pursuit = Pursuit(problem, biases, self._pursuit_setting())
+            noise = NoiseLevel(data, loss, pursuit.z)
+            ridge = noise.ridge() if self.ridge is None else self.ridge
+            side = self._side_setting(biases.level, ridge, bias_ridge)
             climb(pursuit, self.rank, watch)
-            fitted, continuation = pursuit.fitted(watch.history, watch.selected_rank()), None
+            fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=ridge, bias_ridge=bias_ridge)
+            continuation = None
             if self.sweeps == 0:
                 continuation = pursuit.end()
             elif fitted.ranks > 0:
                 del pursuit  # the room of its scores and gradient is that of a transposed copy
-                fitted = swept(data, fitted, self._side_setting(fitted.level, self.ridge), sweeps=self.sweeps)
+                followed = noise if self.ridge is None else None
+                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=followed)
         self._fitted, self._continuation = fitted, continuation
         return self
 
@@ -261,7 +271,9 @@ class LowRankModel(Answers):
         with _threads.blas_for(2):
             pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting())
             climb(pursuit, total, watch)
-            fitted = pursuit.fitted(watch.history, watch.selected_rank())
+            fitted = pursuit.fitted(
+                watch.history, watch.selected_rank(), ridge=fitted.ridge, bias_ridge=fitted.bias_ridge
+            )
         self._values = {**self._values, "rank": total}
         self._fitted, self._continuation = fitted, pursuit.end()
         return self
@@ -302,8 +314,8 @@ class LowRankModel(Answers):
             seed=self.seed,
         )
 
-    def _side_setting(self, level: float, ridge: float) -> SideSetting:
-        return SideSetting(self._loss_setting(), level, ridge, self.bias_ridge, self.biases)
+    def _side_setting(self, level: float, ridge: float, bias_ridge: float) -> SideSetting:
+        return SideSetting(self._loss_setting(), level, ridge, bias_ridge, self.biases)
 
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(
@@ -344,14 +356,15 @@ class LowRankModel(Answers):
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
         rank = fitted.rank(rank)
-        ridge = self.ridge if ridge is None else as_real(ridge, "ridge", 0.0, 1e300)
+        ridge = fitted.ridge if ridge is None else as_real(ridge, "ridge", 0.0, 1e300)
         data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         biases, size, side = (fitted.column, data.n, "columns") if axis == 0 else (fitted.row, data.m, "rows")
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")
         known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
         with _threads.blas_for(2):
-            found = fold_in(data if axis == 0 else data.transposed(), self._side_setting(fitted.level, ridge), known)
+            setting = self._side_setting(fitted.level, ridge, fitted.bias_ridge)
+            found = fold_in(data if axis == 0 else data.transposed(), setting, known)
         return FoldedIn(
             axis=axis,
             factors=found.factors,
@@ -407,7 +420,10 @@ class LowRankModel(Answers):
     def _resolved(self) -> dict[str, Any]:
         parameter = None if LOSSES[self.loss].parameter is None else self._loss_setting().parameter
         dtype = self.dtype if self._fitted is None else self._fitted.left.dtype
-        return {"loss_parameter": parameter, "dtype": dtype}
+        known = {"loss_parameter": parameter, "dtype": dtype}
+        if self._fitted is not None:
+            known.update(ridge=self._fitted.ridge, bias_ridge=self._fitted.bias_ridge)
+        return known
 
     def _facts(self) -> dict[str, Any]:
         if self._fitted is None:
@@ -430,7 +446,9 @@ class LowRankModel(Answers):
             return parameters, {}, {}
         gone = ("rb", "cb", "path") if state["fitted"]["swept"] else ("rb", "cb")
         kept = {name: array for name, array in arrays.items() if name not in gone}
-        state = {"level": state["fitted"]["level"], "history": state["history"], "selected_rank": state["rank"]}
+        ridges = {name: parameters[name] for name in ("ridge", "bias_ridge")}
+        fitted = {"level": state["fitted"]["level"], "history": state["history"], "selected_rank": state["rank"]}
+        state = {**fitted, **ridges}
         return parameters, state, kept
 
 

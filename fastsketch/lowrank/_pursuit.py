@@ -60,8 +60,8 @@ class Pursuit:
     def rank(self) -> int:
         return len(self.us)
 
-    def fitted(self, history: list[HistoryLine], selected_rank: int) -> Fitted:
-        """The ranks found, in arrays of their own."""
+    def fitted(self, history: list[HistoryLine], selected_rank: int, *, ridge: float, bias_ridge: float) -> Fitted:
+        """The ranks found, in arrays of their own, with the ridges of a fold-in."""
         t, dtype, level = self.rank, self.data.o.dtype, self.biases.level
         path = np.zeros((t, t))
         for k, row in enumerate(self.path):
@@ -75,6 +75,8 @@ class Pursuit:
             level=level,
             history=history,
             selected_rank=selected_rank,
+            ridge=ridge,
+            bias_ridge=bias_ridge,
         )
 
     def end(self) -> Continuation:

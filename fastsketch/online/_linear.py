@@ -1,271 +1,284 @@
-"""What all online linear models share: batches taken in whole or not at all, progress, regret, keeping the state."""
+"""What all online linear models share: batches taken in whole or not at all, scores, progress, regret, state."""
 
-from dataclasses import asdict
+from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
-from fastsketch._validation import as_rows, as_vector, as_weights, is_sparse
-from fastsketch.io import _state
-from fastsketch.online._losses import as_targets, loss_and_slope
+from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
+from fastsketch._model import Arrays, Model
+from fastsketch._parameters import choice, integer, real
+from fastsketch._validation import Rows, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
+from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
-# Of a["regret"]: the comparator's loss; our own loss when the comparison began.
-THEIRS, BEFORE = range(2)
+
+S = TypeVar("S", bound=Learned)
 
 
-class OnlineLinear:
-    """A model that predicts w'x and learns from one example after the other.
+class Progress(TypedDict):
+    """How a model has done so far, each row predicted before it was learned from."""
 
-    A subclass has a frozen dataclass of parameters in ``_config`` (with ``sketch_size`` and ``loss``), names in
-    ``_STATE`` the arrays of the dict ``_a`` that a resume needs, and defines the methods that raise
-    NotImplementedError here.
+    n_rows: int
+    cumulative_loss: float
+    mean_loss: float
+    error_rate: float
+    regret: float | None
+
+
+class OnlineLinear(Model, Generic[S], abstract=True):
+    """A model w that scores a row x by w'x and learns from one example after the other.
+
+    A subclass declares its parameters and defines the methods that raise NotImplementedError here.
     """
 
-    _STATE = ()
-    _GROWING = ()  # arrays of the state whose length depends on what was seen
+    _RENAMED = {"n_rounds": "n_rows", "weights": "coef", "last_predictions": "last_scores"}
+    # {name of an array in files of schema 1: name}
+    _ARRAYS_OF_SCHEMA_1: ClassVar[dict[str, str]] = {}
 
-    def _prepare(self):
-        self._a = None
-        self._comparator = None
-        self._weights = None
-        self.last_predictions = np.empty(0)
-        self.notes = {}
+    sketch_size: int = integer(default=20, at_least=2, kw_only=False)
+    loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
+    loss_scale: float = real(default=1.0, low_open=True)
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
-    def _takes_sparse(self):
+    def _takes_sparse(self) -> bool:
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d, sparse):
-        """The arrays before the first round."""
+    def _start(self, d: int, sparse: bool) -> S:
+        """The state before the first row."""
         raise NotImplementedError
 
-    def _changes_all_or_nothing(self, a):
-        """Whether a single example may be learned from without a copy of the state."""
-        raise NotImplementedError
-
-    def _learn(self, a, batch, targets, weights, predictions):
-        """Learn from the batch, changing `a`; what has no finite prediction has not been learned from."""
-        raise NotImplementedError
-
-    def _cause(self, a):
-        """Why the weights left the range of numbers."""
-        raise NotImplementedError
-
-    def _totals(self, a):
-        """(rounds, cumulative loss, mistakes)."""
-        raise NotImplementedError
-
-    def _weights_of(self, a):
-        """w, (d,)."""
+    def _cause(self, learned: S) -> str:
+        """Why the coefficients left the range of numbers."""
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def update(self, rows, targets, weights=None):
-        """Learn from one example or many, each predicted before it is learned from.
+    def _begin(self) -> None:
+        self._learned: S | None = None
+        self._comparator: Floats | None = None
+        self._coef: Floats | None = None
+        self.last_scores: NDArray[np.float64] = np.empty(0)
+
+    def update(self, rows: Rows, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from one example or many, each scored before it is learned from.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
             Real and finite. The first batch decides between the sparse and the dense form.
         targets : array_like (n,) or float
-        weights : array_like (n,), optional
+        sample_weight : array_like (n,) or float, optional
             Nonnegative; each multiplies the loss of its example.
 
         Returns
         -------
         self
-            ``last_predictions`` holds the n predictions.
+            ``last_scores`` (n,) holds the score of each row, from before it was learned from.
 
         Raises
         ------
         TypeError, ValueError
             For rows, targets or weights that cannot serve; the model is then as it was.
         FloatingPointError
-            If the weights of the model leave the range of numbers; the message names the cause, and the model is as
-            it was.
+            If the coefficients leave the range of numbers; the message names the cause, and the model is as it was.
 
         Notes
         -----
         The same bits for any split of a stream into batches.
         """
-        config = self._config
-        rows = as_rows(rows, self.n_features)
-        n, d = rows.shape
-        targets = as_targets(targets, n, config.loss, "targets")
-        weights = np.ones(n) if weights is None else as_weights(weights, n)
-        sparse = (
-            self._a["sparse"]
-            if self._a
-            else (is_sparse(rows) and self._takes_sparse() and rows.nnz <= DENSE_ABOVE * n * d)
-        )
-        batch = _as_csr(rows) if sparse else _as_dense(rows)
-        values = batch[0] if sparse else batch
-        if not np.isfinite(values).all():
-            raise ValueError("rows must be finite: one holds a NaN or an infinity")
-        a = self._a
-        if a is None:
-            a = self._start(d, sparse)
-        elif n != 1 or self._comparator is not None or not self._changes_all_or_nothing(a):
-            a = copied(a)  # what a refused or interrupted batch comes back to
-        predictions = np.full(n, np.nan)
-        self._weights = None
-        with _threads.blas_for(2 * config.sketch_size), np.errstate(all="ignore"):
+        x: Any = as_rows(rows, self.n_features)
+        n, d = x.shape
+        if self._comparator is not None and len(self._comparator) != d:
+            raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
+        y = as_targets(as_numbers(targets, n), self.loss)
+        weights = as_weights(1.0 if sample_weight is None else sample_weight, n)
+        weights = cast(Floats, weights) * self.loss_scale
+        x = x.astype(np.float64, copy=False)
+        check_finite(x)
+        learned = self._learned
+        if learned is None:
+            sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
+            learned = self._start(d, sparse)
+        elif n != 1 or self._comparator is not None or not learned.is_atomic():
+            learned = learned.copied()  # a refused or interrupted batch comes back to the original
+        scores = np.full(n, np.nan)
+        self._coef = None
+        batch = _as_csr(x) if learned.sparse else _as_dense(x)
+        with _threads.blas_for(2 * self.sketch_size), np.errstate(all="ignore"):
+            learned.prepare(batch)
             try:
-                self._learn(a, batch, targets, weights, predictions)
+                learned.learn(batch, y, weights, scores)
             except np.linalg.LinAlgError:
-                predictions[-1] = np.nan  # numbers of such sizes that no factorisation is left
-        if not np.isfinite(predictions).all():
+                scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
+        if not np.isfinite(scores).all():
             raise FloatingPointError(
-                f"the weights left the range of numbers in round {self._totals(a)[0] + 1}: {self._cause(a)}"
+                f"the coefficients left the range of numbers in row {learned.totals()[0] + 1}: {self._cause(learned)}"
             )
         if self._comparator is not None:
-            predictions_there = np.asarray(rows @ self._comparator, np.float64)
-            theirs = loss_and_slope(config.loss, predictions_there, targets)[0] * weights
+            theirs = weights * self._loss(np.asarray(x @ self._comparator, np.float64), y)
             # one after the other, so that a split into batches changes no bit
-            a["regret"][THEIRS] = np.cumsum(np.concatenate([a["regret"][:1], theirs]))[-1]
-        self.last_predictions, self._a = predictions, a
+            learned.regret[THEIRS] = np.cumsum(np.concatenate([learned.regret[:1], theirs]))[-1]
+        self.last_scores, self._learned = scores, learned
         return self
 
-    def compare_with(self, weights):
-        """Measure regret against these weights (d,) from here on; returns self."""
-        weights = as_vector(weights, self.n_features or len(np.asarray(weights)), "weights")
-        if weights.ndim != 1:
-            raise ValueError(f"weights must be a vector, got shape {weights.shape}")
-        if self._a is not None:
-            a = copied(self._a)
-            a["regret"][:] = 0.0, self._totals(a)[1]
-            self._a = a
-        self._comparator = weights.astype(np.float64)
+    def _loss(self, z: Floats, y: Floats) -> Floats:
+        return LOSSES[self.loss].value(z, y, as_loss_parameter(self.loss, None))
+
+    def compare_with(self, comparator: ArrayLike) -> Self:
+        """Measure regret against these fixed coefficients from here on.
+
+        Parameters
+        ----------
+        comparator : array_like (d,)
+
+        Returns
+        -------
+        self
+            ``progress["regret"]`` is the model's loss minus theirs, on the rows that follow.
+        """
+        fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
+        if fixed.ndim != 1:
+            raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
+        if self._learned is not None:
+            learned = self._learned.copied()
+            learned.regret[THEIRS], learned.regret[BEFORE] = 0.0, learned.totals()[1]
+            self._learned = learned
+        self._comparator = fixed.astype(np.float64)
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
     @property
-    def weights(self):
+    def coef(self) -> NDArray[np.float64]:
         """w, (d,) float64."""
-        if self._a is None:
+        if self._learned is None:
             raise ValueError("the model has seen no rows: call update first")
-        if self._weights is None:
-            self._weights = self._weights_of(self._a)
-        return self._weights.copy()
+        if self._coef is None:
+            self._coef = self._learned.coef()
+        return self._coef.copy()
 
-    def predict(self, rows):
-        """w'x of every row, (n,) float64: the decision value of a classifier."""
-        weights = self.weights
-        rows = as_rows(rows, self.n_features)
-        values = rows if isinstance(rows, np.ndarray) else rows.data
-        if not np.isfinite(values).all():
-            raise ValueError("rows must be finite: one holds a NaN or an infinity")
-        return np.asarray(rows @ weights, np.float64)
+    def decision_function(self, rows: Rows) -> NDArray[np.float64]:
+        """The score w'x of every row.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+
+        Returns
+        -------
+        ndarray (n,) float64
+        """
+        coef = self.coef
+        x: Any = as_rows(rows, self.n_features)
+        check_finite(x)
+        return np.asarray(x @ coef, np.float64)
+
+    def predict(self, rows: Rows) -> NDArray[np.float64]:
+        """Predictions on the scale of the targets.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+
+        Returns
+        -------
+        ndarray (n,) float64
+            For loss="logistic" and "squared_hinge" labels: +1 where the score is above 0, else -1. For other losses
+            the score itself.
+        """
+        scores = self.decision_function(rows)
+        return np.where(scores > 0, 1.0, -1.0) if LOSSES[self.loss].targets == "label" else scores
+
+    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
+        """The probability of the label +1, for loss="logistic" alone.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+
+        Returns
+        -------
+        ndarray (n,) float64
+
+        Raises
+        ------
+        ValueError
+            If the model has another loss.
+        """
+        if self.loss != "logistic":
+            raise ValueError(f"predict_proba needs loss='logistic', this model has loss={self.loss!r}")
+        return expected(self.loss, self.decision_function(rows))
 
     @property
-    def progress(self):
-        """dict of rounds, cumulative_loss, mean_loss, error_rate (of signs), regret (None without a comparator)."""
-        rounds, loss, mistakes = (0, 0.0, 0) if self._a is None else self._totals(self._a)
+    def progress(self) -> Progress:
+        """n_rows, cumulative_loss, mean_loss, error_rate (of signs) and regret (None without a comparator)."""
+        n_rows, loss, mistakes = (0, 0.0, 0) if self._learned is None else self._learned.totals()
         regret = None
-        if self._a is not None and self._comparator is not None:
-            regret = float(loss - self._a["regret"][BEFORE] - self._a["regret"][THEIRS])
+        if self._learned is not None and self._comparator is not None:
+            regret = float(loss - self._learned.regret[BEFORE] - self._learned.regret[THEIRS])
         return {
-            "rounds": rounds,
+            "n_rows": n_rows,
             "cumulative_loss": loss,
-            "mean_loss": loss / max(rounds, 1),
-            "error_rate": mistakes / max(rounds, 1),
+            "mean_loss": loss / max(n_rows, 1),
+            "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
         }
 
     @property
-    def n_rounds(self):
-        """Examples learned from."""
-        return 0 if self._a is None else self._totals(self._a)[0]
+    def n_rows(self) -> int:
+        """Rows learned from."""
+        return 0 if self._learned is None else self._learned.totals()[0]
 
     @property
-    def n_features(self):
-        """Columns of the rows seen, None before the first."""
-        return None if self._a is None else self._a["base"].shape[-1]
+    def n_features(self) -> int | None:
+        """Columns of the rows; None before the first."""
+        return None if self._learned is None else self._learned.base.shape[-1]
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
 
     # -- keeping it ------------------------------------------------------------------------------------------------
-    def copy(self):
-        """An independent model in the same state."""
-        other = object.__new__(type(self))
-        other.__setstate__(self._state())
-        return other
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
+        if self._learned is None:
+            return {"sparse": None}, arrays
+        return {"sparse": self._learned.sparse}, {**arrays, **self._learned.saved()}
 
-    def to_bytes(self):
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
-        return _state.pack(type(self).__name__, *self._state())
-
-    def save(self, path):
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
-        _state.write(path, self.to_bytes())
-
-    def _state(self):
-        params = {"config": asdict(self._config), "notes": self.notes, "sparse": None}
-        arrays = {} if self._comparator is None else {"comparator": self._comparator}
-        if self._a is not None:
-            params["sparse"] = self._a["sparse"]
-            arrays.update({name: self._a[name].copy() for name in ("regret", *self._STATE) if name in self._a})
-        return params, arrays
-
-    def __getstate__(self):
-        return self._state()
-
-    def __setstate__(self, state):
-        params, arrays = state
-        self.__init__(**params["config"])
-        self.notes = dict(params["notes"])
-        self._comparator = arrays.get("comparator")
-        if params["sparse"] is None:
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        comparator = arrays.get("comparator")
+        if comparator is not None:
+            self._comparator = as_vector(comparator, comparator.size, "comparator").astype(np.float64)
+        if state["sparse"] is None:
             return
-        a = self._start(arrays["base"].shape[-1], bool(params["sparse"]))
-        for name in ("regret", *self._STATE):
-            if name not in a:
-                continue
-            if name not in self._GROWING and a[name].shape != arrays[name].shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {a[name].shape}")
-            a[name] = arrays[name].copy()
-        self._a = a
+        learned = self._start(arrays["base"].shape[-1], bool(state["sparse"]))
+        learned.take(arrays)
+        learned.check()
+        self._learned = learned
+
+    def _keep_in_memory(self, other: Any) -> None:
+        other.last_scores = self.last_scores.copy()
 
     @classmethod
-    def _build(cls, params, arrays):
-        model = object.__new__(cls)
-        model.__setstate__((params, arrays))
-        return model
-
-    @classmethod
-    def _register(cls, parameters):
-        """Make the parameters readable as attributes, and the state readable by fs.load."""
-        for name in parameters:
-            setattr(
-                cls, name, property(lambda self, name=name: getattr(self._config, name), doc=f"The parameter {name}.")
-            )
-        _state.register(cls.__name__, cls._build)
+    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
+        parameters, state, arrays = super()._from_schema_1(params, arrays)
+        if parameters.get("loss") == "square":
+            parameters["loss_scale"] = 2.0  # it was (z - y)^2
+        return parameters, state, {cls._ARRAYS_OF_SCHEMA_1.get(name, name): array for name, array in arrays.items()}
 
 
-def copied(a):
-    """The state dict with arrays of its own."""
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in a.items()}
-
-
-def grown(a, names, used, room):
-    """Give the arrays `names` (of which `used` entries count) space for `room` entries."""
-    if len(a[names[0]]) < room:
-        for name in names:
-            a[name] = np.concatenate([a[name][:used], np.zeros(room - used, a[name].dtype)])
-
-
-def _as_csr(rows):
+def _as_csr(rows: Any) -> Batch:
     if not is_sparse(rows):
         from scipy.sparse import csr_array
 
         rows = csr_array(rows)
-    return (
+    return Csr(
         np.ascontiguousarray(rows.data, np.float64),
         np.ascontiguousarray(rows.indices, np.int32),
         np.ascontiguousarray(rows.indptr, np.int64),
     )
 
 
-def _as_dense(rows):
+def _as_dense(rows: Any) -> Batch:
     return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)

@@ -1,59 +1,89 @@
 """ADA-LR and RADAGRAD: G by random projections, for comparison. A round is a few LAPACK calls, so that NumPy serves."""
 
+from dataclasses import dataclass
+from typing import cast
+
 import numpy as np
 
-from fastsketch.online._losses import loss_and_slope
-from fastsketch.sketching import random_normal
-
-# Keys of the random numbers.
-FIXED, FRESH = 71, 72
-ROUND = 2
-
-
-def start(config, d):
-    """Arrays of the state: sum of g g' (ADA-LR), or of g (Pi g)' (RADAGRAD)."""
-    if config.method == "ada-lr":
-        return {"outer": np.zeros((d, d))}
-    return {"low": np.zeros((d, config.sketch_size))}
+from fastsketch._kernels.online import ROUND
+from fastsketch._losses import LOSSES, as_loss_parameter
+from fastsketch._random import Normal, random_normal
+from fastsketch.online._points import PointsState, beginning
+from fastsketch.online._state import Batch, Floats
 
 
-def projection(config, d, round_):
-    """Pi, (d, tau): one for all rounds of RADAGRAD, another in each of ADA-LR."""
-    tau = config.sketch_size
-    key = (FRESH << 32) + round_ if config.method == "ada-lr" else FIXED
-    numbers = random_normal(config.seed, key, d * tau)
-    return numbers.reshape(d, tau) if config.method == "ada-lr" else numbers.reshape(tau, d).T / np.sqrt(tau)
+@dataclass(frozen=True, slots=True)
+class ProjectedSetting:
+    """The parameters of a model as its rounds take them."""
+
+    method: str
+    loss: str
+    sketch_size: int
+    seed: int
 
 
-def learn(config, a, rows, targets, weights, predictions):
-    """Rounds of equations 3 and 4 of the ADA-FD paper, for every point of the grid."""
-    base, eta, delta = a["base"], a["eta"][:, None], a["delta"][:, None]
-    d = base.shape[1]
-    fixed = projection(config, d, 0) if config.method == "radagrad" else None
-    for i, x in enumerate(rows):
-        z = base @ x
-        losses, slopes = loss_and_slope(config.loss, z, targets[i])
-        losses, slopes = weights[i] * losses, weights[i] * slopes
-        if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
-            return
-        predictions[i] = z[0]
-        a["count"][ROUND] += 1
-        a["losses"] += losses
-        a["mistakes"] += z * targets[i] <= 0
-        drawn = weights[i] if config.loss == "absolute" else slopes[0]
-        if abs(drawn) <= 1e-12 or not x.any():
-            continue
-        g = drawn * x
-        if config.method == "ada-lr":
-            a["outer"] += np.outer(g, g)
-            q = np.linalg.qr(a["outer"] @ projection(config, d, int(a["count"][ROUND])))[0]
-            _, s, vt = np.linalg.svd(q.T @ a["outer"], full_matrices=False)
+@dataclass(slots=True)
+class ProjectedState(PointsState):
+    """Arrays of k points in d features."""
+
+    setting: ProjectedSetting
+    products: Floats  # sum of g g' (d, d) of "ada_lr", of g (Pi g)' (d, tau) of "radagrad"
+
+    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        """Rounds of equations 3 and 4 of the ADA-FD paper, for every point."""
+        loss, p = LOSSES[self.setting.loss], as_loss_parameter(self.setting.loss, None)
+        fixed = projection(self.setting, self.base.shape[1], 0) if self.setting.method == "radagrad" else None
+        for i, x in enumerate(cast(Floats, batch)):
+            z = self.base @ x
+            y = np.full_like(z, targets[i])
+            losses, slopes = sample_weight[i] * loss.value(z, y, p), sample_weight[i] * loss.slope(z, y, p)
+            if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
+                return
+            scores[i] = z[0]
+            self.count[ROUND] += 1
+            self.losses += losses
+            self.mistakes += z * targets[i] <= 0
+            h_slope = sample_weight[i] if self.setting.loss == "absolute" else slopes[0]
+            if abs(h_slope) > 1e-12 and x.any():
+                self._step(x, h_slope, slopes, fixed)
+
+    def _step(self, x: Floats, h_slope: float, slopes: Floats, fixed: Floats | None) -> None:
+        """H takes the gradient h_slope x, w of each point moves along its own, slope x."""
+        eta, delta, g = self.learning_rate[:, None], self.delta[:, None], h_slope * x
+        if fixed is None:
+            self.products += np.outer(g, g)
+            q = np.linalg.qr(self.products @ projection(self.setting, len(x), int(self.count[ROUND])))[0]
+            _, s, vt = np.linalg.svd(q.T @ self.products, full_matrices=False)
             inner = vt @ x
-            base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ vt)
-            continue
-        a["low"] += np.outer(g, g @ fixed)
-        q = np.linalg.qr(a["low"])[0]
-        _, s, wt = np.linalg.svd(a["low"].T @ q, full_matrices=False)
+            self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ vt)
+            return
+        self.products += np.outer(g, g @ fixed)
+        q = np.linalg.qr(self.products)[0]
+        _, s, wt = np.linalg.svd(self.products.T @ q, full_matrices=False)
         v = q @ wt.T
         inner = v.T @ x
-        base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ v.T + (x - v @ inner))
+        self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ v.T + (x - v @ inner))
+
+    def is_atomic(self) -> bool:
+        return False
+
+    def coefs(self) -> Floats:
+        return self.base.copy()
+
+
+def start(setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> ProjectedState:
+    """The state before the first row."""
+    width = d if setting.method == "ada_lr" else setting.sketch_size
+    return ProjectedState(
+        **beginning(learning_rate, delta, d=d, sparse=sparse),
+        setting=setting,
+        products=np.zeros((d, width)),
+    )
+
+
+def projection(setting: ProjectedSetting, d: int, round_: int) -> Floats:
+    """Pi, (d, tau): one for all rounds of RADAGRAD, another in each of ADA-LR."""
+    tau = setting.sketch_size
+    if setting.method == "ada_lr":
+        return random_normal(setting.seed, Normal.ADA_LR + round_, d * tau).reshape(d, tau)
+    return random_normal(setting.seed, Normal.RADAGRAD, d * tau).reshape(tau, d).T / np.sqrt(tau)

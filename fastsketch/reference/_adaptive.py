@@ -1,19 +1,38 @@
 """Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and baselines.
 
-Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size. `subgradient(t,
-beta)` returns (loss, g). Every function returns (beta, losses). penalty = (name, lambda): phi = lambda |beta|_1 ("l1")
-or lambda / 2 |beta|^2 ("l2"); None for phi = 0.
+Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size, eta the learning
+rate. `subgradient(t, beta)` returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and
+of `rounds` numbers. penalty "l1" is phi = penalty_strength |beta|_1, "l2" penalty_strength / 2 |beta|^2; None for phi =
+0.
 """
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.reference._newton import Normals
+
+Array = NDArray[np.floating[Any]]
+Subgradient = Callable[[int, Array], tuple[float, Array]]
+Step = Callable[[int, Array, Array], Array]
+Penalty = tuple[str, float] | None
+
+
+class _Sketch(Protocol):
+    def add(self, g: Array) -> tuple[Array, Array]:
+        """Take in g; returns V and the singular values of the sketch."""
+        ...
+
 
 # A gradient adds a direction if what is left of it exceeds this share: the printed test g' != g, read literally, makes
 # rounding a direction.
 NEW = 1e-10
 
 
-def _play(d, rounds, subgradient, step):
-    beta, losses = np.zeros(d), []
+def _play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> tuple[Array, Array]:
+    beta, losses = np.zeros(d), list[float]()
     for t in range(1, rounds + 1):
         loss, g = subgradient(t, beta)
         losses.append(loss)
@@ -21,12 +40,12 @@ def _play(d, rounds, subgradient, step):
     return beta, np.array(losses)
 
 
-def _apply(g, v, s, delta):
+def _apply(g: Array, v: Array, s: Array, delta: float) -> Array:
     """(delta I + V diag(s) V')^-1 g by Woodbury."""
     return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
 
 
-def _prox(h, b, penalty, amount):
+def _prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
     """Minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
     if penalty is None:
         return b / h
@@ -36,7 +55,7 @@ def _prox(h, b, penalty, amount):
     return np.sign(b) * np.maximum(np.abs(b) - amount * strength, 0.0) / h
 
 
-def _argmin(h, b, penalty, amount):
+def _argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
     """Minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
     if penalty is None:
         return np.linalg.solve(h, b)
@@ -57,10 +76,10 @@ def _argmin(h, b, penalty, amount):
 class _FD:
     """Algorithms 1 and 2, steps 4 to 6: S of tau rows, one SVD a round."""
 
-    def __init__(self, d, tau):
+    def __init__(self, d: int, tau: int) -> None:
         self.s, self.tau = np.zeros((tau, d)), tau
 
-    def add(self, g):
+    def add(self, g: Array) -> tuple[Array, Array]:
         """Returns V and Sigma' of the sketch after this gradient."""
         self.s[-1] = g
         _, sigma, vt = np.linalg.svd(self.s, full_matrices=False)
@@ -74,10 +93,10 @@ class _FD:
 class _FFD:
     """Algorithms 3 and 4, steps 4 to 14: orthonormal V (at most 2 tau columns) and M with S'S = V M V'."""
 
-    def __init__(self, d, tau):
+    def __init__(self, d: int, tau: int) -> None:
         self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
 
-    def add(self, g):
+    def add(self, g: Array) -> tuple[Array, Array]:
         """Returns V U and Sigma^(1/2) before the shrink, which follows."""
         left = g - self.v @ (self.v.T @ g)
         left -= self.v @ (self.v.T @ left)  # twice is enough
@@ -96,121 +115,264 @@ class _FFD:
         return out
 
 
-def _adaptive(sketch, d, rounds, subgradient, eta, delta, form, penalty=None, power=0.5):
+def _penalty(name: str | None, strength: float) -> Penalty:
+    return None if name is None else (name, strength)
+
+
+def _adaptive(
+    sketch: _Sketch,
+    d: int,
+    *,
+    rounds: int,
+    subgradient: Subgradient,
+    eta: float,
+    delta: float,
+    form: str,
+    penalty: Penalty,
+    fade: bool = False,
+) -> tuple[Array, Array]:
     total = np.zeros(d)
 
-    def step(t, beta, g):
+    def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal total
-        v, s = sketch.add(g if power == 0.5 else g / t**0.25)
-        s = s if power == 0.5 else s**2
+        v, s = sketch.add(g / t**0.25 if fade else g)
+        s = s**2 if fade else s
         total = total + g
         if penalty is None:
-            if form == "pds":  # dual averaging
+            if form == "dual_averaging":
                 return -eta * _apply(total, v, s, delta)
             return beta - eta * _apply(g, v, s, delta)  # mirror descent
         h = delta * np.eye(d) + (v * s) @ v.T
-        if form == "pds":
+        if form == "dual_averaging":
             return _argmin(h, -eta * total, penalty, eta * t)
         return _argmin(h, h @ beta - eta * g, penalty, eta)
 
-    return _play(d, rounds, subgradient, step)
+    return _play(d, rounds, subgradient=subgradient, step=step)
 
 
-def adaptive_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
-    """ADA-FD: Algorithm 1 (form "pds") and Algorithm 2 ("cmd")."""
-    return _adaptive(_FD(d, tau), d, rounds, subgradient, eta, delta, form, penalty)
+def adaptive_frequent_directions(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    sketch_size: int,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
+    """ADA-FD: Algorithm 1 (form "dual_averaging") and Algorithm 2 ("mirror_descent")."""
+    return _adaptive(
+        _FD(d, sketch_size),
+        d,
+        rounds=rounds,
+        subgradient=subgradient,
+        eta=learning_rate,
+        delta=delta,
+        form=form,
+        penalty=_penalty(penalty, penalty_strength),
+    )
 
 
-def adaptive_fast_frequent_directions(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
-    """ADA-FFD: Algorithm 3 (form "pds") and Algorithm 4 ("cmd")."""
-    return _adaptive(_FFD(d, tau), d, rounds, subgradient, eta, delta, form, penalty)
+def adaptive_fast_frequent_directions(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    sketch_size: int,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
+    """ADA-FFD: Algorithm 3 (form "dual_averaging") and Algorithm 4 ("mirror_descent")."""
+    return _adaptive(
+        _FFD(d, sketch_size),
+        d,
+        rounds=rounds,
+        subgradient=subgradient,
+        eta=learning_rate,
+        delta=delta,
+        form=form,
+        penalty=_penalty(penalty, penalty_strength),
+    )
 
 
-def sketched_newton_subgradient(d, rounds, subgradient, tau, eta, delta, form="cmd", penalty=None):
+def sketched_newton_subgradient(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    sketch_size: int,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
     """FD-SON (Luo et al. 2016) as the ADA-FD paper, section 3.3, writes it: H = delta I + sum g g' / sqrt(t)."""
-    return _adaptive(_FFD(d, tau), d, rounds, subgradient, eta, delta, form, penalty, power=1)
+    return _adaptive(
+        _FFD(d, sketch_size),
+        d,
+        rounds=rounds,
+        subgradient=subgradient,
+        eta=learning_rate,
+        delta=delta,
+        form=form,
+        penalty=_penalty(penalty, penalty_strength),
+        fade=True,
+    )
 
 
 class _Whole:
     """ADA-FULL: G = sum g g' and its root."""
 
-    def __init__(self, d):
+    def __init__(self, d: int) -> None:
         self.g = np.zeros((d, d))
 
-    def add(self, g):
+    def add(self, g: Array) -> tuple[Array, Array]:
         self.g = self.g + np.outer(g, g)
         values, vectors = np.linalg.eigh(self.g)
         return vectors, np.sqrt(np.maximum(values, 0.0))
 
 
-def adaptive_full(d, rounds, subgradient, eta, delta, form="cmd", penalty=None):
+def adaptive_full(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
     """ADA-FULL (Duchi, Hazan, Singer 2011)."""
-    return _adaptive(_Whole(d), d, rounds, subgradient, eta, delta, form, penalty)
+    return _adaptive(
+        _Whole(d),
+        d,
+        rounds=rounds,
+        subgradient=subgradient,
+        eta=learning_rate,
+        delta=delta,
+        form=form,
+        penalty=_penalty(penalty, penalty_strength),
+    )
 
 
-def adaptive_diagonal(d, rounds, subgradient, eta, delta, form="cmd", penalty=None):
+def adaptive_diagonal(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
     """ADA-DIAG: H = delta I + diag(sum g^2)^(1/2)."""
-    squares, total = np.zeros(d), np.zeros(d)
+    squares, total, phi = np.zeros(d), np.zeros(d), _penalty(penalty, penalty_strength)
 
-    def step(t, beta, g):
+    def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal squares, total
         squares, total = squares + g * g, total + g
         h = delta + np.sqrt(squares)
-        if form == "pds":
-            return _prox(h, -eta * total, penalty, eta * t)
-        return _prox(h, h * beta - eta * g, penalty, eta)
+        if form == "dual_averaging":
+            return _prox(h, -learning_rate * total, phi, learning_rate * t)
+        return _prox(h, h * beta - learning_rate * g, phi, learning_rate)
 
-    return _play(d, rounds, subgradient, step)
+    return _play(d, rounds, subgradient=subgradient, step=step)
 
 
-def adaptive_low_rank(d, rounds, subgradient, tau, eta, delta, rng):
+def adaptive_low_rank(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    sketch_size: int,
+    learning_rate: float,
+    delta: float,
+    rng: Normals,
+) -> tuple[Array, Array]:
     """ADA-LR (Krummenacher et al. 2016), equation 3: a random projection of G, its QR, an SVD. Mirror descent."""
     g_sum = np.zeros((d, d))
 
-    def step(t, beta, g):
+    def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal g_sum
         g_sum = g_sum + np.outer(g, g)
-        q, _ = np.linalg.qr(g_sum @ rng.standard_normal((d, tau)))
+        q, _ = np.linalg.qr(g_sum @ rng.standard_normal((d, sketch_size)))
         _, s, vt = np.linalg.svd(q.T @ g_sum, full_matrices=False)
-        return beta - eta * (vt.T @ ((vt @ g) / (np.sqrt(s) + delta)))
+        return beta - learning_rate * (vt.T @ ((vt @ g) / (np.sqrt(s) + delta)))
 
-    return _play(d, rounds, subgradient, step)
+    return _play(d, rounds, subgradient=subgradient, step=step)
 
 
-def radagrad(d, rounds, subgradient, tau, eta, delta, rng):
+def radagrad(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    sketch_size: int,
+    learning_rate: float,
+    delta: float,
+    rng: Normals,
+) -> tuple[Array, Array]:
     """RADAGRAD (Krummenacher et al. 2016), equation 4, with one fixed projection Pi (tau x d). Mirror descent."""
-    projection, low = rng.standard_normal((tau, d)) / np.sqrt(tau), np.zeros((d, tau))
+    projection = rng.standard_normal((sketch_size, d)) / np.sqrt(sketch_size)
+    low: Array = np.zeros((d, sketch_size))
 
-    def step(t, beta, g):
-        nonlocal low
-        low = low + np.outer(g, projection @ g)
+    def step(t: int, beta: Array, g: Array) -> Array:
+        low[...] += np.outer(g, projection @ g)
         q, _ = np.linalg.qr(low)
         _, s, wt = np.linalg.svd(low.T @ q, full_matrices=False)
         v = q @ wt.T
         inner = v.T @ g
-        return beta - eta * (v @ (inner / (np.sqrt(s) + delta))) - eta * (g - v @ inner)
+        return beta - learning_rate * (v @ (inner / (np.sqrt(s) + delta))) - learning_rate * (g - v @ inner)
 
-    return _play(d, rounds, subgradient, step)
-
-
-def online_gradient_descent(d, rounds, subgradient, eta, penalty=None):
-    """OGD with step eta / sqrt(t)."""
-
-    def step(t, beta, g):
-        rate = eta / np.sqrt(t)
-        return _prox(np.ones(d), beta - rate * g, penalty, rate)
-
-    return _play(d, rounds, subgradient, step)
+    return _play(d, rounds, subgradient=subgradient, step=step)
 
 
-def adam(d, rounds, subgradient, eta, beta1=0.9, beta2=0.999, epsilon=1e-8, penalty=None):
+def online_gradient_descent(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    learning_rate: float,
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
+    """OGD with step learning_rate / sqrt(t)."""
+    phi = _penalty(penalty, penalty_strength)
+
+    def step(t: int, beta: Array, g: Array) -> Array:
+        rate = learning_rate / np.sqrt(t)
+        return _prox(np.ones(d), beta - rate * g, phi, rate)
+
+    return _play(d, rounds, subgradient=subgradient, step=step)
+
+
+def adam(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    learning_rate: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    delta: float = 1e-8,
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+) -> tuple[Array, Array]:
     """ADAM (Kingma, Ba 2015)."""
-    first, second = np.zeros(d), np.zeros(d)
+    first, second, phi = np.zeros(d), np.zeros(d), _penalty(penalty, penalty_strength)
 
-    def step(t, beta, g):
+    def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal first, second
         first, second = beta1 * first + (1 - beta1) * g, beta2 * second + (1 - beta2) * g * g
-        h = np.sqrt(second / (1 - beta2**t)) + epsilon
-        return _prox(h, h * beta - eta * first / (1 - beta1**t), penalty, eta)
+        h = np.sqrt(second / (1 - beta2**t)) + delta
+        return _prox(h, h * beta - learning_rate * first / (1 - beta1**t), phi, learning_rate)
 
-    return _play(d, rounds, subgradient, step)
+    return _play(d, rounds, subgradient=subgradient, step=step)

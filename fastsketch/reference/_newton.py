@@ -1,71 +1,71 @@
 """Sketched online Newton steps in plain NumPy, with an explicit H: RFD paper, Algorithms 3 and 6, and its baselines.
 
-Notation: examples x_t (rows of xs) with targets y_t, prediction z = w'x, slope = d loss / dz, g = slope x; m the sketch
+Notation: examples x_t (rows of xs) with targets y_t, score z = w'x, slope = d loss / dz, g = slope x; m the sketch
 size; a_t = sqrt(mu + eta_t) with mu = 1/8 and eta_t = 1/t. Corrections to the printed text: gamma uses u^(t+1), and the
-second candidate of the alpha = 0 phase projects on the null space of H.
+second candidate of the alpha = 0 phase projects on the null space of H. loss is a name of the table of losses, times
+loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint says which scores are kept within
+[-1, 1]: "current" (of the example just learned from), "next", "both" or None. Every
+function returns (w, losses, scores).
 """
 
+from typing import Any, Protocol
+
 import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._losses import LOSSES, as_loss_parameter
+
+Array = NDArray[np.floating[Any]]
 
 MU = 0.125
 # Eigenvalues of H below this share of the largest are zero, while alpha = 0.
 RANK = 1e-10
-# A slope below this is zero: what a projection on a target leaves is rounding.
+# A slope below this is zero: a constraint at the target leaves rounding.
 FLAT = 1e-12
 # x has a part in the null space of H if its square exceeds this share of that of x.
 NULL = 1e-9
 
 
-def _logistic(z, y):
-    margin = y * z
-    return np.logaddexp(0.0, -margin), -y * np.exp(-np.logaddexp(0.0, margin))
+class Normals(Protocol):
+    """What of a numpy.random.Generator is used."""
+
+    def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
 
-def _squared_hinge(z, y):
-    gap = max(0.0, 1.0 - y * z)
-    return gap * gap, -2.0 * y * gap
+class _Curvature(Protocol):
+    """H = B'B + alpha I."""
+
+    alpha: float
+
+    def append(self, row: Array) -> None: ...
+
+    def h(self) -> Array: ...
 
 
-def _huber(z, y, width=1.0):
-    r = z - y
-    inside = abs(r) <= width
-    return (0.5 * r * r, r) if inside else (width * (abs(r) - 0.5 * width), width * np.sign(r))
-
-
-# (value, slope) of each loss at a prediction z
-LOSSES = {
-    "square": lambda z, y: ((z - y) ** 2, 2.0 * (z - y)),
-    "logistic": _logistic,
-    "squared_hinge": _squared_hinge,
-    "huber": _huber,
-    "absolute": lambda z, y: (abs(z - y), np.sign(z - y)),
-}
-
-
-def excess(z):
+def excess(z: float) -> float:
     """tau(z) = sgn(z) max(|z| - 1, 0)."""
-    return np.sign(z) * max(abs(z) - 1.0, 0.0)
+    return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
 
 
-def _solve(h, alpha, v):
+def _solve(h: Array, alpha: float, v: Array) -> Array:
     """H^+ v: the inverse where alpha > 0."""
     if alpha > 0:
         return np.linalg.solve(h, v)
     values, vectors = np.linalg.eigh(h)
-    seen = values > RANK * max(values[-1], 0.0)
-    return vectors[:, seen] @ ((vectors[:, seen].T @ v) / values[seen])
+    large = values > RANK * max(values[-1], 0.0)
+    return vectors[:, large] @ ((vectors[:, large].T @ v) / values[large])
 
 
-def _project(u, x, h, alpha):
+def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
     """argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
-    over = excess(u @ x)
+    over = excess(float(u @ x))
     if over == 0.0:
         return u
     step = _solve(h, alpha, x)
     if alpha == 0:
         values, vectors = np.linalg.eigh(h)
-        seen = values > RANK * max(values[-1], 0.0)
-        null = x - vectors[:, seen] @ (vectors[:, seen].T @ x)
+        large = values > RANK * max(values[-1], 0.0)
+        null = x - vectors[:, large] @ (vectors[:, large].T @ x)
         if null @ null > NULL * (x @ x):
             return u - over / (x @ null) * null  # moves where H costs nothing
     return u - over / (x @ step) * step
@@ -74,11 +74,11 @@ def _project(u, x, h, alpha):
 class _Shrinking:
     """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
 
-    def __init__(self, d, m, limit, rule, alpha0, beta):
-        self.b, self.alpha, self.m, self.limit, self.rule = np.zeros((0, d)), alpha0, m, limit, rule
-        self.spared = m - int(np.floor(beta * m)) if rule == "pfd" else 0
+    def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
+        self.b, self.alpha, self.m, self.limit, self.method = np.zeros((0, d)), alpha0, m, limit, method
+        self.spared = m - int(np.floor(beta * m)) if method == "pfd" else 0
 
-    def append(self, row):
+    def append(self, row: Array) -> None:
         self.b = np.vstack([self.b, row])
         if len(self.b) < self.limit:
             return
@@ -90,96 +90,156 @@ class _Shrinking:
         kept[self.spared :] -= delta
         k = min(self.m - 1, len(vt))
         self.b = np.sqrt(kept[:k])[:, None] * vt[:k]
-        if self.rule == "rfd":
+        if self.method == "rfd":
             self.alpha += delta / 2
 
-    def h(self):
+    def h(self) -> Array:
         return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
 
 class _Full:
     """FULL-ON: H itself, d x d."""
 
-    def __init__(self, d, alpha0):
+    def __init__(self, d: int, alpha0: float) -> None:
         self.alpha, self._h = alpha0, alpha0 * np.eye(d)
 
-    def append(self, row):
+    def append(self, row: Array) -> None:
         self._h = self._h + np.outer(row, row)
 
-    def h(self):
+    def h(self) -> Array:
         return self._h
 
 
 class _RandomProjection:
     """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
 
-    def __init__(self, d, m, alpha0, rng):
+    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.b, self.alpha, self.rng = np.zeros((m, d)), alpha0, rng
 
-    def append(self, row):
+    def append(self, row: Array) -> None:
         self.b = self.b + np.outer(self.rng.standard_normal(len(self.b)) / np.sqrt(len(self.b)), row)
 
-    def h(self):
+    def h(self) -> Array:
         return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
 
 class _Oja:
     """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
 
-    def __init__(self, d, m, alpha0, rng):
+    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
         self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T
         self.lam, self.alpha, self.t = np.zeros(m), alpha0, 0
 
-    def append(self, row):
+    def append(self, row: Array) -> None:
         self.t += 1
         inner = self.v @ row
         self.lam = (1 - 1 / self.t) * self.lam + inner**2 / self.t
         self.v = np.linalg.qr((self.v + np.outer(inner, row) / self.t).T)[0].T
 
-    def h(self):
+    def h(self) -> Array:
         return (self.v.T * (self.t * self.lam)) @ self.v + self.alpha * np.eye(self.v.shape[1])
 
 
-def _rounds(xs, ys, curvature, loss, projection):
-    """The rounds of Algorithms 3 and 6. Returns (w, losses, predictions)."""
-    w, losses, predictions, moved = np.zeros(xs.shape[1]), [], [], False
+def _rounds(
+    xs: Array, ys: Array, *, curvature: _Curvature, loss: str, loss_scale: float, constraint: str | None
+) -> tuple[Array, Array, Array]:
+    """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
+    about, p = LOSSES[loss], as_loss_parameter(loss, None)
+    w, losses, scores, moved = np.zeros(xs.shape[1]), list[float](), list[float](), False
     for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
-        z = np.sign(w @ x) if moved else w @ x  # 4: predict; +-1 up to rounding once moved
-        value, slope = LOSSES[loss](z, y)
-        losses.append(value)
-        predictions.append(z)
+        z = np.sign(w @ x) if moved else w @ x  # 4: score; +-1 up to rounding once moved
+        at, target = np.array([z]), np.array([y])
+        losses.append(loss_scale * float(about.value(at, target, p)[0]))
+        scores.append(float(z))
+        slope = loss_scale * float(about.slope(at, target, p)[0])
         g = slope * x  # 5: gradient
         if abs(slope) > FLAT and x @ x > 0:
             curvature.append(np.sqrt(MU + 1 / t) * g)  # 6-14: sketch of sqrt(mu + eta_t) g
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
             u = w - _solve(h, alpha, g)  # 16
-            w = _project(u, x, h, alpha) if projection in ("same", "both") else u  # 17 of Algorithm 6
-        moved = projection in ("next", "both") and t < len(xs) and curvature.h().any() and excess(w @ xs[t]) != 0
+            w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
+        ahead = constraint in ("next", "both") and t < len(xs)
+        moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0
         if moved:
             w = _project(w, xs[t], curvature.h(), curvature.alpha)  # 12 of Algorithm 3: for the next example
-    return w, np.array(losses), np.array(predictions)
+    return w, np.array(losses), np.array(scores)
 
 
-def online_newton(xs, ys, m, alpha0=0.0, *, rule="rfd", beta=0.2, loss="square", projection="next"):
-    """RFD paper, Algorithm 3: one shrink a round, projection for the next example. Returns (w, losses, predictions)."""
-    return _rounds(xs, ys, _Shrinking(xs.shape[1], m, m, rule, alpha0, beta), loss, projection)
+def online_newton(
+    xs: Array,
+    ys: Array,
+    *,
+    sketch_size: int,
+    alpha0: float = 0.0,
+    method: str = "rfd",
+    beta: float = 0.2,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "next",
+) -> tuple[Array, Array, Array]:
+    """RFD paper, Algorithm 3: one shrink a round, constraint on the next example. Returns (w, losses, scores)."""
+    sketch = _Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
-def fast_online_newton(xs, ys, m, alpha0=0.0, *, rule="rfd", beta=0.2, loss="square", projection="same"):
-    """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, projection for the same example."""
-    return _rounds(xs, ys, _Shrinking(xs.shape[1], m, 2 * m, rule, alpha0, beta), loss, projection)
+def fast_online_newton(
+    xs: Array,
+    ys: Array,
+    *,
+    sketch_size: int,
+    alpha0: float = 0.0,
+    method: str = "rfd",
+    beta: float = 0.2,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "current",
+) -> tuple[Array, Array, Array]:
+    """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example."""
+    sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
-def full_online_newton(xs, ys, alpha0, *, loss="square", projection="same"):
+def full_online_newton(
+    xs: Array,
+    ys: Array,
+    *,
+    alpha0: float,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "current",
+) -> tuple[Array, Array, Array]:
     """FULL-ON: online Newton step with the whole H (Hazan, Agarwal, Kale 2007)."""
-    return _rounds(xs, ys, _Full(xs.shape[1], alpha0), loss, projection)
+    whole = _Full(xs.shape[1], alpha0)
+    return _rounds(xs, ys, curvature=whole, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
-def random_projection_newton(xs, ys, m, alpha0, rng, *, loss="square", projection="same"):
+def random_projection_newton(
+    xs: Array,
+    ys: Array,
+    *,
+    sketch_size: int,
+    alpha0: float,
+    rng: Normals,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "current",
+) -> tuple[Array, Array, Array]:
     """RP-SON."""
-    return _rounds(xs, ys, _RandomProjection(xs.shape[1], m, alpha0, rng), loss, projection)
+    sketch = _RandomProjection(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
-def oja_newton(xs, ys, m, alpha0, rng, *, loss="square", projection="same"):
+def oja_newton(
+    xs: Array,
+    ys: Array,
+    *,
+    sketch_size: int,
+    alpha0: float,
+    rng: Normals,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "current",
+) -> tuple[Array, Array, Array]:
     """Oja-SON."""
-    return _rounds(xs, ys, _Oja(xs.shape[1], m, alpha0, rng), loss, projection)
+    sketch = _Oja(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)

@@ -39,8 +39,8 @@ class FrequentDirections(MergeableModel):
     sketch_size : int, default 64
         l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact.
     method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
-        Robust FD: Frequent Directions whose ``alpha`` grows by half of what each shrink removes, which halves the
-        error of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
+        Robust FD: Frequent Directions whose ``alpha`` grows by half of each shrink's delta, which halves the error
+        of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
         l - floor(beta l) rows keep their length); the compensative read-out; iterative SVD (nothing is subtracted, no
         a-priori guarantee). B is the same for "rfd" and "fd".
     alpha0 : float, default 0.0
@@ -62,8 +62,8 @@ class FrequentDirections(MergeableModel):
         Of the sketch; by default that of the first batch (float32 stays, everything else becomes float64).
     compressor : fs.Compressor or its kind ("srht", "countsketch", "sparse", "gaussian", "sampling"), optional
         A random map that turns every m rows into q before they reach the sketch (q = ``sketch_size`` unless given):
-        with "srht" Fast Frequent Directions of FROSH, Algorithm 2. Several times faster; the bound then covers what
-        the shrinks remove, not the error of the random map, and ``squared_norm`` is an estimate.
+        with "srht" Fast Frequent Directions of FROSH, Algorithm 2. Several times faster; the bound then covers
+        the shrinks, not the error of the random map, and ``squared_norm`` is an estimate.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class FrequentDirections(MergeableModel):
     solver: SolverName = choice(("auto", "gram", "svd", "exact"), default="auto")
     center: bool = flag(default=False)
     decay: float = real(default=1.0, high=1.0, low_open=True)
-    dtype: DTypeLike | None = float_dtype()
+    dtype: DTypeLike | None = float_dtype(default=None)
     compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
 
     def _check(self) -> None:
@@ -261,7 +261,8 @@ class FrequentDirections(MergeableModel):
             return 0.0
         if self.center or self.compressor is not None:
             return self._read().squared_norm
-        return float(np.float64(engine.squared_norm) * ldexp(1.0, engine.exponent) ** 2)
+        unit = ldexp(1.0, engine.exponent)
+        return engine.squared_norm * unit * unit
 
     @property
     def total_weight(self) -> float:
@@ -281,12 +282,14 @@ class FrequentDirections(MergeableModel):
     def gram(self) -> NDArray[np.float64]:
         """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
-        Memory d^2. With "exact" its error is that of rounding, whatever ``error_bound`` says about ``sketch()``.
+        Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
         """
         engine = self._seen_engine()
         if isinstance(engine, DenseEngine) and engine.accumulated:
             engine = engine.clone()
-            return engine.gram() * ldexp(1.0, engine.exponent) ** 2
+            unit = ldexp(1.0, engine.exponent)
+            with np.errstate(over="ignore", under="ignore"):
+                return engine.gram() * unit * unit
         b = self.sketch().astype(np.float64, copy=False)
         out = b.T @ b
         out[np.diag_indices_from(out)] += self.alpha
@@ -348,7 +351,7 @@ class FrequentDirections(MergeableModel):
             raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
         return reading.s.astype(np.float64), reading.vt.astype(np.float64), alpha
 
-    # -- what the frame asks for -----------------------------------------------------------------------------------
+    # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def _beta(self) -> float | None:
         return DEFAULT_BETA if self.method == "pfd" and self.beta is None else self.beta
@@ -393,7 +396,7 @@ class FrequentDirections(MergeableModel):
         about = state["engine"]
         self._engine = self._reading = None
         if about is not None:
-            # the buffer as it was, whatever a later version takes by default: a resume is to give the same bits
+            # the buffer as it was, also where a later version has another default: a resume is to give the same bits
             setting = self._setting.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
             d = as_integer(about["n_features"], "n_features", 1)
             engine = ENGINES[about["kind"]](setting, d, dtype=np.dtype(about["dtype"]))
@@ -413,7 +416,7 @@ class FrequentDirections(MergeableModel):
 
 
 class RobustFrequentDirections(FrequentDirections):
-    """Frequent Directions whose regulariser alpha grows by half of what each shrink removes: half the error bound.
+    """Frequent Directions whose regulariser alpha grows by half of each shrink's delta: half the error bound.
 
     ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
     parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and

@@ -1,7 +1,7 @@
 """One block of a stream on its way through a random map, a few rows at a time; centring folded in.
 
 Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtracts c, the block's first row, sums up
-what is left, and the rest is one rank-one correction at the end. Each row is read once.
+the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
 import contextlib
@@ -55,8 +55,7 @@ class MappedBlock:
 
     def _draw(self, index: int) -> None:
         self.index = index
-        self._numbers = self.map.numbers(index, self.dtype)
-        self.state.set_numbers(*self._numbers)
+        self.state.set_numbers(*self.map.numbers(index, self.dtype))
 
     def _limit(self) -> AbstractContextManager[Any]:
         """Only the Gaussian map calls BLAS."""
@@ -137,8 +136,7 @@ class MappedBlock:
         """An independent block in the same state."""
         other = object.__new__(MappedBlock)
         other.__dict__.update(self.__dict__)
-        other._begin(self.index)
-        other.restore(self.arrays(), self.index)
+        other.state = self.state.copy()
         return other
 
     def close(self) -> Mapped:

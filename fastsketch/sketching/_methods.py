@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd"]
 
-# The share of squared singular values that PFD shrinks; 0.2 is what the RFD paper uses (section 6.2).
+# The share of squared singular values that PFD shrinks; 0.2 as in the RFD paper (section 6.2).
 DEFAULT_BETA: Final = 0.2
 
 
@@ -20,7 +20,7 @@ class Method:
 
     title: str
     compensates: bool = False  # the read-out adds Delta to every squared singular value
-    regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for what was removed
+    regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for the removed part
 
     def error_bound(self, shrinkage: float) -> float:
         """Bound on || A'A (+ alpha0 I) - estimate ||_2 that needs no second look at the rows."""

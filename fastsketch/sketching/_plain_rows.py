@@ -6,21 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def lies_well(rows: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel can read an array (n, d) in place: right dtype, aligned, columns contiguous."""
+def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a kernel can read rows (n, d) in place: an array of the right dtype, aligned, columns contiguous."""
+    if not isinstance(rows, np.ndarray):
+        return False
+    array = cast("NDArray[Any]", rows)  # a string: the type is not to be built in every call
     size = dtype.itemsize
-    return bool(
-        rows.dtype == dtype
-        and rows.flags.aligned
-        and (rows.strides[1] == size or rows.shape[1] == 1)
-        and rows.strides[0] % size == 0
+    return (
+        array.dtype == dtype
+        and array.flags.aligned
+        and (array.strides[1] == size or array.shape[1] == 1)
+        and array.strides[0] % size == 0
     )
 
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Checked rows, array or CSR, as a kernel reads them: in place if it can be."""
-    dense = cast(NDArray[Any], rows if isinstance(rows, np.ndarray) else rows.toarray())
-    if lies_well(dense, dtype):
-        return dense
+    if lies_well(rows, dtype):
+        return rows
+    if not isinstance(rows, np.ndarray):
+        rows = rows.toarray()
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(dense, dtype)
+        return np.ascontiguousarray(rows, dtype)

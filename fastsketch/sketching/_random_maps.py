@@ -77,7 +77,7 @@ class Compressor:
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d)
-            One block, whatever its length: real and finite, rows_out <= n <= block_rows.
+            One block: real and finite, rows_out <= n <= block_rows.
         index : int, default 0
             The block's index, which chooses the random numbers.
 
@@ -116,7 +116,7 @@ def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):
-        return Compressor(cast(MapKind, value)).kind
+        return Compressor(cast("MapKind", value)).kind
     if isinstance(value, dict):
-        return Compressor(**cast(dict[str, Any], value))
+        return Compressor(**cast("dict[str, Any]", value))
     raise TypeError(f"{name} must be a Compressor, the name of a kind or None, got {type(value).__name__}")

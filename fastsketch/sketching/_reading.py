@@ -40,15 +40,15 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + shrinkage)
-    # largest component of each vector positive: the same signs whatever solver found them
+    # largest component of each vector positive: the same signs from every solver
     if rank:
         vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
     with np.errstate(over="ignore", under="ignore"):
         return Reading(
             (s * unit).astype(dtype),
             vt.astype(dtype, copy=False),
-            float(np.float64(shrinkage) * unit * unit),
+            shrinkage * unit * unit,
             float(rounding * unit * unit),
             engine.mean * unit if engine.setting.center else None,
-            float(np.float64(engine.squared_norm) * unit * unit),
+            engine.squared_norm * unit * unit,
         )

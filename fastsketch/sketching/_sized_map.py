@@ -1,4 +1,4 @@
-"""A random map Phi (q x m) with all its sizes known: its random numbers, and what the kernel needs to know.
+"""A random map Phi (q x m) with all its sizes known: its random numbers, and its sizes in the kernel.
 
 Every number is a function of (kind, seed, index of the block, place within it): see fastsketch._random.
 """
@@ -73,7 +73,7 @@ class SizedMap:
 
     @cached_property
     def padded_rows(self) -> int:
-        """Rows of the block rounded up to what the map works with: absent rows count as zero."""
+        """Rows of the block rounded up to whole steps of the map: absent rows count as zero."""
         m = self.block_rows
         if self.kind == "srht":
             return max(8, 1 << (m - 1).bit_length())

@@ -1,67 +1,80 @@
 """Linear models learned by adaptive subgradients, as scikit-learn has them."""
 
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import ClassVar
+
+from numpy.random import RandomState
+
+from fastsketch._keywords import named_keywords
+from fastsketch._losses import OnlineLossName
 from fastsketch.online import AdaptiveSubgradient
-from fastsketch.sklearn._linear import _LinearClassifier, _LinearRegressor
+from fastsketch.online._adaptive import Form, Method, Penalty
+from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
 
 
 class _Adaptive:
     """Parameters, and the model that has them."""
 
+    _RENAMED: ClassVar = {"eta": "learning_rate", "strength": "penalty_strength"}
+
     def __init__(
         self,
-        sketch_size=20,
+        sketch_size: int = 20,
         *,
-        method="ada-ffd",
-        form="cmd",
-        loss="squared_hinge",
-        eta=0.1,
-        delta=None,
-        penalty=None,
-        strength=0.0,
-        fit_intercept=True,
-        epochs=1,
-        random_state=0,
-    ):
+        method: Method = "ada_ffd",
+        form: Form = "mirror_descent",
+        loss: OnlineLossName = "squared_hinge",
+        learning_rate: float = 0.1,
+        delta: float | None = None,
+        penalty: Penalty = None,
+        penalty_strength: float = 0.0,
+        fit_intercept: bool = True,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
         self.sketch_size = sketch_size
-        self.method = method
-        self.form = form
-        self.loss = loss
-        self.eta = eta
+        self.method: Method = method
+        self.form: Form = form
+        self.loss: OnlineLossName = loss
+        self.learning_rate = learning_rate
         self.delta = delta
-        self.penalty = penalty
-        self.strength = strength
+        self.penalty: Penalty = penalty
+        self.penalty_strength = penalty_strength
         self.fit_intercept = fit_intercept
         self.epochs = epochs
         self.random_state = random_state
 
-    def _model(self):
+    def _make(self, seed: int) -> AdaptiveSubgradient:
         return AdaptiveSubgradient(
             self.sketch_size,
-            self.method,
-            self.form,
-            self.loss,
-            self.eta,
-            self.delta,
+            method=self.method,
+            form=self.form,
+            loss=self.loss,
+            learning_rate=self.learning_rate,
+            delta=self.delta,
             penalty=self.penalty,
-            strength=self.strength,
-            seed=self.random_state,
+            penalty_strength=self.penalty_strength,
+            seed=seed,
         )
 
 
-class AdaptiveSubgradientClassifier(_Adaptive, _LinearClassifier):
+@named_keywords
+class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
     """Linear classifier learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
 
     Parameters
     ----------
-    sketch_size, method, form, loss, eta, delta, penalty, strength
-        Those of fastsketch.AdaptiveSubgradient; loss is "squared_hinge" (default), "logistic" (which has
-        ``predict_proba``), "square", "huber" or "absolute". The penalty takes hold of the intercept too.
+    sketch_size, method, form, loss, learning_rate, delta, penalty, penalty_strength
+        Those of fastsketch.AdaptiveSubgradient, with its defaults; with loss="logistic" there is ``predict_proba``.
+        The penalty takes hold of the intercept too.
     fit_intercept : bool, default True
         By a feature that is always 1.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
-    random_state : int, default 0
-        Of the methods "ada-lr" and "radagrad".
+    random_state : int, RandomState or None, default 0
+        Of the methods "ada_lr" and "radagrad"; an int is the seed itself.
 
     Attributes
     ----------
@@ -70,6 +83,11 @@ class AdaptiveSubgradientClassifier(_Adaptive, _LinearClassifier):
     intercept_ : ndarray (1,) or (n_classes,)
     models_ : list of fastsketch.AdaptiveSubgradient
     n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -82,13 +100,16 @@ class AdaptiveSubgradientClassifier(_Adaptive, _LinearClassifier):
     """
 
 
-class AdaptiveSubgradientRegressor(_Adaptive, _LinearRegressor):
+@named_keywords
+class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
     """Linear regression learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
 
     Parameters
     ----------
-    sketch_size, method, form, loss, eta, delta, penalty, strength, fit_intercept, epochs, random_state
-        As for AdaptiveSubgradientClassifier; loss is "absolute" (default), "huber" or "square".
+    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, random_state
+        As for AdaptiveSubgradientClassifier.
+    loss : {"square", "huber", "absolute"}, default "square"
+    epochs : int, default 3
 
     Attributes
     ----------
@@ -96,8 +117,13 @@ class AdaptiveSubgradientRegressor(_Adaptive, _LinearRegressor):
     intercept_ : float
     models_ : list of one fastsketch.AdaptiveSubgradient, for targets moved and scaled to about [-1, 1]
     target_mean_, target_scale_ : float
-        What that takes, found in the first batch: its mean, and HEADROOM times its largest deviation.
+        Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -113,28 +139,28 @@ class AdaptiveSubgradientRegressor(_Adaptive, _LinearRegressor):
 
     def __init__(
         self,
-        sketch_size=20,
+        sketch_size: int = 20,
         *,
-        method="ada-ffd",
-        form="cmd",
-        loss="absolute",
-        eta=0.1,
-        delta=None,
-        penalty=None,
-        strength=0.0,
-        fit_intercept=True,
-        epochs=3,
-        random_state=0,
-    ):
+        method: Method = "ada_ffd",
+        form: Form = "mirror_descent",
+        loss: OnlineLossName = "square",
+        learning_rate: float = 0.1,
+        delta: float | None = None,
+        penalty: Penalty = None,
+        penalty_strength: float = 0.0,
+        fit_intercept: bool = True,
+        epochs: int = 3,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
         super().__init__(
             sketch_size,
             method=method,
             form=form,
             loss=loss,
-            eta=eta,
+            learning_rate=learning_rate,
             delta=delta,
             penalty=penalty,
-            strength=strength,
+            penalty_strength=penalty_strength,
             fit_intercept=fit_intercept,
             epochs=epochs,
             random_state=random_state,

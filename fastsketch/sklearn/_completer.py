@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._losses import LossName
 from fastsketch._validation import Rows
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._random_state import seed_of
 
 
@@ -52,7 +52,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 40))
     >>> X = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
-    >>> model = LowRankCompleter(3, ridge=0.1, sweeps=10, scaling=False)
+    >>> model = LowRankCompleter(3, sweeps=10)
     >>> filled = model.inverse_transform(model.fit_transform(X))
     >>> bool(np.abs(filled - truth).mean() < 0.1)
     True
@@ -73,15 +73,15 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         scaling: bool = True,
         loss_parameter: float | None = None,
         learning_rate: float = 0.7,
-        sweeps: int = 3,
-        ridge: float = 10.0,
-        bias_ridge: float = 3.0,
+        sweeps: int = 4,
+        ridge: float | None = None,
+        bias_ridge: float | None = None,
         step_rule: Literal["line_search", "inverse_sqrt"] = "line_search",
         step_size: float = 1.0,
         inner_criterion: Literal["current", "previous"] = "current",
         inner_tolerance: float = 0.99,
         max_inner_rank: int = 2,
-        max_power_iterations: int = 30,
+        max_power_iterations: int = 8,
         clip: tuple[float, float] | None = None,
         random_state: int | RandomState | None = 0,
     ) -> None:

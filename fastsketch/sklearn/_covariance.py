@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.sketching import RobustFrequentDirections
 from fastsketch.sketching._engines import SolverName
-from fastsketch.sklearn._keywords import named_keywords
 
 
 @named_keywords

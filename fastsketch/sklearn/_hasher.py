@@ -3,17 +3,17 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
@@ -58,7 +58,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (500, 2)
     """
 
-    _RENAMED = {"sketch": "method"}
+    _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
 
     hash_: SketchHash
     n_bits_: int

@@ -1,62 +1,74 @@
 """Linear models learned by sketched online Newton steps, as scikit-learn has them."""
 
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import ClassVar
+
+from numpy.random import RandomState
+
+from fastsketch._keywords import named_keywords
+from fastsketch._losses import OnlineLossName
 from fastsketch.online import SketchedNewton
-from fastsketch.sklearn._linear import _LinearClassifier, _LinearRegressor
+from fastsketch.online._newton import Constraint, Method
+from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
 
 
 class _Newton:
     """Parameters, and the model that has them."""
 
+    _RENAMED: ClassVar = {"sketch": "method", "projection": "constraint"}
+
     def __init__(
         self,
-        sketch_size=10,
+        sketch_size: int = 20,
         *,
-        sketch="rfd",
-        loss="squared_hinge",
-        alpha0=0.0,
-        projection="same",
-        beta=None,
-        fit_intercept=True,
-        epochs=1,
-        random_state=0,
-    ):
+        method: Method = "rfd",
+        loss: OnlineLossName = "squared_hinge",
+        alpha0: float | None = None,
+        constraint: Constraint = "current",
+        beta: float | None = None,
+        fit_intercept: bool = True,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
         self.sketch_size = sketch_size
-        self.sketch = sketch
-        self.loss = loss
+        self.method: Method = method
+        self.loss: OnlineLossName = loss
         self.alpha0 = alpha0
-        self.projection = projection
+        self.constraint: Constraint = constraint
         self.beta = beta
         self.fit_intercept = fit_intercept
         self.epochs = epochs
         self.random_state = random_state
 
-    def _model(self):
+    def _make(self, seed: int) -> SketchedNewton:
         return SketchedNewton(
             self.sketch_size,
-            self.sketch,
-            self.loss,
-            self.alpha0,
-            self.projection,
+            method=self.method,
+            loss=self.loss,
+            alpha0=self.alpha0,
+            constraint=self.constraint,
             beta=self.beta,
-            seed=self.random_state,
+            seed=seed,
         )
 
 
-class SketchedNewtonClassifier(_Newton, _LinearClassifier):
+@named_keywords
+class SketchedNewtonClassifier(_Newton, LinearClassifier):
     """Linear classifier learned in one pass by sketched online Newton steps, without a learning rate.
 
     Parameters
     ----------
-    sketch_size, sketch, loss, alpha0, projection, beta
-        Those of fastsketch.SketchedNewton; loss is one of "squared_hinge" (default: the most accurate without anything
-        to tune), "logistic", "square", "huber", "absolute". For probabilities take loss="logistic",
-        projection="none", alpha0=1.0: the projection keeps scores within [-1, 1].
+    sketch_size, method, loss, alpha0, constraint, beta
+        Those of fastsketch.SketchedNewton, with its defaults. For probabilities take loss="logistic",
+        constraint=None, alpha0=1.0: the constraint keeps scores within [-1, 1].
     fit_intercept : bool, default True
         By a feature that is always 1.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
-    random_state : int, default 0
-        Of the sketches "rp" and "oja".
+    random_state : int, RandomState or None, default 0
+        Of the methods "rp" and "oja"; an int is the seed itself.
 
     Attributes
     ----------
@@ -65,6 +77,11 @@ class SketchedNewtonClassifier(_Newton, _LinearClassifier):
     intercept_ : ndarray (1,) or (n_classes,)
     models_ : list of fastsketch.SketchedNewton
     n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Examples
     --------
@@ -77,14 +94,14 @@ class SketchedNewtonClassifier(_Newton, _LinearClassifier):
     """
 
 
-class SketchedNewtonRegressor(_Newton, _LinearRegressor):
+@named_keywords
+class SketchedNewtonRegressor(_Newton, LinearRegressor):
     """Linear regression learned in one pass by sketched online Newton steps, without a learning rate.
 
     Parameters
     ----------
-    sketch_size, sketch, loss, alpha0, projection, beta, fit_intercept, epochs, random_state
-        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute". Defaults are alpha0 = 1 and
-        3 epochs: with alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
+    sketch_size, method, loss, alpha0, constraint, beta, fit_intercept, epochs, random_state
+        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute", and 3 epochs the default.
 
     Attributes
     ----------
@@ -92,13 +109,18 @@ class SketchedNewtonRegressor(_Newton, _LinearRegressor):
     intercept_ : float
     models_ : list of one fastsketch.SketchedNewton, for targets moved and scaled into [-1, 1]
     target_mean_, target_scale_ : float
-        What that takes, found in the first batch: its mean, and HEADROOM times its largest deviation.
+        Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
 
     Notes
     -----
-    Predictions for the rows of training stay within target_mean_ +- target_scale_ (projection "same"), and later
-    targets beyond that are clipped: let the first batch be one that tells the range.
+    Predictions for the rows of training stay within target_mean_ +- target_scale_ (constraint "current"), and later
+    targets beyond that are clipped: the first batch should span the range of the targets.
 
     Examples
     --------
@@ -112,23 +134,23 @@ class SketchedNewtonRegressor(_Newton, _LinearRegressor):
 
     def __init__(
         self,
-        sketch_size=10,
+        sketch_size: int = 20,
         *,
-        sketch="rfd",
-        loss="square",
-        alpha0=1.0,
-        projection="same",
-        beta=None,
-        fit_intercept=True,
-        epochs=3,
-        random_state=0,
-    ):
+        method: Method = "rfd",
+        loss: OnlineLossName = "square",
+        alpha0: float | None = None,
+        constraint: Constraint = "current",
+        beta: float | None = None,
+        fit_intercept: bool = True,
+        epochs: int = 3,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
         super().__init__(
             sketch_size,
-            sketch=sketch,
+            method=method,
             loss=loss,
             alpha0=alpha0,
-            projection=projection,
+            constraint=constraint,
             beta=beta,
             fit_intercept=fit_intercept,
             epochs=epochs,

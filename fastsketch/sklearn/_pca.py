@@ -11,11 +11,11 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._keywords import named_keywords
 from fastsketch.sklearn._moments import FeatureVariance
 
 
@@ -48,7 +48,7 @@ class SketchedPCA(IncrementalPCA):
         With "rfd" the estimates include alpha, the middle of the interval that the sketch guarantees; where solver
         "exact" is in use ("auto" takes it for small n_features) they are exact.
     mean_, var_ : ndarray (n_features_in_,)
-        Exact, whatever the sketch.
+        Exact at any sketch_size.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
@@ -114,7 +114,7 @@ class SketchedPCA(IncrementalPCA):
     def partial_fit(self, X: Rows, y: Any = None, *, check_input: bool = True) -> Self:
         """Learn from one more batch of any size, single rows included.
 
-        With check_input=False X must be what the checks would return: a finite float array or CSR.
+        With check_input=False X must be as the checks would return it: a finite float array or CSR.
         """
         first = not hasattr(self, "sketch_")
         rows = self._checked(X, reset=first) if check_input else X
@@ -175,7 +175,7 @@ class SketchedPCA(IncrementalPCA):
         sketch, k = self.sketch_, self.n_components_
         squares, vt = sketch.singular_values.astype(np.float64)[:k] ** 2, sketch.components[:k]
         if sketch.resolved["solver"] == "exact" and self.method in ("fd", "rfd"):
-            squares += sketch.shrinkage  # the exact matrix is there: take back what the read-out's one shrink removed
+            squares += sketch.shrinkage  # the exact matrix is there: take back the delta of the read-out's one shrink
         else:
             squares += sketch.alpha
         return np.concatenate([squares, np.zeros(k - len(squares))]), vt

@@ -1,10 +1,16 @@
 """ADA-FD and ADA-FFD as torch optimisers: a sketched H for each chosen tensor, AdaGrad's diagonal for the others."""
 
 import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, cast, overload
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
+from fastsketch._keywords import named_keywords
+from fastsketch._parameters import unknown_keyword
 from fastsketch._validation import as_integer, as_real
 from fastsketch.torch import _sketch
 
@@ -12,24 +18,48 @@ from fastsketch.torch import _sketch
 MAX_ELEMENTS = 2**26
 
 
+class Options(NamedTuple):
+    """The options of a group of parameters."""
+
+    lr: float
+    sketch_size: int
+    delta: float
+    eps: float
+    weight_decay: float
+    maximize: bool
+    sketched: Literal["auto"] | bool
+    max_elements: int
+
+
+class Estimate(TypedDict):
+    """The state of one parameter."""
+
+    group: int
+    shape: tuple[int, ...]
+    kind: Literal["sketch", "diagonal"]
+    bytes: int
+
+
 class _Sketched(Optimizer):
     """What both optimisers share; a subclass says whether the sketch shrinks in every round."""
 
-    _EVERY_ROUND = None
+    _EVERY_ROUND: ClassVar[bool]
+    # Options that had another name before.
+    _RENAMED: ClassVar = {"sketch": "sketched"}
 
     def __init__(
         self,
-        params,
-        lr=0.01,
+        params: ParamsT,
+        lr: float | Tensor = 0.01,
         *,
-        sketch_size=20,
-        delta=1.0,
-        eps=1e-8,
-        weight_decay=0.0,
-        maximize=False,
-        sketch="auto",
-        max_elements=MAX_ELEMENTS,
-    ):
+        sketch_size: int = 20,
+        delta: float = 1.0,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        sketched: Literal["auto"] | bool = "auto",
+        max_elements: int = MAX_ELEMENTS,
+    ) -> None:
         super().__init__(
             params,
             {
@@ -39,32 +69,33 @@ class _Sketched(Optimizer):
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
-                "sketch": sketch,
+                "sketched": sketched,
                 "max_elements": max_elements,
             },
         )
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own; ValueError or TypeError name what is wrong with one."""
-        group = {**self.defaults, **param_group}
-        lr = group["lr"]
-        as_real(float(lr) if isinstance(lr, torch.Tensor) else lr, "lr", 0.0, 1e300)
-        as_integer(group["sketch_size"], "sketch_size", 2)
-        as_integer(group["max_elements"], "max_elements", 0)
-        as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
-        as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
-        as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
-        if group["sketch"] not in (True, False, "auto"):
-            raise ValueError(f"sketch must be True, False or 'auto', got {group['sketch']!r}")
+        for key in param_group:
+            if key in self._RENAMED:
+                raise TypeError(unknown_keyword(type(self).__name__, key, self.defaults, self._RENAMED))
+        _check({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
-    def _is_sketched(self, group, p):
-        if group["sketch"] != "auto":
-            return group["sketch"]
-        _, cap = _sketch.shapes(p.numel(), group["sketch_size"], self._EVERY_ROUND)
-        return p.ndim >= 2 and cap * p.numel() <= group["max_elements"]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # saved by a version that had other names
+            for older, name in self._RENAMED.items():
+                if older in group:
+                    group.setdefault(name, group.pop(older))
 
-    def memory_estimate(self):
+    def _is_sketched(self, options: Options, p: Tensor) -> bool:
+        if isinstance(options.sketched, bool):
+            return options.sketched
+        _, cap = _sketch.shapes(p.numel(), options.sketch_size, every_round=self._EVERY_ROUND)
+        return p.ndim >= 2 and cap * p.numel() <= options.max_elements
+
+    def memory_estimate(self) -> list[Estimate]:
         """Bytes of state each parameter has or will have.
 
         Returns
@@ -72,23 +103,24 @@ class _Sketched(Optimizer):
         list of dict
             In the order of the parameters: group, shape, kind ("sketch" or "diagonal"), bytes.
         """
-        out = []
+        out: list[Estimate] = []
         for i, group in enumerate(self.param_groups):
-            for p in group["params"]:
-                sketched = self._is_sketched(group, p)
-                width = 8 if p.dtype == torch.float64 else 4
-                size = (
-                    width * p.numel()
-                    if not sketched
-                    else _sketch.n_bytes(p.numel(), group["sketch_size"], self._EVERY_ROUND, p.dtype)
-                )
-                out.append(
-                    {"group": i, "shape": tuple(p.shape), "kind": "sketch" if sketched else "diagonal", "bytes": size}
-                )
+            options = _options(group)
+            for p in _tensors(group):
+                if self._is_sketched(options, p):
+                    size = _sketch.n_bytes(p.numel(), options.sketch_size, every_round=self._EVERY_ROUND, dtype=p.dtype)
+                    out.append({"group": i, "shape": tuple(p.shape), "kind": "sketch", "bytes": size})
+                else:
+                    size = (8 if p.dtype == torch.float64 else 4) * p.numel()
+                    out.append({"group": i, "shape": tuple(p.shape), "kind": "diagonal", "bytes": size})
         return out
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One step; returns what `closure`, which computes the loss and its gradients, returns.
 
         Raises
@@ -102,64 +134,111 @@ class _Sketched(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        jobs = [
-            (group, p, *self._gradient(group, p))
-            for group in self.param_groups
-            for p in group["params"]
-            if p.grad is not None
-        ]
-        for group, p, g, square in jobs:
-            self._move(group, p, g, square)
+        jobs: list[tuple[Options, Tensor, Tensor, float]] = []
+        for group in self.param_groups:
+            options = _options(group)
+            jobs += [(options, p, *self._gradient(options, p, p.grad)) for p in _tensors(group) if p.grad is not None]
+        for options, p, g, square in jobs:
+            self._move(p, g, options=options, square=square)
         return loss
 
-    def _gradient(self, group, p):
+    def _gradient(self, options: Options, p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
         """The gradient (numel,) in the dtype of the state, and its squared length."""
-        if p.grad.is_sparse or p.is_complex():
+        if grad.is_sparse or p.is_complex():
             raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
-        g = p.grad.detach().reshape(-1).to(_sketch.compute_dtype(p.dtype))
-        if group["maximize"]:
+        g = grad.detach().reshape(-1).to(_sketch.compute_dtype(p.dtype))
+        if options.maximize:
             g = -g
-        if group["weight_decay"]:
-            g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
-        square = float(torch.linalg.vector_norm(g, dtype=torch.float64 if g.device.type == "cpu" else None)) ** 2
+        if options.weight_decay:
+            g = g + options.weight_decay * p.detach().reshape(-1).to(g.dtype)
+        wide = torch.float64 if g.device.type == "cpu" else None
+        square = float(_sketch.UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
         if not math.isfinite(square):
             raise FloatingPointError(
                 f"the gradient of a parameter of shape {tuple(p.shape)} is not finite; nothing has been changed"
             )
         return g, square
 
-    def _move(self, group, p, g, square):
-        state = self.state[p]
+    def _move(self, p: Tensor, g: Tensor, *, options: Options, square: float) -> None:
+        state: dict[str, Any] = self.state[p]
         if not state:
-            if self._is_sketched(group, p):
-                state.update(_sketch.start(p.numel(), group["sketch_size"], self._EVERY_ROUND, p.dtype, p.device))
+            if self._is_sketched(options, p):
+                state.update(
+                    _sketch.start(
+                        p.numel(),
+                        options.sketch_size,
+                        every_round=self._EVERY_ROUND,
+                        dtype=p.dtype,
+                        device=p.device,
+                    )
+                )
             else:
                 state["squares"] = torch.zeros_like(g)
             state["step"] = 0
         state["step"] += 1
         if "squares" in state:
-            state["squares"].addcmul_(g, g)
-            move = g / (state["squares"].sqrt() + group["eps"])
+            squares = cast(Tensor, state["squares"])
+            squares.addcmul_(g, g)
+            move = g / (squares.sqrt() + options.eps)
         elif square == 0:
             return
         else:
-            size = (state["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
-            move = _sketch.direction(state, g, square, size, self._EVERY_ROUND, group["delta"])
-        p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
+            sketch = cast(_sketch.TensorSketch, state)
+            size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else options.sketch_size
+            move = _sketch.direction(
+                sketch,
+                g,
+                square=square,
+                sketch_size=size,
+                every_round=self._EVERY_ROUND,
+                delta=options.delta,
+            )
+        p.sub_((options.lr * move).reshape(p.shape).to(p.dtype))
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits."""
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
-        params = [p for group in self.param_groups for p in group["params"]]
+        params = [p for group in self.param_groups for p in _tensors(group)]
         for i, p in zip(ids, params, strict=True):
             for name, value in state_dict["state"].get(i, {}).items():
-                if isinstance(value, torch.Tensor):
-                    home = "cpu" if name in ("turn", "lam", "gram") else p.device
+                if isinstance(value, Tensor):
+                    home = "cpu" if name in _sketch.ON_CPU else p.device
                     self.state[p][name] = value.detach().to(home, copy=True)
 
 
+def _tensors(group: dict[str, Any]) -> list[Tensor]:
+    return group["params"]
+
+
+def _options(group: dict[str, Any]) -> Options:
+    return Options(
+        lr=float(group["lr"]),
+        sketch_size=group["sketch_size"],
+        delta=group["delta"],
+        eps=group["eps"],
+        weight_decay=group["weight_decay"],
+        maximize=group["maximize"],
+        sketched=group["sketched"],
+        max_elements=group["max_elements"],
+    )
+
+
+def _check(group: dict[str, Any]) -> None:
+    """Raise TypeError or ValueError naming an option of a group that is out of range."""
+    lr, sketched = group["lr"], group["sketched"]
+    as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
+    as_integer(group["sketch_size"], "sketch_size", 2)
+    as_integer(group["max_elements"], "max_elements", 0)
+    as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
+    as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
+    as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
+    if not (isinstance(sketched, bool) or sketched == "auto"):
+        raise ValueError(f"sketched must be True, False or 'auto', got {sketched!r}")
+
+
+@named_keywords
 class AdaFFD(_Sketched):
     """Adaptive mirror descent by fast Frequent Directions (ADA-FFD) for the tensors of a network.
 
@@ -168,7 +247,7 @@ class AdaFFD(_Sketched):
     params : iterable
         Tensors, named tensors, or groups with options of their own.
     lr : float, default 0.01
-        Step size eta.
+        Learning rate.
     sketch_size : int, default 20
         tau >= 2.
     delta : float, default 1.0
@@ -178,7 +257,7 @@ class AdaFFD(_Sketched):
     weight_decay : float, default 0.0
         Added to the gradient, times the parameter.
     maximize : bool, default False
-    sketch : {"auto", True, False}
+    sketched : {"auto", True, False}
         Whether the tensors of a group are sketched; "auto": those of two or more dimensions whose sketch has at most
         ``max_elements`` elements. All others have AdaGrad's diagonal.
     max_elements : int, default 2**26
@@ -191,8 +270,8 @@ class AdaFFD(_Sketched):
     Notes
     -----
     A tensor of d elements holds 2 tau d elements of state; a step costs two passes over them and O(tau^3), every
-    tau-th or so O(tau^2 d). ``memory_estimate()`` tells the bytes before the first step. The state of half-precision
-    parameters is float32, what is small is float64 on the CPU: a step waits for one small transfer a tensor.
+    tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
+    parameters is float32, all that is small float64 on the CPU: a step waits for one small transfer a tensor.
 
     References
     ----------
@@ -218,12 +297,13 @@ class AdaFFD(_Sketched):
     _EVERY_ROUND = False
 
 
+@named_keywords
 class AdaFD(_Sketched):
     """Adaptive mirror descent by Frequent Directions (ADA-FD) for the tensors of a network.
 
     Parameters
     ----------
-    params, lr, sketch_size, delta, eps, weight_decay, maximize, sketch, max_elements
+    params, lr, sketch_size, delta, eps, weight_decay, maximize, sketched, max_elements
         Those of AdaFFD, with its errors.
 
     Notes

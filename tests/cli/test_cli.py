@@ -2,17 +2,23 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch._model import Model
+from fastsketch._parameters import parameter
 from fastsketch.cli import main
+from fastsketch.cli._parser import make_parser
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 
@@ -34,7 +40,7 @@ def npy(tmp_path):
 
 
 def test_sketch_and_info(capsys, tmp_path, npy):
-    out = run(capsys, "sketch", npy, "-l", 8, "--rule", "rfd", "--solver", "gram", "-o", tmp_path / "out.fsk")
+    out = run(capsys, "sketch", npy, "-l", 8, "--method", "rfd", "--solver", "gram", "-o", tmp_path / "out.fsk")
     assert "400" in out.out
     assert "error bound" in out.out
     expected = fs.RobustFrequentDirections(8, solver="gram").update(ROWS)
@@ -44,8 +50,10 @@ def test_sketch_and_info(capsys, tmp_path, npy):
     facts = json.loads(run(capsys, "info", tmp_path / "out.fsk", "--json").out)
     assert facts["error_bound"] == expected.error_bound
     assert facts["singular_values"] == expected.singular_values.tolist()
+    assert facts == {**got.facts(), "notes": got.notes}
     text = run(capsys, "info", tmp_path / "out.fsk", "--top", 3).out
     assert "singular values (3 of 7)" in text
+    assert "[" not in text  # lists have lines of their own
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -57,7 +65,7 @@ def test_options_reach_the_sketch(capsys, tmp_path, npy):
         npy,
         "-l",
         8,
-        "--rule",
+        "--method",
         "pfd",
         "--beta",
         0.5,
@@ -77,7 +85,7 @@ def test_options_reach_the_sketch(capsys, tmp_path, npy):
     )
     expected = (
         fs.FrequentDirections(
-            8, rule="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32", buffer_size=12
+            8, method="pfd", beta=0.5, solver="svd", center=True, decay=0.999, dtype="float32", buffer_size=12
         )
         .update(ROWS)
         .update(ROWS)
@@ -104,7 +112,7 @@ def test_merge(capsys, tmp_path, npy):
     run(capsys, "sketch", tmp_path / "more.npy", "-l", 8, "-o", tmp_path / "b.fsk")
     parts = [tmp_path / "a.fsk", tmp_path / "b.fsk"]
     out = json.loads(run(capsys, "merge", *parts, "-o", tmp_path / "c.fsk", "--json").out)
-    assert out["rows"] == 450
+    assert (out["kind"], out["n_rows"]) == ("FrequentDirections", 450)
     expected = fs.merge([fs.load(tmp_path / "a.fsk"), fs.load(tmp_path / "b.fsk")])
     assert np.array_equal(fs.load(tmp_path / "c.fsk").sketch(), expected.sketch())
     run(capsys, "sketch", npy, "-l", 9, "-o", tmp_path / "d.fsk")
@@ -118,6 +126,45 @@ def test_plot(capsys, tmp_path, npy):
     run(capsys, "sketch", npy, "-l", 8, "-o", tmp_path / "a.fsk")
     run(capsys, "info", tmp_path / "a.fsk", "--plot", tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Spectrum(Model):
+    """A kind of model that the library does not know."""
+
+    values: tuple = parameter(lambda value, name: tuple(map(float, value)), default=(3.0, 1.0))
+
+    def _begin(self):
+        pass
+
+    def _state(self):
+        return {}, {}
+
+    def _restore(self, state, arrays):
+        pass
+
+    def _facts(self):
+        return {"singular_values": list(self.values), "largest": max(self.values)}
+
+    n_rows = property(lambda self: 2)
+    n_features = property(lambda self: 5)
+
+
+def test_a_kind_defined_elsewhere(capsys, tmp_path):
+    """It has info, with bars and a picture of its spectrum, from the frame alone; merge says that it does not merge."""
+    pytest.importorskip("matplotlib")
+    model = Spectrum()
+    model.notes = {"rows": ["a"] * 100, "from": "here"}
+    model.save(tmp_path / "m.fsk")
+    out = json.loads(run(capsys, "info", tmp_path / "m.fsk", "--json").out)
+    assert out == {**model.facts(), "notes": {"from": "here"}}
+    text = run(capsys, "info", tmp_path / "m.fsk", "--plot", tmp_path / "m.png").out
+    assert "singular values (2 of 2)" in text and f"{'#' * 40}\n" in text and f"{'#' * 13}\n" in text
+    assert "largest" in text
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    out = run(capsys, "merge", tmp_path / "m.fsk", tmp_path / "m.fsk", "-o", tmp_path / "o.fsk", status=2)
+    assert "m.fsk holds a Spectrum, which does not merge" in out.err
+    Spectrum(values=[0.0]).save(tmp_path / "zero.fsk")
+    assert "singular values (1 of 1)" in run(capsys, "info", tmp_path / "zero.fsk").out
 
 
 @pytest.mark.parametrize(
@@ -138,7 +185,9 @@ def test_plot(capsys, tmp_path, npy):
         (["info", "rows.npy", "--top", "-1"], "--top"),
         (["merge", "rows.npy", "-o", "o.fsk"], "no fastsketch state"),
         (["sketch", "rows.npy"], "-o/--output"),
-        (["sketch", "rows.npy", "--rule", "x", "-o", "o.fsk"], "invalid choice"),
+        (["sketch", "rows.npy", "--method", "x", "-o", "o.fsk"], "method must be one of 'fd', 'pfd'"),
+        (["sketch", "rows.npy", "--rule", "fd", "-o", "o.fsk"], "--rule is --method now"),
+        (["sketch", "rows.npy", "--features", "3", "-o", "o.fsk"], "--features is --n-features now"),
         (["frobnicate"], "invalid choice"),
         ([], "required"),
     ],
@@ -164,18 +213,18 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
     monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
     sparse_path = tmp_path / "b.svm"
     sparse_path.write_text("".join(f"1 {k % 30 + 1}:1.5\n" for k in range(300)))
-    command = ["sketch", npy, sparse_path, "--features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
+    command = ["sketch", npy, sparse_path, "--n-features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
     run(capsys, *command, tmp_path / "whole.fsk")
     whole = (tmp_path / "whole.fsk").read_bytes()
     original = FrequentDirections.update
     for stop in (2, 5, 9):
         calls = []
 
-        def update(self, rows, weights=None, calls=calls, stop=stop):
+        def update(self, rows, sample_weight=None, calls=calls, stop=stop):
             calls.append(1)
             if len(calls) == stop:
                 raise KeyboardInterrupt
-            return original(self, rows, weights)
+            return original(self, rows, sample_weight)
 
         target = tmp_path / f"{stop}.fsk"
         monkeypatch.setattr(FrequentDirections, "update", update)
@@ -233,33 +282,12 @@ def test_version_and_help():
         assert expected in out.stdout
 
 
-def test_demo(capsys, tmp_path, monkeypatch):
-    """The demo on a corner of the photographs."""
-    pytest.importorskip("sklearn")
-    pytest.importorskip("matplotlib")
-    from fastsketch.cli import _demo
-
-    whole = _demo.photographs()
-    monkeypatch.setattr(_demo, "photographs", lambda: [image[:40, :120] for image in whole])
-    monkeypatch.setattr(_demo, "PEER_ROWS", 4000)
-    out = json.loads(run(capsys, "demo", "--output", tmp_path / "d", "--json", "-l", 20).out)
-    assert out["rows"] == 2 * 25 * 105
-    assert 0 < out["true_error"] <= out["error_bound"]
-    for picture in ("spectrum.png", "neighbours.png", "online.png", "restored.png"):
-        assert (tmp_path / "d" / picture).read_bytes().startswith(b"\x89PNG")
-    assert out["l1_psnr"] > out["square_psnr"] > out["damaged_psnr"]
-    assert out["newton_online_error"] < 0.03 < 0.1 < max(out["online_errors_by_step"]["gradient descent"].values())
-    assert fs.load(tmp_path / "d" / "patches.fsk").n_rows == out["rows"]
-    text = run(capsys, "demo", "--output", tmp_path / "d", "-l", 20).out
-    assert "within the certificate" in text
-
-
-def test_patches_are_patches():
-    pytest.importorskip("sklearn")
-    from sklearn.feature_extraction.image import extract_patches_2d
-
-    from fastsketch.cli._demo import patch_stream
-
-    image = np.random.default_rng(0).random((9, 12, 3))
-    expected = extract_patches_2d(image, (4, 4)).reshape(-1, 48)
-    assert np.array_equal(np.vstack(list(patch_stream([image], 4))), expected)
+def test_command_lines_of_the_pages_are_understood():
+    root = Path(__file__).parents[2]
+    parser, found = make_parser(), 0
+    for page in ("README.md", "docs/guide.md", "bench/README.md", "CONTRIBUTING.md"):
+        for line in re.findall(r"^fastsketch (.*)$", (root / page).read_text(encoding="utf-8"), re.MULTILINE):
+            arguments = parser.parse_args(shlex.split(line, comments=True))
+            assert callable(arguments.run)
+            found += 1
+    assert found >= 10

@@ -31,17 +31,17 @@ def folder(tmp_path):
 
 
 def test_hash_encode_search(folder):
-    out = json.loads(run("hash", "rows.npy", "more.npy", "--bits", 12, "-o", "m.fsk", "--json", cwd=folder).stdout)
-    assert (out["rows"], out["bits"], out["rotation"], out["sketch"]) == (1700, 12, "itq", "srht")
+    out = json.loads(run("hash", "rows.npy", "more.npy", "--n-bits", 12, "-o", "m.fsk", "--json", cwd=folder).stdout)
+    assert (out["n_rows"], out["n_bits"], out["rotation"], out["method"]) == (1700, 12, "itq", "srht")
     model = fs.load(folder / "m.fsk")
-    expected = fs.SketchHash(12, rotation="itq").update(ROWS).update(ROWS[:200] * 2)
+    expected = fs.SketchHash(12).update(ROWS).update(ROWS[:200] * 2)
     expected.notes = model.notes
     assert same_state(model, expected)
     assert "rows per second" in run("encode", "m.fsk", "rows.npy", "more.npy", "-o", "c.npy", cwd=folder).stdout
     codes = np.load(folder / "c.npy")
     assert np.array_equal(codes, model.encode(np.vstack([ROWS, ROWS[:200] * 2])))
     found = json.loads(run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "--json", cwd=folder).stdout)
-    distances, indices = model.search(ROWS[:200] * 2, codes, 3)
+    distances, indices = model.search(ROWS[:200] * 2, codes, k=3)
     assert found["indices"] == indices.tolist()
     assert found["distances"] == distances.tolist()
     text = run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "-o", "f.npz", cwd=folder).stdout
@@ -50,29 +50,29 @@ def test_hash_encode_search(folder):
     with np.load(folder / "f.npz") as file:
         assert np.array_equal(file["indices"], indices)
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
-    assert (about["kind"], about["rows"], about["features"]) == ("SketchHash", 1700, 24)
+    assert (about["kind"], about["n_rows"], about["n_features"]) == ("SketchHash", 1700, 24)
 
 
 def test_parts_merge(folder):
     for part, name in enumerate(["rows.npy", "more.npy"]):
-        run("hash", name, "--bits", 8, "--part", part, "-o", f"{part}.fsk", cwd=folder)
+        run("hash", name, "--n-bits", 8, "--part", part, "-o", f"{part}.fsk", cwd=folder)
     run("merge", "0.fsk", "1.fsk", "-o", "all.fsk", cwd=folder)
     assert fs.load(folder / "all.fsk").n_rows == 1700
-    run("hash", "rows.npy", "--bits", 8, "-o", "again.fsk", cwd=folder)
+    run("hash", "rows.npy", "--n-bits", 8, "-o", "again.fsk", cwd=folder)
     assert "counted already" in run("merge", "0.fsk", "again.fsk", "-o", "x.fsk", cwd=folder, status=2).stderr
     assert not (folder / "x.fsk").exists()
 
 
 def test_svmlight_rows(folder):
     (folder / "rows.svm").write_text("".join(f"1 {i % 6 + 1}:{i} 8:1\n" for i in range(1, 60)))
-    run("hash", "rows.svm", "--bits", 4, "-o", "m.fsk", cwd=folder)
+    run("hash", "rows.svm", "--n-bits", 4, "-o", "m.fsk", cwd=folder)
     run("encode", "m.fsk", "rows.svm", "-o", "c.npy", cwd=folder)
     assert np.load(folder / "c.npy").shape == (59, 1)
 
 
 def test_a_killed_run_resumes(folder):
     np.save(folder / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
-    command = ["hash", "big.npy", "--bits", "32", "--checkpoint", "0.01", "-o"]
+    command = ["hash", "big.npy", "--n-bits", "32", "--checkpoint", "0.01", "-o"]
     process = subprocess.Popen([sys.executable, "-m", "fastsketch", *command, "cut.fsk"], cwd=folder)
     end = time.monotonic() + 60
     while not (folder / "cut.fsk.partial").exists() and time.monotonic() < end and process.poll() is None:
@@ -87,7 +87,7 @@ def test_a_killed_run_resumes(folder):
 
 
 def test_bad_input(folder):
-    run("hash", "rows.npy", "--bits", 8, "-o", "m.fsk", cwd=folder)
+    run("hash", "rows.npy", "--n-bits", 8, "-o", "m.fsk", cwd=folder)
     run("encode", "m.fsk", "rows.npy", "-o", "c.npy", cwd=folder)
     run("sketch", "rows.npy", "-l", 4, "-o", "s.fsk", cwd=folder)
     np.save(folder / "narrow.npy", ROWS[:, :5])
@@ -96,13 +96,13 @@ def test_bad_input(folder):
     (folder / "text.npy").write_text("x")
     before = (folder / "c.npy").read_bytes()
     for command, message in [
-        (("hash", "rows.npy", "--bits", 25, "-o", "x.fsk"), "at most the 24 features"),
-        (("hash", "rows.npy", "--bits", 0, "-o", "x.fsk"), "n_bits must be"),
+        (("hash", "rows.npy", "--n-bits", 25, "-o", "x.fsk"), "at most the 24 features"),
+        (("hash", "rows.npy", "--n-bits", 0, "-o", "x.fsk"), "n_bits must be"),
         (("hash", "rows.npy", "-l", 10, "-o", "x.fsk"), "n_bits must be at most 5"),
-        (("hash", "nan.npy", "--bits", 8, "-o", "x.fsk"), "finite"),
-        (("hash", "rows.npy", "narrow.npy", "--bits", 4, "-o", "x.fsk"), "number of columns"),
-        (("hash", "rows.npy", "--bits", 4, "-o", "none/x.fsk"), "folder of the output"),
-        (("hash", "rows.npy", "--bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
+        (("hash", "nan.npy", "--n-bits", 8, "-o", "x.fsk"), "finite"),
+        (("hash", "rows.npy", "narrow.npy", "--n-bits", 4, "-o", "x.fsk"), "number of columns"),
+        (("hash", "rows.npy", "--n-bits", 4, "-o", "none/x.fsk"), "folder of the output"),
+        (("hash", "rows.npy", "--n-bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("encode", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
         (("encode", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
         (("encode", "s.fsk", "rows.npy", "-o", "c.npy"), "not a SketchHash"),
@@ -114,6 +114,8 @@ def test_bad_input(folder):
         (("search", "m.fsk", "none.npy", "rows.npy"), "none.npy"),
         (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),
         (("info", "m.fsk", "--plot", "x.png"), "spectrum of a sketch"),
+        (("hash", "rows.npy", "--method", "lsh", "-o", "x.fsk"), "method must be one of 'srht', 'fd'"),
+        (("hash", "rows.npy", "--rotation", "qr", "-o", "x.fsk"), "rotation must be"),
     ]:
         error = run(*command, cwd=folder, status=2).stderr
         assert message in error, error
@@ -121,3 +123,18 @@ def test_bad_input(folder):
     assert (folder / "c.npy").read_bytes() == before
     assert not list(folder.glob("x.*"))
     assert not list(folder.glob(".*"))
+
+
+def test_older_flags_name_the_new_ones(folder):
+    for flags, message in [
+        (("--bits", 8), "--bits is --n-bits now"),
+        (("--sketch", "fd"), "--sketch is --method now"),
+        (("--features", 24), "--features is --n-features now"),
+    ]:
+        assert message in run("hash", "rows.npy", *flags, "-o", "x.fsk", cwd=folder, status=2).stderr
+    assert not (folder / "x.fsk").exists()
+
+
+def test_rotation_none_is_none(folder):
+    run("hash", "rows.npy", "-b", 8, "--rotation", "none", "-o", "m.fsk", cwd=folder)
+    assert fs.load(folder / "m.fsk").rotation is None

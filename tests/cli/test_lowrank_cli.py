@@ -39,7 +39,7 @@ def folder(tmp_path):
 def test_complete_predict_recommend(folder):
     done = run("complete", "r.csv", "-r", 2, "--sweeps", 8, "--ridge", 0.1, "-o", "m.fsk", "--json", cwd=folder)
     out = json.loads(done.stdout)
-    assert (out["rows"], out["columns"], out["rank"]) == (40, 25, 2)
+    assert (out["n_rows"], out["n_features"], out["selected_rank"]) == (40, 25, 2)
     run("predict", "m.fsk", "pairs.csv", "-o", "p.csv", cwd=folder)
     found = list(csv.reader((folder / "p.csv").read_text().splitlines()))
     with np.load(folder / "truth.npz") as file:
@@ -58,7 +58,7 @@ def test_complete_predict_recommend(folder):
     assert len(out[0]["columns"]) == 3
     assert not seen & set(out[0]["columns"])
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
-    assert (about["kind"], about["rows"], about["columns"], about["rank_taken"]) == ("LowRankModel", 40, 25, 2)
+    assert (about["kind"], about["n_rows"], about["n_features"], about["selected_rank"]) == ("LowRankModel", 40, 25, 2)
     assert about["notes"] == {}
     text = run("recommend", "m.fsk", "user 7", "nobody", cwd=folder).stdout
     assert "unknown: by biases" in text
@@ -85,7 +85,7 @@ def test_it_is_the_model(folder):
         lines = [line.rstrip("\n").split("\t") for line in file]
     rows, columns = ([saved.notes[name].index(line[k]) for line in lines] for k, name in enumerate(("rows", "columns")))
     x = sparse.coo_array(([float(line[2]) for line in lines], (rows, columns)), shape=(40, 25))
-    model = fs.LowRankModel(3, "huber", shrink=0.7, sweeps=3).fit(x, validation=0.1)
+    model = fs.LowRankModel(3, loss="huber").fit(x, validation=0.1)
     assert np.array_equal(saved.predict_block(np.arange(40)), model.predict_block(np.arange(40)))
     shown = run("complete", "r.csv", "-o", "n.fsk", "--validation", 0.2, "--patience", 2, cwd=folder).stdout
     assert "validation" in shown
@@ -116,3 +116,34 @@ def test_bad_use_is_named(folder):
     fs.FrequentDirections(4).update(np.eye(3)).save(folder / "fd.fsk")
     assert "not a LowRankModel" in run("predict", "fd.fsk", "pairs.csv", "-o", "y.csv", cwd=folder, status=2).stderr
     assert "labels" in run("complete", "r.csv", "--loss", "logistic", "-o", "x.fsk", cwd=folder, status=2).stderr
+    for flags, message in [
+        (("--shrink", 0.7), "--shrink is --learning-rate now"),
+        (("--loss", "l1"), "loss='l1' is now loss='absolute'"),
+        (("--loss", "cubic"), "loss must be one of 'square'"),
+        (("--learning-rate", 2), "learning_rate must lie in (0, 1], got 2"),
+    ]:
+        assert message in run("complete", "r.csv", *flags, "-o", "x.fsk", cwd=folder, status=2).stderr
+    assert not (folder / "x.fsk").exists()
+
+
+def test_predictions_of_labels(folder):
+    rng = np.random.default_rng(0)
+    lines = [f"{i},{j},{1 if i % 2 == j % 2 else 0}\n" for i in range(20) for j in range(12) if rng.random() < 0.7]
+    (folder / "links.csv").write_text("".join(lines))
+    (folder / "pairs.csv").write_text("0,0\n0,1\n")
+    run("complete", "links.csv", "--loss", "logistic", "-r", 2, "--ridge", 0.1, "-o", "m.fsk", cwd=folder)
+    values = []
+    for flags in ((), ("--proba",)):
+        run("predict", "m.fsk", "pairs.csv", *flags, "-o", "p.csv", cwd=folder)
+        values.append([float(line[2]) for line in csv.reader((folder / "p.csv").read_text().splitlines())])
+    assert values[0] == [1, -1]
+    assert 0 < values[1][1] < 0.5 < values[1][0] < 1
+    run("complete", "r.csv", "-o", "s.fsk", cwd=folder)
+    assert "logistic" in run("predict", "s.fsk", "pairs.csv", "--proba", "-o", "q.csv", cwd=folder, status=2).stderr
+
+
+def test_the_rank_is_at_most_the_smaller_side(folder):
+    (folder / "few.csv").write_text("a,x,1\na,y,2\nb,x,3\nb,y,5\n")
+    out = json.loads(run("complete", "few.csv", "-o", "m.fsk", "--json", cwd=folder).stdout)
+    assert out["rank"] == 2
+    assert fs.load(folder / "m.fsk").rank == 2

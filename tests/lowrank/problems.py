@@ -60,7 +60,8 @@ def numpy_loss(loss):
 
 def greedy(rank, loss="square", **options):
     """A model of whole steps without sweeps: the algorithms alone."""
-    return fs.LowRankModel(rank, **{"loss": loss, "learning_rate": 1.0, "sweeps": 0, **options})
+    plain = {"learning_rate": 1.0, "sweeps": 0, "ridge": 10.0, "bias_ridge": 3.0}
+    return fs.LowRankModel(rank, **{"loss": loss, **plain, **options})
 
 
 def made(rank, loss="square", refine="economic", **options):

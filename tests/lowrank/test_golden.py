@@ -11,7 +11,13 @@ import fastsketch as fs
 
 DATA = Path(__file__).parents[1] / "data"
 # Every parameter on which the numbers depend: defaults may change.
-GREEDY = {"learning_rate": 1.0, "sweeps": 0, "ridge": 10.0, "bias_ridge": 3.0}
+GREEDY = {
+    "learning_rate": 1.0,
+    "sweeps": 0,
+    "ridge": 10.0,
+    "bias_ridge": 3.0,
+    "max_power_iterations": 30,
+}
 MODELS = {
     "huber": lambda: fs.LowRankModel(3, loss="huber", clip=(-5, 5), **GREEDY),
     "swept-float32": lambda: fs.LowRankModel(2, dtype="float32", **{**GREEDY, "sweeps": 1}),

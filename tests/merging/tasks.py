@@ -67,13 +67,13 @@ def blas_threads(item, index):
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
-    with fs.threads(8):
+    with fs.thread_limit(8):
         pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas" and "faiss" not in pool["filepath"]]
         return Count(max(pool["num_threads"] for pool in pools))
 
 
 class Count:
-    """The least that a merge tree asks for."""
+    """The least that a merge tree needs."""
 
     def __init__(self, n):
         self.n = n

@@ -11,16 +11,19 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch._kernels.online import RANK, ROWS
+from fastsketch._losses import LOSSES, ONLINE_LOSSES
+from fastsketch._random import Normal, random_normal
 from fastsketch.io import load_svmlight
-from fastsketch.online._newton import _draws
-from fastsketch.sketching import random_normal
+from fastsketch.online._newton_state import random_rows
 from tests.helpers import same_state
 
 RNG = np.random.default_rng(0)
 ROUNDS = 3000
 CASES = [("rfd", 0.0), ("rfd", 1.0), ("fd", 1000.0), ("pfd", 1000.0), ("rp", 100.0), ("oja", 100.0), ("full", 1.0)]
-PROJECTIONS = ("same", "next", "both", "none")
-LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
+CONSTRAINTS = ("current", "next", "both", None)
+# The papers' loss, (z - y)^2.
+PAPERS = {"loss": "square", "loss_scale": 2.0}
 
 
 def stream(n=600, d=25, seed=0, density=0.3):
@@ -30,27 +33,29 @@ def stream(n=600, d=25, seed=0, density=0.3):
     return rows, np.where(labels == 0, 1.0, labels)
 
 
-class Drawn:
-    """Stands for a generator: the numbers that the fast version draws, one row of them a round."""
+class FixedNumbers:
+    """Stands for a generator: the random numbers of the fast version, one row of them a round."""
 
     def __init__(self, m):
-        self.config, self.round = fs.SketchedNewton(m, "rp", alpha0=1.0)._config, 0
+        model = fs.SketchedNewton(m, method="rp", alpha0=1.0)
+        self.setting, self.round = model._start(1, sparse=False).setting, 0
 
     def standard_normal(self, shape):
         if isinstance(shape, tuple):
-            return random_normal(0, 3, shape[0] * shape[1]).reshape(shape)
+            return random_normal(0, Normal.OJA_START, shape[0] * shape[1]).reshape(shape)
         self.round += 1
-        return _draws(self.config, self.round - 1, 1)[0] * np.sqrt(shape)
+        return random_rows(self.setting, self.round - 1, 1)[0] * np.sqrt(shape)
 
 
-def referenced(rows, y, m, sketch, alpha0, loss, projection):
-    if sketch == "rp":
-        return reference.random_projection_newton(rows, y, m, alpha0, Drawn(m), loss=loss, projection=projection)
-    if sketch == "oja":
-        return reference.oja_newton(rows, y, m, alpha0, Drawn(m), loss=loss, projection=projection)
-    if sketch == "full":
-        return reference.full_online_newton(rows, y, alpha0, loss=loss, projection=projection)
-    return reference.fast_online_newton(rows, y, m, alpha0, rule=sketch, loss=loss, projection=projection)
+def referenced(rows, y, m, *, method, alpha0, loss, loss_scale=1.0, constraint):
+    common = {"alpha0": alpha0, "loss": loss, "loss_scale": loss_scale, "constraint": constraint}
+    if method == "rp":
+        return reference.random_projection_newton(rows, y, sketch_size=m, rng=FixedNumbers(m), **common)
+    if method == "oja":
+        return reference.oja_newton(rows, y, sketch_size=m, rng=FixedNumbers(m), **common)
+    if method == "full":
+        return reference.full_online_newton(rows, y, **common)
+    return reference.fast_online_newton(rows, y, sketch_size=m, method=method, **common)
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +69,21 @@ def a9a_rows():
     return rows[:ROUNDS], np.where(np.asarray(y[:ROUNDS]) > 0, 1.0, -1.0)
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS)
-@pytest.mark.parametrize(("sketch", "alpha0"), CASES)
-def test_three_thousand_rounds_of_a9a(a9a_rows, sketch, alpha0, projection):
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize(("method", "alpha0"), CASES)
+def test_three_thousand_rounds_of_a9a(a9a_rows, method, alpha0, constraint):
     """Dense and implicit sparse form, the alpha = 0 phase, changes of rank and rebases: 1e-8 relative."""
     rows, y = a9a_rows
-    if sketch == "rp" and projection in ("next", "both"):
-        pytest.skip("rounds that teach nothing draw numbers here, and none in the reference")
-    w, losses, predictions = referenced(rows.toarray(), y, 10, sketch, alpha0, "square", projection)
+    if method == "rp" and constraint in ("next", "both"):
+        pytest.skip("rounds that teach nothing take random numbers here, and none in the reference")
+    options = {"method": method, "alpha0": alpha0, "constraint": constraint, **PAPERS}
+    w, losses, scores = referenced(rows.toarray(), y, 10, **options)
     for given in (rows, rows.toarray()):
-        model = fs.SketchedNewton(10, sketch, alpha0=alpha0, projection=projection).update(given, y)
-        assert np.abs(model.weights - w).max() <= 1e-8 * np.abs(w).max()
-        assert np.abs(model.last_predictions - predictions).max() <= 1e-8 * max(1, np.abs(predictions).max())
+        model = fs.SketchedNewton(10, **options).update(given, y)
+        assert np.abs(model.coef - w).max() <= 1e-8 * np.abs(w).max()
+        assert np.abs(model.last_scores - scores).max() <= 1e-8 * max(1, np.abs(scores).max())
         assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-9)
-        assert np.isclose(model.progress["error_rate"], np.mean(predictions * y <= 0), atol=1.5 / ROUNDS)
+        assert np.isclose(model.progress["error_rate"], np.mean(scores * y <= 0), atol=1.5 / ROUNDS)
 
 
 def test_farm_ads_with_columns_that_occur(dataset):
@@ -86,22 +92,24 @@ def test_farm_ads_with_columns_that_occur(dataset):
     y = np.where(np.load(dataset("farm-ads/y_raw.npy")).ravel()[:600] > 0, 1.0, -1.0)
     used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[:900]
     rows = sparse.csr_array(rows[:, used])
-    w, _, predictions = referenced(rows.toarray(), y, 10, "rfd", 0.0, "square", "same")
-    model = fs.SketchedNewton(10).update(rows, y)
-    assert model._a["sparse"]
-    assert np.abs(model.weights - w).max() <= 1e-8 * np.abs(w).max()
-    assert np.abs(model.last_predictions - predictions).max() <= 1e-8 * np.abs(predictions).max()
+    w, _, scores = referenced(rows.toarray(), y, 10, method="rfd", alpha0=0.0, constraint="current", **PAPERS)
+    model = fs.SketchedNewton(10, **PAPERS).update(rows, y)
+    assert model._learned.sparse
+    assert np.abs(model.coef - w).max() <= 1e-8 * np.abs(w).max()
+    assert np.abs(model.last_scores - scores).max() <= 1e-8 * np.abs(scores).max()
 
 
-@pytest.mark.parametrize("projection", ["same", "next"])
-@pytest.mark.parametrize(("sketch", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("oja", 1.0), ("full", 1.0)])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss(loss, sketch, alpha0, projection):
+@pytest.mark.parametrize("constraint", ["current", "next"])
+@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("oja", 1.0), ("full", 1.0)])
+@pytest.mark.parametrize("loss", ONLINE_LOSSES)
+def test_every_loss(loss, method, alpha0, constraint):
     rows, y = stream(300)
-    w, losses, _ = referenced(rows, y, 5, sketch, alpha0, loss, projection)
+    options = {"method": method, "alpha0": alpha0, "constraint": constraint, "loss": loss}
+    options["loss_scale"] = 2.0 if loss == "square" else 1.0
+    w, losses, _ = referenced(rows, y, 5, **options)
     for given in (rows, sparse.csr_array(rows)):
-        model = fs.SketchedNewton(5, sketch, loss, alpha0, projection).update(given, y)
-        assert np.abs(model.weights - w).max() <= 1e-7 * max(1.0, np.abs(w).max())
+        model = fs.SketchedNewton(5, **options).update(given, y)
+        assert np.abs(model.coef - w).max() <= 1e-7 * max(1.0, np.abs(w).max())
         assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-8)
 
 
@@ -111,17 +119,18 @@ def test_accuracy_on_a9a(dataset):
     y = np.where(np.asarray(y) > 0, 1.0, -1.0)
     order = np.random.default_rng(0).permutation(rows.shape[0])
     half = int(0.7 * len(order))
-    model = fs.SketchedNewton(10).update(rows[order[:half]], y[order[:half]])
-    assert np.mean(np.sign(model.predict(rows[order[half:]])) == y[order[half:]]) > 0.83
+    for model in (fs.SketchedNewton(10, **PAPERS), fs.SketchedNewton()):
+        model.update(rows[order[:half]], y[order[:half]])
+        assert np.mean((model.decision_function(rows[order[half:]]) > 0) == (y[order[half:]] > 0)) > 0.83
 
 
-@pytest.mark.parametrize("projection", ["same", "both"])
+@pytest.mark.parametrize("constraint", ["current", "both"])
 @pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize(("sketch", "alpha0"), CASES)
-def test_any_batches_and_any_stops_give_the_same_bits(sketch, alpha0, form, projection):
+@pytest.mark.parametrize(("method", "alpha0"), CASES)
+def test_any_batches_and_any_stops_give_the_same_bits(method, alpha0, form, constraint):
     rows, y = stream(400)
     rows = sparse.csr_array(rows) if form == "sparse" else rows
-    make = lambda: fs.SketchedNewton(4, sketch, alpha0=alpha0, projection=projection)  # noqa: E731
+    make = lambda: fs.SketchedNewton(4, method=method, alpha0=alpha0, constraint=constraint, **PAPERS)  # noqa: E731
     whole = make().update(rows, y)
     parts, i = make(), 0
     while i < 400:
@@ -132,15 +141,15 @@ def test_any_batches_and_any_stops_give_the_same_bits(sketch, alpha0, form, proj
             parts = fs.from_bytes(parts.to_bytes())
         elif step % 5 == 1:
             parts = pickle.loads(pickle.dumps(parts))
-        parts.weights  # noqa: B018  reading changes nothing
-    assert np.array_equal(parts.weights, whole.weights)
+        parts.coef  # noqa: B018  reading changes nothing
+    assert np.array_equal(parts.coef, whole.coef)
     assert parts.progress == whole.progress
 
 
 def test_resumed_in_a_new_process_to_the_same_bits(tmp_path):
     rows, y = stream(300)
     np.savez(tmp_path / "stream.npz", rows=rows, y=y)
-    fs.SketchedNewton(4).update(sparse.csr_array(rows[:137]), y[:137]).save(tmp_path / "half.fsk")
+    fs.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows[:137]), y[:137]).save(tmp_path / "half.fsk")
     code = """if True:
         import fastsketch as fs, numpy as np
         from scipy import sparse
@@ -149,18 +158,27 @@ def test_resumed_in_a_new_process_to_the_same_bits(tmp_path):
         model.save("whole.fsk")
     """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    whole = fs.SketchedNewton(4).update(sparse.csr_array(rows), y)
-    assert np.array_equal(fs.load(tmp_path / "whole.fsk").weights, whole.weights)
+    whole = fs.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows), y)
+    assert np.array_equal(fs.load(tmp_path / "whole.fsk").coef, whole.coef)
     assert fs.load(tmp_path / "whole.fsk").progress == whole.progress
 
 
 @pytest.mark.parametrize("alpha0", [0.0, 1e-12, 1e-6, 1e-3, 1.0, 1e3])
 def test_rfd_is_stable_for_any_alpha0(alpha0):
-    """The papers' point: where FD needs its alpha, RFD gives finite weights and about the same error for all."""
+    """The papers' point: where FD needs its alpha, RFD gives finite coefficients and about the same error for all."""
     rows, y = stream(2000, density=1.0)
-    model = fs.SketchedNewton(6, alpha0=alpha0).update(rows / 5, y)
-    assert np.isfinite(model.weights).all()
+    model = fs.SketchedNewton(6, alpha0=alpha0, **PAPERS).update(rows / 5, y)
+    assert np.isfinite(model.coef).all()
     assert model.progress["error_rate"] < 0.25
+
+
+def kept_rows(model):
+    """Z' and X of a sketched model, dense."""
+    learned = model._learned
+    n = int(learned.count[ROWS])
+    if learned.sparse:
+        return learned.rows.z.T, learned.rows.as_csr(n, model.n_features).toarray()
+    return learned.rows.z, learned.rows.kept[:n]
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
@@ -168,138 +186,100 @@ def test_ojas_directions_stay_orthonormal(form):
     """A million rounds: |V V' - I| at the level of rounding, also within an epoch."""
     rows, y = stream(50_000, 12, density=0.25)
     rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
-    model = fs.SketchedNewton(4, "oja", alpha0=100.0)
+    model = fs.SketchedNewton(4, method="oja", alpha0=100.0, **PAPERS)
     for _ in range(20):
         model.update(rows, y)
-    assert model.n_rounds == 1_000_000
-    a = model._a
-    z = a["z"].T if form == "sparse" else a["z"]
-    n = int(a["count"][1])
-    if form == "sparse":
-        kept = sparse.csr_array(
-            (
-                a["kept_data"][: a["kept_indptr"][n]],
-                a["kept_indices"][: a["kept_indptr"][n]],
-                a["kept_indptr"][: n + 1],
-            ),
-            shape=(n, 12),
-        ).toarray()
-    else:
-        kept = a["kept"][:n]
-    v = a["frame"][:, : 4 + n] @ np.vstack([z, kept])
+    assert model.n_rows == 1_000_000
+    z, kept = kept_rows(model)
+    v = model._learned.space.frame[:, : 4 + len(kept)] @ np.vstack([z, kept])
     assert np.abs(v @ v.T - np.eye(4)).max() <= 1e-12
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize("sketch", ["rfd", "fd"])
-def test_nothing_drifts_in_a_million_rounds(sketch, form):
-    """What is kept in the small space (K = B B', its inverse) is what the rows themselves give; weights are finite."""
+@pytest.mark.parametrize("method", ["rfd", "fd"])
+def test_nothing_drifts_in_a_million_rounds(method, form):
+    """The small space (K = B B', its inverse) is that of the rows themselves; coefficients are finite."""
     rows, y = stream(50_000, 12, density=0.25)
     rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
-    model = fs.SketchedNewton(4, sketch, alpha0=1.0)
+    model = fs.SketchedNewton(4, method=method, alpha0=1.0, **PAPERS)
     for _ in range(20):
         model.update(rows, y)
-    a = model._a
-    r, n = int(a["count"][0]), int(a["count"][1])
-    z = a["z"][:, :r].T if form == "sparse" else a["z"][:r]
-    kept = (
-        a["kept"][:n]
-        if form == "dense"
-        else sparse.csr_array(
-            (
-                a["kept_data"][: a["kept_indptr"][n]],
-                a["kept_indices"][: a["kept_indptr"][n]],
-                a["kept_indptr"][: n + 1],
-            ),
-            shape=(n, 12),
-        ).toarray()
-    )
-    b = np.vstack([a["frame"][:r, :r] @ z, a["coef"][:n, None] * kept])
-    gram, k = b @ b.T, r + n
-    assert np.abs(a["small"][:k, :k] - gram).max() <= 1e-9 * np.abs(gram).max()
-    product = a["inverse"][:k, :k] @ (gram + model.alpha * np.eye(k))
+    r, space = int(model._learned.count[RANK]), model._learned.space
+    z, kept = kept_rows(model)
+    b = np.vstack([space.frame[:r, :r] @ z[:r], space.factors[: len(kept), None] * kept])
+    gram, k = b @ b.T, r + len(kept)
+    assert np.abs(space.small[:k, :k] - gram).max() <= 1e-9 * np.abs(gram).max()
+    product = space.inverse[:k, :k] @ (gram + model.alpha * np.eye(k))
     assert np.abs(product - np.eye(k)).max() <= 1e-8
-    assert np.isfinite(model.weights).all()
-    assert model.n_rounds == 1_000_000
+    assert np.isfinite(model.coef).all()
+    assert model.n_rows == 1_000_000
 
 
 def test_divergence_names_its_cause_and_changes_nothing():
     rows, y = stream(300, density=1.0)
-    model = fs.SketchedNewton(3, "fd", alpha0=1e-280, projection="none").update(rows[:2], y[:2])
+    model = fs.SketchedNewton(3, method="fd", alpha0=1e-280, constraint=None, **PAPERS).update(rows[:2], y[:2])
     before = model.to_bytes()
     with pytest.raises(FloatingPointError, match="alpha"):
         model.update(1e150 * rows[2:], y[2:])
     assert model.to_bytes() == before
 
 
-def test_predictions_stay_within_one():
+def test_scores_stay_within_one():
     rows, y = stream(500)
-    for projection in ("next", "both"):
-        model = fs.SketchedNewton(5, projection=projection).update(rows, y)
-        assert np.abs(model.last_predictions).max() <= 1 + 1e-12
-    model = fs.SketchedNewton(5)
+    for constraint in ("next", "both"):
+        model = fs.SketchedNewton(5, constraint=constraint, **PAPERS).update(rows, y)
+        assert np.abs(model.last_scores).max() <= 1 + 1e-12
+    model = fs.SketchedNewton(5, **PAPERS)
     for i in range(200):
         model.update(rows[i], y[i])
-        assert abs(model.predict(rows[i])[0]) <= 1 + 1e-8
+        assert abs(model.decision_function(rows[i])[0]) <= 1 + 1e-8
 
 
 def test_progress_and_regret():
     rows, y = stream(400)
     best = np.linalg.lstsq(rows, y, rcond=None)[0]
     model = (
-        fs.SketchedNewton(8, projection="none")
+        fs.SketchedNewton(8, constraint=None, **PAPERS)
         .compare_with(best)
         .update(rows[:250], y[:250])
         .update(rows[250:], y[250:])
     )
     theirs = ((rows @ best - y) ** 2).sum()
     assert np.isclose(model.progress["regret"], model.progress["cumulative_loss"] - theirs)
-    assert model.progress["rounds"] == 400
+    assert model.progress["n_rows"] == 400
     assert fs.SketchedNewton(5).progress["regret"] is None
-    late = fs.SketchedNewton(8, projection="none").update(rows[:250], y[:250])
+    late = fs.SketchedNewton(8, constraint=None, **PAPERS).update(rows[:250], y[:250])
     so_far = late.progress["cumulative_loss"]
     late.compare_with(best).update(rows[250:], y[250:])
     mine = late.progress["cumulative_loss"] - so_far
     assert np.isclose(late.progress["regret"], mine - ((rows[250:] @ best - y[250:]) ** 2).sum())
 
 
-def test_numbers_that_two_files_share():
-    from fastsketch._kernels import newton as kernel
-    from fastsketch.online import _losses, _newton
-
-    for name, (number, _) in _losses.LOSSES.items():
-        assert getattr(kernel, name.upper()) == number
-    for name, number in _newton.PROJECTIONS.items():
-        assert getattr(kernel, "NO_PROJECTION" if name == "none" else name.upper()) == number
-    for name in ("ALPHA", "SHRINKAGE", "LOSS", "RANK", "ROWS", "ROUND", "MISTAKES", "FULL", "APPENDED"):
-        assert getattr(kernel, name) == getattr(_newton, name)
-
-
 def test_zero_rows_and_known_targets_teach_nothing():
     model = fs.SketchedNewton(4).update(np.zeros((5, 3)), np.ones(5))
-    assert (model.weights == 0).all()
-    assert model.n_rounds == 5
-    assert fs.SketchedNewton(4).update(np.ones((3, 2)), np.zeros(3)).progress["cumulative_loss"] == 0
+    assert (model.coef == 0).all()
+    assert model.n_rows == 5
+    assert fs.SketchedNewton(4, **PAPERS).update(np.ones((3, 2)), np.zeros(3)).progress["cumulative_loss"] == 0
 
 
-@pytest.mark.parametrize("sketch", ["rfd", "fd", "pfd", "rp", "oja"])
-def test_rows_that_share_no_feature(sketch):
-    """Every shrink meets directions that have nothing to do with those kept: F is singular, and Z is made anew."""
+@pytest.mark.parametrize("method", ["rfd", "fd", "pfd", "rp", "oja"])
+def test_rows_that_share_no_feature(method):
+    """Every shrink meets directions that have nothing to do with those kept: F is singular, and Z is recomputed."""
     rows = sparse.csr_array(np.hstack([np.eye(40), np.zeros((40, 60))]))
     y = np.where(np.arange(40) % 3, 1.0, -1.0)
-    model = fs.SketchedNewton(3, sketch, alpha0=1.0).update(rows, y)
-    if sketch in ("rfd", "fd", "pfd"):
-        w = reference.fast_online_newton(rows.toarray(), y, 3, 1.0, rule=sketch)[0]
-        assert np.allclose(model.weights, w)
-    if sketch != "rp":  # whose H is not diagonal here
-        assert (np.sign(model.predict(rows)) == y).all()
+    model = fs.SketchedNewton(3, method=method, alpha0=1.0, **PAPERS).update(rows, y)
+    if method in ("rfd", "fd", "pfd"):
+        w = reference.fast_online_newton(rows.toarray(), y, sketch_size=3, alpha0=1.0, method=method, **PAPERS)[0]
+        assert np.allclose(model.coef, w)
+    if method != "rp":  # whose H is not diagonal here
+        assert (np.sign(model.decision_function(rows)) == y).all()
 
 
 def test_labels_zero_and_one():
     rows, y = stream(200)
     one = fs.SketchedNewton(4, loss="logistic").update(rows, y)
     two = fs.SketchedNewton(4, loss="logistic").update(rows, (y > 0).astype(int))
-    assert np.array_equal(one.weights, two.weights)
+    assert np.array_equal(one.coef, two.coef)
 
 
 def test_an_interrupt_leaves_the_model_before_or_after():
@@ -310,7 +290,7 @@ def test_an_interrupt_leaves_the_model_before_or_after():
         raise Stop
 
     rows, y = stream(20_000)
-    model = fs.SketchedNewton(4).update(rows[:100], y[:100])
+    model = fs.SketchedNewton(4, **PAPERS).update(rows[:100], y[:100])
     before, after = model.to_bytes(), model.copy().update(rows, y).to_bytes()
     old = signal.signal(signal.SIGALRM, ring)
     try:
@@ -342,7 +322,7 @@ def test_an_interrupt_leaves_the_model_before_or_after():
     ],
 )
 def test_bad_batches_change_nothing(rows, targets, error, match):
-    model = fs.SketchedNewton(3).update(RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20)))
+    model = fs.SketchedNewton(3, loss="square").update(RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20)))
     before = model.to_bytes()
     with pytest.raises(error, match=match):
         model.update(rows, targets)
@@ -361,14 +341,22 @@ def test_labels_are_named(loss, labels):
     [
         ({"sketch_size": 1}, ValueError, "sketch_size"),
         ({"sketch_size": 2.0}, TypeError, "sketch_size"),
-        ({"sketch": "x"}, ValueError, "sketch"),
+        ({"method": "x"}, ValueError, "method"),
+        ({"method": None}, TypeError, "method"),
+        ({"loss_scale": 0.0}, ValueError, "loss_scale"),
+        ({"loss": "hinge"}, ValueError, "loss"),
+        ({"sketch": "fd"}, TypeError, "it is 'method' now"),
+        ({"projection": "same"}, TypeError, "it is 'constraint' now"),
+        ({"constraint": "same"}, ValueError, "constraint='same' is now constraint='current'"),
+        ({"constraint": "none"}, ValueError, "constraint='none' is now constraint=None"),
+        ({"sketch_sise": 3}, TypeError, "did you mean 'sketch_size'"),
         ({"loss": "x"}, ValueError, "loss"),
         ({"loss": 1}, TypeError, "loss"),
         ({"alpha0": -1.0}, ValueError, "alpha0"),
-        ({"sketch": "fd"}, ValueError, "alpha0 must be positive"),
-        ({"projection": "x"}, ValueError, "projection"),
+        ({"method": "fd"}, ValueError, "alpha0 must be positive"),
+        ({"constraint": "x"}, ValueError, "constraint"),
         ({"beta": 0.5}, ValueError, "beta"),
-        ({"sketch": "pfd", "alpha0": 1.0, "beta": 2.0}, ValueError, "beta"),
+        ({"method": "pfd", "alpha0": 1.0, "beta": 2.0}, ValueError, "beta"),
     ],
 )
 def test_bad_parameters_are_named(options, error, match):
@@ -386,5 +374,86 @@ def test_unfitted_and_bad_queries():
         model.predict(np.ones((2, 5)))
     with pytest.raises(ValueError, match="finite"):
         model.predict(np.full((2, 4), np.nan))
-    with pytest.raises(ValueError, match="weights"):
+    with pytest.raises(ValueError, match="comparator"):
         model.compare_with(np.ones(5))
+    with pytest.raises(ValueError, match="comparator must be a vector"):
+        model.compare_with(np.ones((4, 1)))
+    with pytest.raises(ValueError, match="5 columns as the comparator"):
+        fs.SketchedNewton().compare_with(np.ones(5)).update(np.ones((2, 4)), [1, -1])
+    with pytest.raises(ValueError, match="no rows"):
+        fs.SketchedNewton().compare_with(np.ones(5)).coef  # noqa: B018
+
+
+def test_older_names_are_clear_errors():
+    model = fs.SketchedNewton(3).update(np.ones((2, 4)), [1, -1])
+    for older, name in (("n_rounds", "n_rows"), ("weights", "coef"), ("sketch", "method")):
+        with pytest.raises(AttributeError, match=f"SketchedNewton has no '{older}': it is '{name}' now"):
+            getattr(model, older)
+
+
+def test_predictions_are_on_the_scale_of_the_targets():
+    rows, y = stream(300)
+    for loss in ONLINE_LOSSES:
+        model = fs.SketchedNewton(4, loss=loss, alpha0=1.0).update(rows, y)
+        scores = model.decision_function(rows)
+        assert np.array_equal(scores, rows @ model.coef)
+        labels = np.where(scores > 0, 1.0, -1.0)
+        assert np.array_equal(model.predict(rows), labels if LOSSES[loss].targets == "label" else scores)
+        if loss == "logistic":
+            assert np.allclose(model.predict_proba(rows), 1 / (1 + np.exp(-scores)), rtol=1e-12)
+        else:
+            with pytest.raises(ValueError, match="predict_proba needs loss='logistic', this model has"):
+                model.predict_proba(rows)
+    model = fs.SketchedNewton(4).update(rows[:5], y[:5])
+    assert model.predict(np.zeros((1, 25))) == [-1.0]  # a score of 0
+
+
+def test_the_loss_scale_is_a_factor_of_the_weights():
+    """loss="square", loss_scale=2 is (z - y)^2 of earlier versions to the bit: products with 2 and 1/2 are exact."""
+    rng = np.random.default_rng(0)
+    z, y, weight = 10.0 ** rng.integers(-30, 30, (3, 5000)) * rng.standard_normal((3, 5000))
+    square = LOSSES["square"]
+    assert np.array_equal((2.0 * weight) * square.value(z, y, 0.0), weight * (z - y) ** 2)
+    assert np.array_equal((2.0 * weight) * square.slope(z, y, 0.0), weight * (2.0 * (z - y)))
+    rows, y = stream(300)
+    weights = rng.random(300)
+    for make in (fs.SketchedNewton, fs.AdaptiveSubgradient):
+        one = make(4, loss="square", loss_scale=2.0).update(rows, y, sample_weight=weights)
+        two = make(4, loss="square").update(rows, y, sample_weight=2.0 * weights)
+        assert np.array_equal(one.coef, two.coef)
+        assert one.progress == two.progress
+    # the weight of all rows as one number
+    one, two = (fs.SketchedNewton(4).update(rows, y, sample_weight=w) for w in (3.0, np.full(300, 3.0)))
+    assert np.array_equal(one.coef, two.coef)
+
+
+def test_counts_and_places_of_a_file_are_checked():
+    rows, y = stream(60, density=0.2)
+    for given in (rows, sparse.csr_array(rows)):
+        model = fs.SketchedNewton(4).update(given, y)
+        for entry in (RANK, ROWS):
+            broken = model.copy()
+            broken._learned.count[entry] = 1000
+            with pytest.raises(fs.StateError, match="counts are out of range"):
+                fs.from_bytes(broken.to_bytes())
+    assert model._learned.sparse and model._learned.count[ROWS] > 0
+    model._learned.rows.kept_indices[:] = 25
+    with pytest.raises(fs.StateError, match="CSR form"):
+        fs.from_bytes(model.to_bytes())
+
+
+def test_copies_hold_the_last_scores():
+    rows, y = stream(60)
+    model = fs.SketchedNewton(4).update(rows, y)
+    assert np.array_equal(model.copy().last_scores, model.last_scores)
+    assert fs.from_bytes(model.to_bytes()).last_scores.shape == (0,)
+
+
+def test_facts_and_repr():
+    model = fs.SketchedNewton(4, method="pfd", alpha0=1.0)
+    assert repr(model) == "<SketchedNewton(sketch_size=4, method='pfd', alpha0=1.0): no rows yet>"
+    facts = model.update(*stream(60)).facts()
+    assert facts["kind"] == "SketchedNewton"
+    assert (facts["n_rows"], facts["n_features"], facts["beta"], facts["alpha"]) == (60, 25, 0.2, 1.0)
+    assert facts["mean_loss"] == model.progress["mean_loss"]
+    assert "regret" not in facts

@@ -5,6 +5,9 @@ import pytest
 
 from fastsketch import reference
 
+# The papers' loss, (z - y)^2.
+PAPERS = {"loss": "square", "loss_scale": 2.0}
+
 
 def absolute_loss(rows, targets):
     """subgradient(t, beta) of |x_t'beta - y_t|."""
@@ -23,17 +26,18 @@ def problem(n=300, d=12, seed=0):
     return rows, rows @ rng.standard_normal(d)
 
 
-@pytest.mark.parametrize("form", ["cmd", "pds"])
+@pytest.mark.parametrize("form", ["mirror_descent", "dual_averaging"])
 def test_sketches_that_lose_nothing_are_ada_full(form):
     """ADA-FD with tau = d + 1 and ADA-FFD with tau > d / 2 never shrink anything (ADA-FD paper, section 5.2)."""
     rows, targets = problem()
     d = rows.shape[1]
-    full, losses = reference.adaptive_full(d, 300, absolute_loss(rows, targets), 0.5, 1.0, form)
+    options = {"subgradient": absolute_loss(rows, targets), "learning_rate": 0.5, "delta": 1.0, "form": form}
+    full, losses = reference.adaptive_full(d, 300, **options)
     for method, tau in (
         (reference.adaptive_frequent_directions, d + 1),
         (reference.adaptive_fast_frequent_directions, d // 2 + 1),
     ):
-        beta, found = method(d, 300, absolute_loss(rows, targets), tau, 0.5, 1.0, form)
+        beta, found = method(d, 300, sketch_size=tau, **options)
         assert np.allclose(beta, full, atol=1e-6)
         assert np.allclose(found, losses, atol=1e-5)
 
@@ -41,7 +45,7 @@ def test_sketches_that_lose_nothing_are_ada_full(form):
 def test_the_order_of_regrets():
     """FULL, FFD and FD far below DIAG, OGD and ADAM (section 5.2), each at its best eta.
 
-    Rows have a quickly falling spectrum in a random basis, where a diagonal sees nothing.
+    Rows have a quickly falling spectrum in a random basis, which no diagonal can show.
     """
     rows, targets = problem(800, 40)
     d, tau = 40, 8
@@ -49,19 +53,24 @@ def test_the_order_of_regrets():
     def best(method):
         return min(method(eta)[1].sum() for eta in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
 
-    g = absolute_loss(rows, targets)
+    common = {"subgradient": absolute_loss(rows, targets)}
+    full, ffd, fd = (
+        reference.adaptive_full,
+        reference.adaptive_fast_frequent_directions,
+        reference.adaptive_frequent_directions,
+    )
     regret = {
-        "full": best(lambda eta: reference.adaptive_full(d, 800, g, eta, 1.0)),
-        "ffd": best(lambda eta: reference.adaptive_fast_frequent_directions(d, 800, g, tau, eta, 1.0)),
-        "fd": best(lambda eta: reference.adaptive_frequent_directions(d, 800, g, tau, eta, 1.0)),
-        "diag": best(lambda eta: reference.adaptive_diagonal(d, 800, g, eta, 1.0)),
-        "ogd": best(lambda eta: reference.online_gradient_descent(d, 800, g, eta)),
-        "adam": best(lambda eta: reference.adam(d, 800, g, eta)),
+        "full": best(lambda eta: full(d, 800, **common, learning_rate=eta, delta=1.0)),
+        "ffd": best(lambda eta: ffd(d, 800, **common, sketch_size=tau, learning_rate=eta, delta=1.0)),
+        "fd": best(lambda eta: fd(d, 800, **common, sketch_size=tau, learning_rate=eta, delta=1.0)),
+        "diag": best(lambda eta: reference.adaptive_diagonal(d, 800, **common, learning_rate=eta, delta=1.0)),
+        "ogd": best(lambda eta: reference.online_gradient_descent(d, 800, **common, learning_rate=eta)),
+        "adam": best(lambda eta: reference.adam(d, 800, **common, learning_rate=eta)),
     }
     assert max(regret["full"], regret["ffd"], regret["fd"]) < 0.8 * min(regret["diag"], regret["ogd"], regret["adam"])
 
 
-@pytest.mark.parametrize("form", ["cmd", "pds"])
+@pytest.mark.parametrize("form", ["mirror_descent", "dual_averaging"])
 def test_diagonal_steps_are_adagrads(form):
     rows, targets = problem(50, 5)
     beta, squares, total = np.zeros(5), np.zeros(5), np.zeros(5)
@@ -69,8 +78,9 @@ def test_diagonal_steps_are_adagrads(form):
         g = np.sign(x @ beta - y) * x
         squares, total = squares + g**2, total + g
         h = 1.0 + np.sqrt(squares)
-        beta = -0.3 * total / h if form == "pds" else beta - 0.3 * g / h
-    found, _ = reference.adaptive_diagonal(5, 50, absolute_loss(rows, targets), 0.3, 1.0, form)
+        beta = -0.3 * total / h if form == "dual_averaging" else beta - 0.3 * g / h
+    options = {"subgradient": absolute_loss(rows, targets), "learning_rate": 0.3, "delta": 1.0, "form": form}
+    found, _ = reference.adaptive_diagonal(5, 50, **options)
     assert np.allclose(found, beta)
 
 
@@ -78,9 +88,9 @@ def test_diagonal_steps_are_adagrads(form):
 def test_random_projections_of_full_size_lose_nothing(method):
     """With tau = d the projected range is that of G: ADA-LR and RADAGRAD then step as ADA-FULL does within it."""
     rows, targets = problem(30, 6)
-    g, rng = absolute_loss(rows, targets), np.random.default_rng(0)
+    options = {"subgradient": absolute_loss(rows, targets), "rng": np.random.default_rng(0)}
     call = reference.adaptive_low_rank if method == "low_rank" else reference.radagrad
-    beta, losses = call(6, 30, g, 6, 0.2, 1.0, rng)
+    beta, losses = call(6, 30, **options, sketch_size=6, learning_rate=0.2, delta=1.0)
     assert np.isfinite(beta).all()
     assert losses[-10:].mean() < losses[:10].mean()
 
@@ -89,14 +99,14 @@ def test_newton_with_the_whole_h_is_sherman_morrison():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((40, 6))
     y = np.sign(rows @ rng.standard_normal(6))
-    w, losses, predictions = reference.full_online_newton(rows, y, 2.0, projection="none")
+    w, losses, scores = reference.full_online_newton(rows, y, alpha0=2.0, constraint=None, **PAPERS)
     h, mine = 2.0 * np.eye(6), np.zeros(6)
     for t, (x, target) in enumerate(zip(rows, y, strict=True), 1):
         g = 2 * (mine @ x - target) * x
         h += (0.125 + 1 / t) * np.outer(g, g)
         mine = mine - np.linalg.inv(h) @ g
     assert np.allclose(w, mine)
-    assert np.isclose(losses.sum(), ((predictions - y) ** 2).sum())
+    assert np.isclose(losses.sum(), ((scores - y) ** 2).sum())
 
 
 def test_sketched_newton_of_full_size_is_the_whole_h():
@@ -104,17 +114,17 @@ def test_sketched_newton_of_full_size_is_the_whole_h():
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((30, 5))
     y = np.sign(rows[:, 0])
-    full = reference.full_online_newton(rows, y, 1.0, projection="same")[0]
+    full = reference.full_online_newton(rows, y, alpha0=1.0, **PAPERS)[0]
     for method in (reference.online_newton, reference.fast_online_newton):
-        assert np.allclose(method(rows, y, 40, 1.0, projection="same")[0], full)
+        assert np.allclose(method(rows, y, sketch_size=40, alpha0=1.0, constraint="current", **PAPERS)[0], full)
 
 
-def test_projection_for_the_next_example_bounds_every_prediction():
+def test_a_constraint_on_the_next_example_bounds_every_score():
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((200, 8))
     y = np.sign(rows @ rng.standard_normal(8))
-    _, _, predictions = reference.online_newton(rows, y, 4, 0.0)
-    assert np.abs(predictions).max() <= 1 + 1e-9
+    _, _, scores = reference.online_newton(rows, y, sketch_size=4, **PAPERS)
+    assert np.abs(scores).max() <= 1 + 1e-9
 
 
 def test_random_projection_and_oja_learn():
@@ -122,6 +132,7 @@ def test_random_projection_and_oja_learn():
     rows = rng.standard_normal((400, 10)) / 3
     y = np.sign(rows @ rng.standard_normal(10))
     for method in (reference.random_projection_newton, reference.oja_newton):
-        w, losses, predictions = method(rows, y, 4, 10.0, np.random.default_rng(0))
-        assert np.mean(predictions[200:] * y[200:] > 0) > 0.8
+        rng = np.random.default_rng(0)
+        w, losses, scores = method(rows, y, sketch_size=4, alpha0=10.0, rng=rng, **PAPERS)
+        assert np.mean(scores[200:] * y[200:] > 0) > 0.8
         assert losses[200:].mean() < losses[:50].mean()

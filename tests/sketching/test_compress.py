@@ -57,7 +57,8 @@ def test_linear_and_a_function_of_its_arguments(kind):
 
 def test_the_numbers_do_not_change_between_versions():
     """Golden numbers: a state file that is resumed must meet the same signs and samples."""
-    assert fs.srht(np.eye(8), 2, seed=7).tolist() == fs.Compressor("srht", 2, block_rows=8, seed=7).compress(np.eye(8)).tolist()
+    compressor = fs.Compressor("srht", 2, block_rows=8, seed=7)
+    assert fs.srht(np.eye(8), 2, seed=7).tolist() == compressor.compress(np.eye(8)).tolist()
     numbers = {kind: SizedMap(kind, 4, 40, seed=7).numbers(2, np.dtype(np.float64)) for kind in KINDS}
     sums = {
         kind: (
@@ -200,7 +201,9 @@ def test_heavy_rows_are_what_sets_the_maps_apart():
     rows[1234, 7] = 3000.0
     found = {}
     for kind in KINDS:
-        s = fs.FrequentDirections(20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=1000, seed=1)).update(rows)
+        s = fs.FrequentDirections(
+            20, solver="gram", compressor=fs.Compressor(kind, 20, block_rows=1000, seed=1)
+        ).update(rows)
         found[kind] = abs(s.components[0, 7])
     assert min(found[kind] for kind in KINDS if kind != "sampling") > 0.99
     assert found["sampling"] < 0.9
@@ -273,3 +276,27 @@ def test_bad_uses():
         a.merge(b)
     with pytest.raises(ValueError, match="compressor"):
         a.merge(fs.FrequentDirections(4).update(np.ones((3, 2))))
+
+
+def test_a_compressor_by_its_kind_reads_as_given_and_merges_with_itself():
+    rows = stream("signal", RNG, 300, 12)
+    by_name = fs.FrequentDirections(8, compressor="srht").update(rows)
+    by_object = fs.FrequentDirections(8, compressor=fs.Compressor("srht", first_block=50)).update(rows)
+    assert by_name.compressor == "srht"
+    assert by_name.resolved["compressor"] == fs.Compressor("srht", 8, block_rows=48)
+    assert by_object.compressor == fs.Compressor(first_block=50)
+    assert by_name.copy().merge(by_object).n_rows == by_object.copy().merge(by_name).n_rows == 600
+    for sketch in (by_name, by_object):
+        again = fs.from_bytes(sketch.to_bytes())
+        assert (again.parameters, again.to_bytes()) == (sketch.parameters, sketch.to_bytes())
+
+
+def test_a_compressor_is_a_value():
+    compressor = fs.Compressor("gaussian", 4)
+    assert compressor == fs.Compressor(kind="gaussian", rows_out=4) != fs.Compressor("gaussian", 5)
+    with pytest.raises(AttributeError):
+        compressor.rows_out = 5
+    with pytest.raises(TypeError):
+        fs.Compressor("srht", 4, 8)
+    public = [name for name in dir(compressor) if not name.startswith("_")]
+    assert public == ["block_rows", "compress", "first_block", "kind", "rows_out", "seed"]

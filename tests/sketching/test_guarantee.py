@@ -17,7 +17,7 @@ def check(rows, sketch):
     """The certificate holds in both directions; for FD, CFD and RFD so does the a-priori bound, for every k."""
     rows = np.asarray(rows, np.float64)
     # reading the result and forming A'A - B'B in float64 round relative to ||A||_2^2
-    slack = tol(np.float64, max(np.linalg.norm(rows, 2) ** 2, 1e-300)) + tol(sketch.dtype, 1e-300)
+    slack = tol(np.float64, max(np.linalg.norm(rows, 2) ** 2, 1e-300)) + tol(sketch.resolved["dtype"], 1e-300)
     low, high = error_interval(rows, sketch)
     bound = sketch.error_bound
     if sketch.method in ("cfd", "rfd"):
@@ -71,7 +71,7 @@ def test_iterative_svd_has_no_a_priori_guarantee():
     assert error_interval(rows, lost)[1] > 10 * a_priori
     slack = kept._read().rounding
     assert error_interval(rows, kept)[1] <= a_priori + slack
-    assert error_interval(rows, lost)[1] <= lost.error_bound + slack  # the certificate still tells
+    assert error_interval(rows, lost)[1] <= lost.error_bound + slack  # the certificate holds all the same
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

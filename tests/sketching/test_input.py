@@ -1,5 +1,6 @@
-"""What comes through the public door: layouts, dtypes, magnitudes, and everything that must be refused."""
+"""Input at the public door: layouts, dtypes, magnitudes, and everything that must be refused."""
 
+import json
 import pickle
 
 import numpy as np
@@ -58,8 +59,9 @@ def test_read_only_input_is_accepted_and_no_input_is_changed():
 def test_number_types(dtype):
     rows = (ROWS * 3).astype(dtype)
     s = fresh().update(rows)
-    assert s.dtype == (np.float32 if np.dtype(dtype).kind == "f" else np.float64)
-    assert np.array_equal(s.sketch(), fresh().update(rows.astype(s.dtype)).sketch())
+    used = s.resolved["dtype"]
+    assert used == (np.float32 if np.dtype(dtype).kind == "f" else np.float64)
+    assert np.array_equal(s.sketch(), fresh().update(rows.astype(used)).sketch())
 
 
 def test_the_first_batch_decides_the_dtype():
@@ -155,9 +157,58 @@ def test_small_shapes(shape, solver, method):
 
 def test_sketch_larger_than_the_features_is_exact():
     s = fs.FrequentDirections(64).update(ROWS)
-    assert s.solver == "exact"
+    assert (s.solver, s.resolved["solver"]) == ("auto", "exact")
     assert np.allclose(s.sketch().T @ s.sketch(), ROWS.T @ ROWS)
     assert s.error_bound < 1e-12 * s.squared_norm
+
+
+def test_parameters_read_as_they_were_given():
+    given = {"sketch_size": 5, "method": "pfd", "buffer_size": 3, "solver": "gram", "center": True, "dtype": "float32"}
+    s = fs.FrequentDirections(**given).update(ROWS)
+    assert {name: getattr(s, name) for name in given} == given
+    assert (s.beta, s.alpha0, s.decay, s.compressor) == (None, 0.0, 1.0, None)
+    assert s.parameters == type(s)(**s.parameters).parameters
+    assert s.resolved["beta"] == 0.2
+    assert s.resolved["buffer_size"] == 3
+    assert fs.FrequentDirections(5).update(ROWS).resolved["solver"] == "exact"
+    with pytest.raises(AttributeError, match="does not change"):
+        s.sketch_size = 7
+
+
+def test_names_of_old_lead_to_the_new_ones():
+    with pytest.raises(TypeError, match="has no 'rule': it is 'method' now"):
+        fs.FrequentDirections(5, rule="fd")
+    with pytest.raises(AttributeError, match="has no 'weight': it is 'total_weight' now"):
+        fresh().weight  # noqa: B018
+    with pytest.raises(TypeError, match="did you mean 'sketch_size'"):
+        fs.FrequentDirections(sketchsize=5)
+    with pytest.raises(TypeError, match="did you mean 'decay'"):
+        fs.RobustFrequentDirections(5, decays=0.5)
+    with pytest.raises(TypeError, match="has no parameter 'method'"):
+        fs.RobustFrequentDirections(5, method="fd")
+    with pytest.raises(TypeError, match=r"at most 2 positional \(sketch_size, alpha0\)"):
+        fs.RobustFrequentDirections(5, 0.5, "gram")
+
+
+def test_facts():
+    s = fresh(center=True)
+    facts = s.facts()
+    assert (facts["kind"], facts["n_rows"], facts["n_features"]) == ("FrequentDirections", 0, None)
+    assert (facts["singular_values"], facts["squared_norm"], facts["relative_error_bound"]) == ([], 0.0, 0.0)
+    s.update(ROWS)
+    facts = s.facts()
+    assert (facts["n_rows"], facts["n_features"], facts["total_weight"]) == (70, 12, 70.0)
+    assert (facts["solver"], facts["buffer_size"], facts["dtype"]) == ("gram", 5, "float64")
+    assert (facts["alpha"], facts["error_bound"], facts["squared_norm"]) == (s.alpha, s.error_bound, s.squared_norm)
+    assert facts["relative_error_bound"] == s.error_bound / s.squared_norm
+    assert facts["singular_values"] == s.singular_values.tolist()
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_facts_of_rows_whose_squares_leave_the_range():
+    s = fresh().update(np.ldexp(ROWS, 1000))
+    assert s.facts()["squared_norm"] == np.inf
+    assert np.isfinite(s.facts()["singular_values"]).all()
 
 
 def test_no_rows():
@@ -266,7 +317,7 @@ def test_overflow_in_conversion_is_named():
 def test_bad_weights(weights, error):
     s = fresh().update(ROWS)
     before = s.to_bytes()
-    with pytest.raises(error, match="^weights"):
+    with pytest.raises(error, match="^sample_weight"):
         s.update(ROWS, weights)
     assert s.to_bytes() == before
 
@@ -290,7 +341,7 @@ def test_one_weight_for_all_rows():
         ({"beta": 0.5}, ValueError, "beta"),
         ({"method": "pfd", "beta": 1.5}, ValueError, "beta"),
         ({"method": "pfd", "beta": np.nan}, ValueError, "beta"),
-        ({"alpha0": 1.0}, ValueError, "alpha0"),
+        ({"method": "fd", "alpha0": 1.0}, ValueError, "alpha0"),
         ({"method": "rfd", "alpha0": -1.0}, ValueError, "alpha0"),
         ({"method": "rfd", "alpha0": np.inf}, ValueError, "alpha0"),
         ({"buffer_size": -1}, ValueError, "buffer_size"),
@@ -314,7 +365,7 @@ def test_bad_merges():
     before = s.to_bytes()
     others = {
         "sketch_size": fs.FrequentDirections(6, solver="gram"),
-        "method": fresh(method="rfd"),
+        "method": fresh(method="fd"),
         "solver": fresh(solver="svd"),
         "center": fresh(center=True),
         "decay": fresh(decay=0.5),
@@ -333,6 +384,17 @@ def test_bad_merges():
     with pytest.raises(TypeError):
         fs.merge([ROWS])
     assert s.to_bytes() == before
+
+
+def test_both_classes_of_robust_sketches_merge():
+    one, two = fresh().update(ROWS), fs.RobustFrequentDirections(5, solver="gram").update(ROWS)
+    assert one.copy().merge(two).n_rows == two.copy().merge(one).n_rows == 140
+    assert np.array_equal(one.copy().merge(two).sketch(), two.copy().merge(one).sketch())
+    assert type(two.copy()) is type(fs.from_bytes(two.to_bytes())) is fs.RobustFrequentDirections
+    with pytest.raises(ValueError, match="other has method='fd', this model has 'rfd'"):
+        two.merge(fresh(method="fd").update(ROWS))
+    implied, given = (fresh(method="pfd", beta=beta).update(ROWS) for beta in (None, 0.2))
+    assert implied.merge(given).n_rows == 140
 
 
 def test_merging_leaves_the_arguments_alone():
@@ -355,7 +417,7 @@ def test_reading_never_changes_the_state():
     _ = (s.alpha, s.error_bound, s.singular_values, s.gram(), s.squared_norm, s.operator(), s.solve(np.ones(12)))
     assert s.to_bytes() == before
     assert s.sketch().any()
-    assert repr(s) == "<FrequentDirections sketch_size=5 method='rfd', 70 rows of 12>"
+    assert repr(s) == "<FrequentDirections(sketch_size=5, solver='gram', center=True): 70 rows of 12 features>"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -420,14 +482,14 @@ def test_an_interrupt_in_a_long_batch_undoes_it(kind, monkeypatch):
     engine, calls = type(s._engine), []
     original = engine.absorb
 
-    def absorb(self, *args):
+    def absorb(self, *args, **kwargs):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        original(self, *args)
+        original(self, *args, **kwargs)
 
     monkeypatch.setattr(engine, "absorb", absorb)
-    monkeypatch.setattr("fastsketch.sketching._engine.BUFFERS_PER_SLICE", 2)
+    monkeypatch.setattr("fastsketch.sketching._engines._base.BUFFERS_PER_SLICE", 2)
     with pytest.raises(KeyboardInterrupt):
         s.update(start)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""What the estimators estimate: against scikit-learn's own, on data where they must agree, and where they may not."""
+"""The estimates against scikit-learn's own, on data where they must agree, and where they may not."""
 
 import pickle
 
@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
 from sklearn.covariance import EmpiricalCovariance  # noqa: E402
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
+from fastsketch.sklearn._random_state import seed_of  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 
@@ -48,7 +50,7 @@ def test_a_large_sketch_is_exact_pca(whiten):
 def test_few_features_are_exact_at_any_sketch_size(method):
     ours = SketchedPCA(n_components=3, sketch_size=6, method=method).fit(X)
     theirs = PCA(n_components=3, svd_solver="full").fit(X)
-    assert ours.sketch_.solver == "exact"
+    assert ours.sketch_.resolved["solver"] == "exact"
     assert np.allclose(ours.explained_variance_, theirs.explained_variance_)
     assert np.allclose(np.abs(ours.components_ @ theirs.components_.T), np.eye(3))
     assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
@@ -134,6 +136,28 @@ def test_pipelines_pickles_and_clones():
 def test_bad_parameters_are_named(parameters):
     with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
         SketchedPCA(**parameters).fit(X)
+
+
+def test_unknown_keywords_name_the_nearest():
+    with pytest.raises(TypeError, match=r"SketchedPCA\(\) has no 'rule': it is 'method' now"):
+        SketchedPCA(2, rule="fd")
+    with pytest.raises(
+        TypeError, match=r"SketchedPCA\(\) has no parameter 'n_component': did you mean 'n_components'\?"
+    ):
+        SketchedPCA(n_component=2)
+    with pytest.raises(TypeError, match=r"SketchedCovariance\(\) has no parameter 'alpha': did you mean 'alpha0'\?"):
+        SketchedCovariance(alpha=2)
+    model = clone(SketchedPCA(2, method="fd").set_params(solver="gram"))
+    assert model.get_params() == SketchedPCA(2, method="fd", solver="gram").get_params()
+
+
+def test_random_state_is_that_of_scikit_learn():
+    assert [seed_of(value) for value in (0, 5, np.int32(7), 2**64 - 1)] == [0, 5, 7, 2**64 - 1]
+    assert seed_of(np.random.RandomState(1)) == seed_of(np.random.RandomState(1)) != seed_of(np.random.RandomState(2))
+    assert 0 <= seed_of(None) < 2**31
+    for bad in (-1, 2**64, True, "1", 1.5):
+        with pytest.raises((TypeError, ValueError)):
+            seed_of(bad)
 
 
 def test_fit_forgets():

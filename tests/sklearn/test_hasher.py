@@ -20,8 +20,8 @@ from tests.helpers import same_state, stream  # noqa: E402
 @parametrize_with_checks(
     [
         SketchHasher(),
-        SketchHasher(sketch="fd", rotation="itq"),
-        SketchHasher(sketch="exact"),
+        SketchHasher(method="fd", rotation="random"),
+        SketchHasher(method="exact", rotation=None),
         SketchHasher(n_bits=1, output="values"),
         SketchHasher(output="bits", random_state=3),
     ]
@@ -45,6 +45,28 @@ def test_it_is_sketch_hash():
     assert (ours.n_bits_, ours.n_samples_seen_, ours.n_features_in_) == (12, 900, 30)
     assert np.allclose(ours.mean_, X.mean(axis=0))
     assert ours.components_.shape == (12, 30)
+
+
+def test_random_states_are_those_of_scikit_learn():
+    same = SketchHasher(12, random_state=5).fit(X).transform(X)
+    assert np.array_equal(SketchHasher(12, random_state=np.int64(5)).fit(X).transform(X), same)
+    seeds = [SketchHasher(12, random_state=np.random.RandomState(7)).fit(X).hash_.seed for _ in range(2)]
+    assert seeds[0] == seeds[1] != 7
+    state = np.random.RandomState(7)
+    assert (
+        SketchHasher(12, random_state=state).fit(X).hash_.seed != SketchHasher(12, random_state=state).fit(X).hash_.seed
+    )
+    assert SketchHasher(12, random_state=None).fit(X).hash_.seed >= 0
+    for bad in (-1, "x", 1.5, 2**64):
+        with pytest.raises((TypeError, ValueError)):
+            SketchHasher(12, random_state=bad).fit(X)
+
+
+def test_defaults_are_those_of_the_model():
+    ours, model = SketchHasher().get_params(), fs.SketchHash(64).parameters
+    for name in ("method", "sketch_size", "block_rows", "rotation"):
+        assert ours[name] == model[name]
+    assert ours["random_state"] == model["seed"]
 
 
 def test_outputs():
@@ -74,7 +96,7 @@ def test_pipelines_sparse_rows_and_pickles():
         {"n_bits": 0},
         {"n_bits": 31},
         {"n_bits": 2.5},
-        {"sketch": "x"},
+        {"method": "x"},
         {"rotation": "x"},
         {"output": "x"},
         {"block_rows": 0},

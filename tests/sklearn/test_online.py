@@ -28,14 +28,14 @@ NOT_FOR_ONLINE = {
 @parametrize_with_checks(
     [
         SketchedNewtonClassifier(),
-        SketchedNewtonClassifier(loss="logistic", projection="none", alpha0=1.0),
+        SketchedNewtonClassifier(loss="logistic", constraint=None, alpha0=1.0),
         SketchedNewtonRegressor(),
-        SketchedNewtonRegressor(sketch="full", alpha0=1.0),
+        SketchedNewtonRegressor(method="full", alpha0=1.0),
         AdaptiveSubgradientClassifier(),
-        AdaptiveSubgradientClassifier(method="ada-fd", form="pds"),
-        AdaptiveSubgradientClassifier(loss="logistic", method="ada-diag", penalty="l1", strength=1e-3),
+        AdaptiveSubgradientClassifier(method="ada_fd", form="dual_averaging"),
+        AdaptiveSubgradientClassifier(loss="logistic", method="ada_diag", penalty="l1", penalty_strength=1e-3),
         AdaptiveSubgradientRegressor(),
-        AdaptiveSubgradientRegressor(method="ada-diag"),
+        AdaptiveSubgradientRegressor(method="ada_diag"),
     ],
     expected_failed_checks=lambda estimator: NOT_FOR_ONLINE,
 )
@@ -51,7 +51,7 @@ def data(n=1200, d=15, classes=2, seed=0):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"loss": "logistic", "projection": "none", "alpha0": 1.0}], ids=["default", "logistic"]
+    "options", [{}, {"loss": "logistic", "constraint": None, "alpha0": 1.0}], ids=["default", "logistic"]
 )
 @pytest.mark.parametrize("classes", [2, 4])
 def test_accuracy_is_near_that_of_logistic_regression(classes, options):
@@ -67,9 +67,9 @@ def test_accuracy_is_near_that_of_logistic_regression(classes, options):
 def test_it_is_sketched_newton():
     X, y = data()
     rows = np.hstack([X, np.ones((len(X), 1))])
-    model = fs.SketchedNewton(10, loss="squared_hinge").update(rows, np.where(y == "b", 1.0, -1.0))
+    model = fs.SketchedNewton().update(rows, np.where(y == "b", 1.0, -1.0))
     ours = SketchedNewtonClassifier().fit(X, y)
-    assert np.array_equal(np.append(ours.coef_, ours.intercept_), model.weights)
+    assert np.array_equal(np.append(ours.coef_, ours.intercept_), model.coef)
     parts = SketchedNewtonClassifier()
     for start in range(0, len(X), 100):
         parts.partial_fit(X[start : start + 100], y[start : start + 100], classes=["a", "b"])
@@ -125,8 +125,8 @@ def test_bad_input():
     with pytest.raises(ValueError, match="those of the first call"):
         model.partial_fit(X, y, classes=["a", "c"])
     assert np.array_equal(model.coef_, before)
-    for parameters in ({"sketch_size": 1}, {"loss": "x"}, {"epochs": 0}, {"sketch": "fd"}, {"projection": "x"}):
-        named = "alpha0" if "sketch" in parameters else next(iter(parameters))
+    for parameters in ({"sketch_size": 1}, {"loss": "x"}, {"epochs": 0}, {"method": "fd"}, {"constraint": "x"}):
+        named = "alpha0" if "method" in parameters else next(iter(parameters))
         with pytest.raises((TypeError, ValueError), match=named):
             SketchedNewtonClassifier(**parameters).fit(X, y)
 
@@ -134,14 +134,16 @@ def test_bad_input():
 def test_the_adaptive_faces_are_the_adaptive_model():
     X, y = data(classes=3)
     rows, weights = np.hstack([X, np.ones((len(X), 1))]), np.random.default_rng(1).random(len(X))
-    ours = AdaptiveSubgradientClassifier(7, method="ada-fd", loss="logistic", eta=0.5).fit(X, y, sample_weight=weights)
+    ours = AdaptiveSubgradientClassifier(7, method="ada_fd", loss="logistic", learning_rate=0.5).fit(
+        X, y, sample_weight=weights
+    )
     for i, label in enumerate("abc"):
-        model = fs.AdaptiveSubgradient(7, "ada-fd", loss="logistic", eta=0.5)
-        model.update(rows, np.where(y == label, 1.0, -1.0), weights)
-        assert np.array_equal(np.append(ours.coef_[i], ours.intercept_[i]), model.weights)
+        model = fs.AdaptiveSubgradient(7, method="ada_fd", loss="logistic", learning_rate=0.5)
+        model.update(rows, np.where(y == label, 1.0, -1.0), sample_weight=weights)
+        assert np.array_equal(np.append(ours.coef_[i], ours.intercept_[i]), model.coef)
     assert np.allclose(ours.predict_proba(X).sum(axis=1), 1)
     assert ours.score(X, y) > 0.85
-    parts = AdaptiveSubgradientClassifier(7, method="ada-fd", loss="logistic", eta=0.5)
+    parts = AdaptiveSubgradientClassifier(7, method="ada_fd", loss="logistic", learning_rate=0.5)
     for start in range(0, len(X), 100):
         part = slice(start, start + 100)
         parts.partial_fit(X[part], y[part], classes=["a", "b", "c"], sample_weight=weights[part])
@@ -160,3 +162,43 @@ def test_adaptive_regression():
     assert np.array_equal(weighted.coef_, AdaptiveSubgradientRegressor(15).fit(X, y).coef_)
     with pytest.raises(ValueError, match="[Nn]egative"):
         AdaptiveSubgradientRegressor().fit(X, y, sample_weight=-np.ones(3000))
+
+
+ESTIMATORS = (
+    SketchedNewtonClassifier,
+    SketchedNewtonRegressor,
+    AdaptiveSubgradientClassifier,
+    AdaptiveSubgradientRegressor,
+)
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_unknown_and_older_keywords_are_named(cls):
+    newton = "Newton" in cls.__name__
+    older = {"sketch": "method", "projection": "constraint"} if newton else {"eta": "learning_rate"}
+    for key, name in older.items():
+        with pytest.raises(TypeError, match=rf"{cls.__name__}\(\) has no '{key}': it is '{name}' now"):
+            cls(**{key: 1})
+    with pytest.raises(TypeError, match="has no parameter 'epoch': did you mean 'epochs'"):
+        cls(epoch=2)
+    with pytest.raises(TypeError, match="positional"):
+        cls(5, "rfd")
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_random_state(cls):
+    """An int is the seed itself; None and a RandomState give one at random, the same for all models of an estimator."""
+    X, y = data(classes=2)
+    y = np.where(y == "a", 1.0, -1.0) if "Regressor" in cls.__name__ else y
+    method = {"method": "rp", "alpha0": 1.0} if "Newton" in cls.__name__ else {"method": "radagrad"}
+    fitted = lambda state: cls(5, random_state=state, **method).fit(X[:300], y[:300])  # noqa: E731
+    assert fitted(7).models_[0].seed == 7
+    assert np.array_equal(fitted(np.random.RandomState(3)).coef_, fitted(np.random.RandomState(3)).coef_)
+    assert not np.array_equal(fitted(None).coef_, fitted(None).coef_)
+    with pytest.raises(ValueError, match="random_state must be at least 0"):
+        fitted(-1)
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        fitted("x")
+    several = SketchedNewtonClassifier(5, method="rp", alpha0=1.0, random_state=None)
+    X, y = data(classes=4)
+    assert len({model.seed for model in several.fit(X, y).models_}) == 1

@@ -47,20 +47,20 @@ def test_the_papers_algorithms(kind, rank):
         return abs(r), np.sign(r) * rows[t - 1]
 
     call = reference.adaptive_frequent_directions if kind is AdaFD else reference.adaptive_fast_frequent_directions
-    beta, losses = call(d, n, subgradient, 5, 0.3, 1.0)
+    beta, losses = call(d, n, subgradient=subgradient, sketch_size=5, learning_rate=0.3, delta=1.0)
     w = torch.zeros(4, 6, dtype=torch.float64, requires_grad=True)
-    ours = run(kind([w], lr=0.3, sketch_size=5, sketch=True), w, rows, y)
+    ours = run(kind([w], lr=0.3, sketch_size=5, sketched=True), w, rows, y)
     assert np.abs(w.detach().numpy().reshape(-1) - beta).max() <= 1e-9 * np.abs(beta).max()
     assert np.allclose(ours, losses, rtol=1e-7, atol=1e-9)
     single = torch.zeros(24, requires_grad=True)
-    ours = run(kind([single], lr=0.3, sketch_size=5, sketch=True), single, rows, y)
+    ours = run(kind([single], lr=0.3, sketch_size=5, sketched=True), single, rows, y)
     assert abs(ours.sum() - losses.sum()) < 0.02 * losses.sum()
 
 
 def test_the_diagonal_is_adagrad():
     rows, y = stream()
     ours, theirs = (torch.zeros(24, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    run(AdaFFD([ours], lr=0.1, sketch=False, eps=1e-10), ours, rows, y)
+    run(AdaFFD([ours], lr=0.1, sketched=False, eps=1e-10), ours, rows, y)
     run(torch.optim.Adagrad([theirs], lr=0.1, eps=1e-10), theirs, rows, y)
     assert torch.allclose(ours, theirs, rtol=1e-12)
 
@@ -110,8 +110,8 @@ def train(model, optimizer, data):
 
 def groups(model):
     return [
-        {"params": model[0].parameters(), "sketch": "auto", "lr": 0.02},
-        {"params": model[3].parameters(), "sketch": False},
+        {"params": model[0].parameters(), "sketched": "auto", "lr": 0.02},
+        {"params": model[3].parameters(), "sketched": False},
     ]
 
 
@@ -153,8 +153,8 @@ def test_training_goes_down_and_closures_return_the_loss(kind):
 def test_maximize_and_weight_decay():
     rows, y = stream(n=50)
     down, up = (torch.zeros(24, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    run(AdaFFD([down], lr=0.1, sketch=True, sketch_size=4), down, rows, y)
-    optimizer = AdaFFD([up], lr=0.1, sketch=True, sketch_size=4, maximize=True)
+    run(AdaFFD([down], lr=0.1, sketched=True, sketch_size=4), down, rows, y)
+    optimizer = AdaFFD([up], lr=0.1, sketched=True, sketch_size=4, maximize=True)
     for x, target in zip(rows, y, strict=True):
         optimizer.zero_grad()
         (-(up @ torch.as_tensor(x) - target).abs()).backward()
@@ -171,14 +171,14 @@ def test_maximize_and_weight_decay():
 def test_memory_and_the_choice_of_tensors():
     model = network()
     optimizer = AdaFFD(model.parameters(), sketch_size=4, max_elements=1000)
-    told = optimizer.memory_estimate()
-    assert [entry["kind"] for entry in told] == ["sketch", "diagonal", "diagonal", "diagonal"]
+    estimate = optimizer.memory_estimate()
+    assert [entry["kind"] for entry in estimate] == ["sketch", "diagonal", "diagonal", "diagonal"]
     train(model, optimizer, batches(3))
-    for entry, p in zip(told, model.parameters(), strict=True):
+    for entry, p in zip(estimate, model.parameters(), strict=True):
         held = sum(t.numel() * t.element_size() for t in optimizer.state[p].values() if isinstance(t, torch.Tensor))
         assert entry["bytes"] == held
         assert entry["shape"] == tuple(p.shape)
-    assert {entry["kind"] for entry in AdaFD(model.parameters(), sketch=True).memory_estimate()} == {"sketch"}
+    assert {entry["kind"] for entry in AdaFD(model.parameters(), sketched=True).memory_estimate()} == {"sketch"}
 
 
 @BOTH
@@ -223,7 +223,9 @@ def test_bad_gradients_change_nothing(kind):
         ({"delta": 0.0}, ValueError, "delta"),
         ({"eps": 0.0}, ValueError, "eps"),
         ({"weight_decay": -0.1}, ValueError, "weight_decay"),
-        ({"sketch": "x"}, ValueError, "sketch"),
+        ({"sketched": "x"}, ValueError, "sketched"),
+        ({"sketched": 1}, ValueError, "sketched"),
+        ({"sketch": False}, TypeError, "has no 'sketch': it is 'sketched' now"),
         ({"max_elements": -1}, ValueError, "max_elements"),
     ],
 )
@@ -244,3 +246,22 @@ def test_schedulers_and_later_groups():
     scheduler.step()
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.05]
     assert "AdaFFD" in repr(optimizer)
+
+
+def test_unknown_options_are_named():
+    with pytest.raises(TypeError, match=r"AdaFD\(\) has no parameter 'sketch_sise': did you mean 'sketch_size'\?"):
+        AdaFD([torch.zeros(3, 3, requires_grad=True)], sketch_sise=3)
+
+
+def test_a_state_of_an_older_version_loads():
+    """Its groups say sketch for sketched."""
+    model = network()
+    optimizer = AdaFFD(model.parameters(), sketch_size=4, sketched=False)
+    train(model, optimizer, batches(3))
+    saved = optimizer.state_dict()
+    for group in saved["param_groups"]:
+        group["sketch"] = group.pop("sketched")
+    other = AdaFFD(network().parameters())
+    other.load_state_dict(saved)
+    assert [group["sketched"] for group in other.param_groups] == [False]
+    assert "sketch" not in other.param_groups[0]

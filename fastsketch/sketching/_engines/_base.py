@@ -1,4 +1,4 @@
-"""What the dense and the sparse buffer have in common: slices of a batch, scale, rollback, merges.
+"""The common part of the dense and the sparse buffer: slices of a batch, scale, rollback, merges.
 
 An engine owns its state (``_kernels/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
 is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and
@@ -24,11 +24,11 @@ from fastsketch.sketching._scalars import scalars, set_scalars
 # buffer: for longer ones that copy costs nothing beside the work.
 BUFFERS_PER_SLICE = 8
 
-# Bytes of a slice of a longer batch: it is still in the cache when it is read again after its check.
+# Bytes of a slice of a longer batch: small enough to be in the cache when it is read again after its check.
 SLICE_BYTES = 4 << 20
 
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
-# precision; outside, everything is stored divided by a power of two. Limits: what the dtype can still represent.
+# precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
 
 State = TypeVar("State", bound=SketchState)
@@ -48,7 +48,7 @@ class Engine(Generic[State, Piece]):
         self.n_features = n_features
         self.dtype = dtype
 
-    # -- what a subclass defines -----------------------------------------------------------------------------------
+    # -- defined by subclasses --------------------------------------------------------------------------------------
     def fits(self, rows: Any) -> bool:
         """Whether the kernel can read the batch where it lies."""
         raise NotImplementedError
@@ -249,11 +249,11 @@ class Engine(Generic[State, Piece]):
             raise ValueError("the counts do not fit the buffer")
         if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
             raise ValueError("the counts are out of range")
-        for name, mine in (("lam", self.lam), ("gain", self.gain), ("mean", self.mean)):
+        own = {"lam": self.lam, "gain": self.gain, "mean": self.mean, "root": self.root[self.new_rows()]}
+        for name, mine in own.items():
             if arrays[name].shape != mine.shape:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
             mine[:] = arrays[name]
-        self.root[self.new_rows()] = arrays["root"]
         self.put_arrays(arrays)
 
     def clone(self) -> Self:
@@ -266,7 +266,7 @@ class Engine(Generic[State, Piece]):
     def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
 
-        Changes the state, though not what it stands for: callers work on a clone.
+        Changes the state, though not the matrix it stands for: callers work on a clone.
         """
         new = self.state.fill - self.state.kept
         if self.state.fill + (self.setting.center and new > 0) > self.setting.sketch_size:

@@ -14,7 +14,7 @@ from fastsketch.sketching._engines._setting import EngineSetting
 
 
 def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngine) -> None:
-    """Add what `theirs` has seen to `mine`. Both are clones: `theirs` is used up.
+    """Add the rows of `theirs` to `mine`. Both are clones: `theirs` is used up.
 
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.

@@ -1,6 +1,6 @@
 """The buffer of dense rows, for solvers gram, svd and exact."""
 
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,9 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         )
         self.buffer: NDArray[Any] = self.state.buffer
 
-    def fits(self, rows: Any) -> TypeGuard[NDArray[Any]]:
+    def fits(self, rows: Any) -> bool:
         """Right dtype, aligned, columns contiguous."""
-        return isinstance(rows, np.ndarray) and lies_well(cast(NDArray[Any], rows), self.dtype)
+        return lies_well(rows, self.dtype)
 
     def bytes_per_row(self, rows: Any) -> int:
         """Of the batch, as the kernel takes it."""
@@ -154,7 +154,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         return rows.astype(self.dtype)
 
     def add_exact(self, other: AnyBuffer) -> None:
-        """Add what another engine of the same scale has seen: C += C', or R'R of the other's settled rows."""
+        """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""
         if self.state.fill:
             self.flush()
         if isinstance(other, DenseEngine) and other.accumulated:

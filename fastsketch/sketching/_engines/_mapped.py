@@ -133,7 +133,7 @@ class MappedEngine:
         return row.astype(self.dtype)[np.newaxis]
 
     def settle(self) -> None:
-        """End the block that is being filled, whatever its length."""
+        """End the block that is being filled, at any length."""
         if self.block.n_rows:
             self._settle_block()
 

@@ -14,7 +14,7 @@ from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
 # New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
-# their number; beyond about 6 the eigensolver of size 7 l takes back what is gained (bench/README.md).
+# their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
 BLOCK = 6
 
 # indptr (n + 1,), indices, data of a slice
@@ -102,6 +102,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
+        if own["z"].shape != (self.n_features, state.kept):
+            raise ValueError(f"array 'z' has shape {own['z'].shape}, expected {(self.n_features, state.kept)}")
         _check_csr(own, n=self._n_new, d=self.n_features)
         state.make_room(used)
         self.z[:, : own["z"].shape[1]] = own["z"]

@@ -1,4 +1,4 @@
-"""Unknown keywords of an estimator's constructor: the error names the nearest one that there is."""
+"""Unknown keywords of the constructor of an estimator or optimiser: the error names the nearest one that there is."""
 
 import functools
 import inspect
@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from fastsketch._model import older_names
 from fastsketch._parameters import unknown_keyword
 
-Estimator = TypeVar("Estimator")
+Face = TypeVar("Face")
 
 
-def named_keywords(cls: type[Estimator]) -> type[Estimator]:
-    """Decorate an estimator: an unknown keyword raises TypeError naming the parameter that it may stand for.
+def named_keywords(cls: type[Face]) -> type[Face]:
+    """Decorate a class: an unknown keyword raises TypeError naming the parameter that it may stand for.
 
     ``_RENAMED`` of the class is {older name: name}. ``get_params`` and ``clone`` see the same signature as before.
     """

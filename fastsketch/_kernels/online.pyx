@@ -1,0 +1,1 @@
+"""The numbers of online models, for Python and Numba (online.pxd)."""

@@ -1,0 +1,119 @@
+"""How flags are declared: those that many commands share, those of a model's parameters, and those of older names."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+DTYPES = "{float32,float64}"
+
+
+def lazy(function: str) -> Callable[[argparse.Namespace], None]:
+    """A command that is imported when it runs: "module.function" of this room."""
+    module, name = function.split(".")
+
+    def run(arguments: argparse.Namespace) -> None:
+        getattr(import_module(f"fastsketch.cli.{module}"), name)(arguments)
+
+    return run
+
+
+def or_none(text: str) -> str | None:
+    """The type of a flag whose "none" stands for None."""
+    return None if text == "none" else text
+
+
+def choices(names: Sequence[str]) -> str:
+    """How the choices of a flag are shown; the model's class checks them, and knows the older ones."""
+    return f"{{{','.join(names)}}}"
+
+
+def parameter(
+    parser: argparse.ArgumentParser, name: str, *, short: str | None = None, group: Any = None, **options: Any
+) -> None:
+    """A flag that carries the name of a parameter of the model, in a group of the help if one is given.
+
+    Without a default here it is not passed on unless it is given, and the default of the model's class holds.
+    """
+    flags = [f"--{name.replace('_', '-')}"]
+    if short is not None:
+        flags.insert(0, short)
+    options.setdefault("default", argparse.SUPPRESS)
+    (group or parser).add_argument(*flags, dest=name, **options)
+    parser.set_defaults(parameters=(*(parser.get_default("parameters") or ()), name))
+
+
+class _Renamed(argparse.Action):
+    """A flag of an older name: the error gives its present name."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        parser.error(f"{option_string} is {self.const} now")
+
+
+def renamed(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> None:
+    """Flags that have another name now: {older: name}."""
+    for older, name in flags.items():
+        parser.add_argument(
+            older, action=_Renamed, const=name, nargs="?", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+
+
+# -- flags of many commands --------------------------------------------------------------------------------------------
+def common(parser: argparse.ArgumentParser, run: str) -> None:
+    """The flags of every command, and the function that it runs."""
+    parser.add_argument("--threads", type=int, metavar="N", help="at most N BLAS threads")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=lazy(run))
+
+
+def zero_based(parser: argparse.ArgumentParser) -> None:
+    """The base of svmlight text."""
+    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
+
+
+def source(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that reads rows."""
+    parser.add_argument(
+        "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
+    )
+    renamed(parser, {"--features": "--n-features"})
+    zero_based(parser)
+
+
+def progress(parser: argparse.ArgumentParser) -> None:
+    """Whether progress is shown."""
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="progress on standard error (default: on a terminal)",
+    )
+
+
+def long(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that runs long."""
+    parser.add_argument(
+        "--checkpoint",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="save a partial result this often (default 60; 0: never)",
+    )
+    parser.add_argument("--resume", action="store_true", help="continue from the partial result of the same command")
+    progress(parser)
+
+
+def dtype(parser: argparse.ArgumentParser) -> None:
+    """The dtype of a model that takes that of its rows."""
+    parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: that of the input)")
+
+
+def seed(parser: argparse.ArgumentParser, use: str) -> None:
+    """The seed of a model."""
+    parameter(parser, "seed", type=int, metavar="N", help=f"{use} (default 0)")

@@ -1,0 +1,73 @@
+"""The patches of photographs as rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.float32]
+
+
+def photographs() -> list[Image]:
+    """The two sample photographs that scikit-learn installs, float32 in [0, 1]."""
+    try:
+        datasets = import_module("sklearn.datasets")
+    except ImportError as error:
+        raise ImportError("the demo needs scikit-learn: pip install 'fastsketch[sklearn,plot]'") from error
+    images: list[NDArray[Any]] = datasets.load_sample_images().images
+    return [np.asarray(image, np.float32) / np.float32(255) for image in images]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Every side x side colour patch of some images, each as a row of side * side * 3 numbers."""
+
+    images: list[Image]
+    side: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of patches."""
+        return sum((image.shape[0] - self.side + 1) * (image.shape[1] - self.side + 1) for image in self.images)
+
+    @property
+    def n_features(self) -> int:
+        """Numbers of a patch."""
+        return self.side * self.side * 3
+
+    def stream(self) -> Iterator[Image]:
+        """All patches as rows, one line of pixels of one image at a time."""
+        side = self.side
+        for image in self.images:
+            height, width, _ = image.shape
+            for top in range(height - side + 1):
+                strip = np.lib.stride_tricks.sliding_window_view(image[top : top + side], side, axis=1)
+                # (side, width - side + 1, 3, side) -> one patch a row
+                yield strip.transpose(1, 0, 3, 2).reshape(width - side + 1, side * side * 3)
+
+    def first(self, n: int) -> Image:
+        """The first n rows of the stream."""
+        rows: list[Image] = []
+        for batch in self.stream():
+            rows.append(batch)
+            if sum(map(len, rows)) >= n:
+                break
+        return np.concatenate(rows)[:n]
+
+    @cached_property
+    def places(self) -> NDArray[np.intp]:
+        """(image, top, left) of every patch in the order of the stream, (n_rows, 3)."""
+        out: list[NDArray[np.intp]] = []
+        for number, image in enumerate(self.images):
+            top, left = np.mgrid[: image.shape[0] - self.side + 1, : image.shape[1] - self.side + 1]
+            out.append(np.stack([np.full(top.size, number), top.ravel(), left.ravel()], axis=1))
+        return np.concatenate(out)
+
+    def at(self, indices: NDArray[np.intp]) -> Image:
+        """Patches by their number in the stream, as rows."""
+        side, places = self.side, cast(list[tuple[int, int, int]], self.places[indices].tolist())
+        return np.stack([self.images[i][top : top + side, left : left + side].ravel() for i, top, left in places])

@@ -1,0 +1,418 @@
+"""The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/newton."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import numpy as np
+
+from fastsketch._kernels.online import (
+    ALPHA,
+    BOTH,
+    CURRENT,
+    FULL,
+    LOSS,
+    MISTAKES,
+    NEWTON_COUNTS,
+    NEWTON_SCALARS,
+    NEXT,
+    RANK,
+    ROUND,
+    ROWS,
+    UNCONSTRAINED,
+)
+from fastsketch._random import Normal, random_normal
+from fastsketch.online._state import SCRATCH, Arrays, Batch, Counts, Csr, Floats, KeptRows, Learned
+
+# Rounds whose random numbers are made together.
+ROUNDS_A_BLOCK = 64
+# alpha0 of models that are given none, as share of the squared length of the first row: for labels, which bound the
+# slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
+# constant, or better: that depends on the lengths of the rows.
+SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
+CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
+
+
+@dataclass(frozen=True, slots=True)
+class NewtonSetting:
+    """The parameters of a SketchedNewton as its rounds take them."""
+
+    method: str
+    sketch_size: int
+    spared: int  # rows that a shrink of "pfd" spares
+    loss: int
+    constraint: int
+    alpha0: float | None  # None: a share of the squared length of the first row that is not zero
+    first_row_share: float
+    seed: int
+
+    @property
+    def mixed(self) -> bool:
+        """Whether all rows of B change in every round."""
+        return self.method in ("rp", "oja")
+
+
+# -- Z, what earlier shrinks kept, and X, the rows since ---------------------------------------------------------------
+@dataclass(slots=True)
+class DenseRows(Arrays):
+    """For m = sketch_size."""
+
+    z: Floats  # Z', (m, d)
+    kept: Floats  # X, (2 m, d)
+
+
+@dataclass(slots=True)
+class SparseRows(KeptRows):
+    """X in CSR form with at most 2 m rows."""
+
+    z: Floats  # Z, (d, m)
+    work: Annotated[Floats, SCRATCH]  # d zeros
+
+
+# -- the small space, k = 2 m ------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class ShrinkingSpace(Arrays):
+    """B = [F Z'; C X] of "rfd", "fd" and "pfd"; w = base + Z b + X'e."""
+
+    frame: Floats  # F, (k, k)
+    factors: Floats  # the diagonal of C, (k,)
+    small: Floats  # B B', (k, k)
+    inverse: Floats  # (B B' + alpha I)^-1, (k, k)
+    b: Floats  # (k,)
+    e: Floats  # (k,)
+    turn: Annotated[Floats, SCRATCH]  # (m, k)
+    zx: Annotated[Floats, SCRATCH]  # Z'x, (k,)
+    gx: Annotated[Floats, SCRATCH]  # X x, (k + 1,)
+
+
+@dataclass(slots=True)
+class MixedSpace(Arrays):
+    """B = L [Z'; X] of "rp" and "oja"."""
+
+    frame: Floats  # L, (m, 3 m)
+    small: Floats  # B B', (m, m)
+    lam: Floats  # Oja's eigenvalues, (m,)
+    b: Floats  # (m,)
+    e: Floats  # (k,)
+    zx: Annotated[Floats, SCRATCH]  # (m,)
+    gx: Annotated[Floats, SCRATCH]  # (k,)
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class NewtonState(Learned):
+    """What all methods have."""
+
+    setting: NewtonSetting
+    scalar: Floats  # entries ALPHA, SHRINKAGE, LOSS
+    count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
+
+    def totals(self) -> tuple[int, float, int]:
+        return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
+
+    def prepare(self, batch: Batch) -> None:
+        if self.is_open():
+            square = _first_square(batch)
+            # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
+            self.begin_with(self.setting.first_row_share * square)
+
+    def is_open(self) -> bool:
+        """Whether alpha0 waits for a row that is not zero."""
+        return self.setting.alpha0 is None and float(self.scalar[ALPHA]) == 0.0
+
+    def begin_with(self, alpha0: float) -> None:
+        """Set the first regulariser."""
+        self.scalar[ALPHA] = alpha0
+
+
+@dataclass(slots=True)
+class FullState(NewtonState):
+    """FULL-ON: the whole H."""
+
+    inverse: Floats  # H^-1, (d, d)
+
+    def begin_with(self, alpha0: float) -> None:
+        self.scalar[ALPHA] = alpha0
+        if alpha0 > 0:
+            np.fill_diagonal(self.inverse, 1.0 / alpha0)
+
+    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        from fastsketch._kernels.newton import full_rounds
+
+        full_rounds(
+            cast(Floats, batch),
+            targets,
+            sample_weight,
+            self.setting.loss,
+            self.setting.constraint,
+            self.base,
+            self.inverse,
+            self.scalar,
+            self.count,
+            scores,
+        )
+
+    def is_atomic(self) -> bool:
+        return False  # H changes in several steps
+
+    def coef(self) -> Floats:
+        return self.base.copy()
+
+
+@dataclass(slots=True)
+class SketchState(NewtonState):
+    """Sketched H."""
+
+    rows: DenseRows | SparseRows
+    space: ShrinkingSpace | MixedSpace
+
+    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        try:
+            if isinstance(batch, Csr):
+                self._learn_sparse(batch, targets, sample_weight, scores)
+            else:
+                self._learn_dense(batch, targets, sample_weight, scores)
+        finally:
+            self.count[FULL] = 0
+
+    def is_atomic(self) -> bool:
+        # all rows of a mixed sketch change in several steps; so does everything in a shrink
+        held = int(self.count[RANK]) + int(self.count[ROWS])
+        return not self.is_open() and isinstance(self.space, ShrinkingSpace) and held + 1 < 2 * self.setting.sketch_size
+
+    def coef(self) -> Floats:
+        w = self.base.copy()
+        r, n = int(self.count[RANK]), int(self.count[ROWS])
+        b, e, rows = self.space.b, self.space.e, self.rows
+        if isinstance(rows, DenseRows):
+            return w + b[:r] @ rows.z[:r] + e[:n] @ rows.kept[:n]
+        from fastsketch._kernels.newton import add_rows
+
+        w += rows.z[:, :r] @ b[:r]
+        add_rows(rows.kept_data, rows.kept_indices, rows.kept_indptr, n, e[:n].copy(), w)
+        return w
+
+    def check(self) -> None:
+        m, r, n = self.setting.sketch_size, int(self.count[RANK]), int(self.count[ROWS])
+        room = r == m and 0 <= n < 2 * m if self.setting.mixed else 0 <= r <= m and n >= 0 and r + n < 2 * m
+        if not room or self.count.min() < 0:
+            raise ValueError("its counts are out of range")
+        if isinstance(self.rows, SparseRows):
+            self.rows.check_rows(n, len(self.base))
+
+    def _learn_sparse(self, batch: Csr, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        from fastsketch._kernels import newton as kernel
+
+        setting, rows, space = self.setting, cast(SparseRows, self.rows), self.space
+        # X never holds more than 2 m rows
+        longest = int(np.diff(batch.indptr).max(initial=0))
+        rows.room_for(int(self.count[ROWS]), 2 * setting.sketch_size * longest)
+        if isinstance(space, MixedSpace):
+            kernel.mixed_sparse_rounds(
+                *batch,
+                targets,
+                sample_weight,
+                setting.loss,
+                setting.constraint,
+                setting.method == "oja",
+                random_rows(setting, int(self.count[ROUND]), len(targets)),
+                self.base,
+                rows.z,
+                rows.kept_data,
+                rows.kept_indices,
+                rows.kept_indptr,
+                rows.work,
+                *_mixed(space),
+                self.scalar,
+                self.count,
+                scores,
+            )
+            return
+        kernel.sparse_rounds(
+            *batch,
+            targets,
+            sample_weight,
+            setting.loss,
+            setting.constraint,
+            setting.sketch_size,
+            setting.spared,
+            setting.method == "rfd",
+            self.base,
+            rows.z,
+            rows.kept_data,
+            rows.kept_indices,
+            rows.kept_indptr,
+            rows.work,
+            *_shrinking(space),
+            self.scalar,
+            self.count,
+            scores,
+        )
+
+    def _learn_dense(self, x: Floats, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        """Blocks of rows that end with a shrink: all inner products of a block at once, each in an order of its own."""
+        from fastsketch._kernels.dots import row_products
+
+        setting, rows = self.setting, cast(DenseRows, self.rows)
+        m, n, done = setting.sketch_size, len(x), 0
+        # a constraint on the next score moves base, of which the next row needs the product
+        most = 1 if setting.constraint in (NEXT, BOTH) else 2 * m
+        places, products = np.zeros(2 * m, np.int64), np.zeros((min(most, n), 1 + 5 * m))
+        while done < n:
+            held = int(self.count[ROWS])
+            room = 2 * m - held - (0 if setting.mixed else int(self.count[RANK]))
+            block = slice(done, done + min(most, room))
+            row_products(x[block], self.base[None], products, 0)
+            row_products(x[block], rows.z, products, 1)
+            row_products(x[block], rows.kept[:held], products, 1 + m)
+            row_products(x[block], x[block], products, 1 + m + held, lower=True)
+            done += self._learn_block(products, x[block], targets[block], sample_weight[block], places, scores[block])
+            if self.count[FULL] < 0:
+                return
+
+    def _learn_block(
+        self, products: Floats, x: Floats, targets: Floats, sample_weight: Floats, places: Counts, scores: Floats
+    ) -> int:
+        """Rows of one block up to the next shrink; returns how many."""
+        from fastsketch._kernels import newton as kernel
+
+        setting, rows, space = self.setting, cast(DenseRows, self.rows), self.space
+        if isinstance(space, MixedSpace):
+            return kernel.mixed_dense_block(
+                products,
+                x,
+                targets,
+                sample_weight,
+                setting.loss,
+                setting.constraint,
+                setting.method == "oja",
+                random_rows(setting, int(self.count[ROUND]), len(x)),
+                self.base,
+                rows.z,
+                rows.kept,
+                places,
+                *_mixed(space),
+                self.scalar,
+                self.count,
+                scores,
+            )
+        return kernel.dense_block(
+            products,
+            x,
+            targets,
+            sample_weight,
+            setting.loss,
+            setting.constraint,
+            setting.sketch_size,
+            setting.spared,
+            setting.method == "rfd",
+            self.base,
+            rows.z,
+            rows.kept,
+            places,
+            *_shrinking(space),
+            self.scalar,
+            self.count,
+            scores,
+        )
+
+
+def _shrinking(s: ShrinkingSpace) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+    return s.frame, s.factors, s.small, s.inverse, s.b, s.e, s.turn, s.zx, s.gx
+
+
+def _mixed(s: MixedSpace) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
+    return s.frame, s.small, s.lam, s.b, s.e, s.zx, s.gx
+
+
+def _first_square(batch: Batch) -> float:
+    """Squared length of the first row that is not zero; 0 if there is none."""
+    if isinstance(batch, Csr):
+        places = np.flatnonzero(batch.data)
+        if not len(places):
+            return 0.0
+        row = int(np.searchsorted(batch.indptr, places[0], side="right")) - 1
+        values = batch.data[int(batch.indptr[row]) : int(batch.indptr[row + 1])]
+    else:
+        rows = np.flatnonzero(batch.any(axis=1))
+        if not len(rows):
+            return 0.0
+        values = batch[rows[0]]
+    # summed in order: the same bits for dense rows and sparse ones
+    return float(np.cumsum(values * values)[-1])
+
+
+# -- beginnings --------------------------------------------------------------------------------------------------------
+def start(setting: NewtonSetting, d: int, sparse: bool) -> NewtonState:
+    """The state before the first row."""
+    m, k = setting.sketch_size, 2 * setting.sketch_size
+    common: dict[str, Any] = {
+        "sparse": sparse,
+        "base": np.zeros(d),
+        "regret": np.zeros(2),
+        "setting": setting,
+        "scalar": np.zeros(NEWTON_SCALARS),
+        "count": np.zeros(NEWTON_COUNTS, np.int64),
+    }
+    alpha0 = setting.alpha0 or 0.0
+    common["scalar"][ALPHA] = alpha0
+    if setting.method == "full":
+        return FullState(**common, inverse=np.eye(d) / alpha0 if alpha0 else np.zeros((d, d)))
+    if setting.mixed:
+        common["count"][RANK] = m
+    space = _mixed_space(m) if setting.mixed else _shrinking_space(m)
+    rows = (
+        SparseRows(
+            kept_data=np.zeros(0),
+            kept_indices=np.zeros(0, np.int32),
+            kept_indptr=np.zeros(k + 1, np.int64),
+            z=np.zeros((d, m)),
+            work=np.zeros(d),
+        )
+        if sparse
+        else DenseRows(z=np.zeros((m, d)), kept=np.zeros((k, d)))
+    )
+    if setting.method == "oja":
+        directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
+        rows.z[...] = directions if sparse else directions.T
+    return SketchState(**common, rows=rows, space=space)
+
+
+def _shrinking_space(m: int) -> ShrinkingSpace:
+    k = 2 * m
+    return ShrinkingSpace(
+        frame=np.zeros((k, k)),
+        factors=np.zeros(k),
+        small=np.zeros((k, k)),
+        inverse=np.zeros((k, k)),
+        b=np.zeros(k),
+        e=np.zeros(k),
+        turn=np.zeros((m, k)),
+        zx=np.zeros(k),
+        gx=np.zeros(k + 1),
+    )
+
+
+def _mixed_space(m: int) -> MixedSpace:
+    k = 2 * m
+    return MixedSpace(
+        frame=np.eye(m, 3 * m),
+        small=np.zeros((m, m)),
+        lam=np.zeros(m),
+        b=np.zeros(m),
+        e=np.zeros(k),
+        zx=np.zeros(m),
+        gx=np.zeros(k),
+    )
+
+
+def random_rows(setting: NewtonSetting, first: int, n: int) -> Floats:
+    """Random numbers of rounds first .. first + n - 1, (n, m); zeros but for a random projection."""
+    m = setting.sketch_size
+    if setting.method != "rp":
+        return np.zeros((n, m))
+    blocks = range(first // ROUNDS_A_BLOCK, (first + n - 1) // ROUNDS_A_BLOCK + 1)
+    numbers = np.concatenate(
+        [random_normal(setting.seed, Normal.NEWTON_PROJECTION + block, ROUNDS_A_BLOCK * m) for block in blocks]
+    )
+    begin = first - blocks[0] * ROUNDS_A_BLOCK
+    return numbers.reshape(-1, m)[begin : begin + n] / np.sqrt(m)

@@ -1,0 +1,71 @@
+"""The common part of the states of adaptive methods: points (learning rate, delta), each with a w of its own."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Self
+
+import numpy as np
+
+from fastsketch._kernels.online import COUNTS, ROUND
+from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Counts, Floats, Learned, marked
+
+
+@dataclass(slots=True)
+class PointsState(Learned):
+    """Arrays of k points in d features."""
+
+    base: Annotated[Floats, OF_POINTS]  # (k, d)
+    losses: Annotated[Floats, OF_POINTS]  # cumulative, (k,)
+    mistakes: Annotated[Counts, OF_POINTS]  # (k,)
+    count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
+    learning_rate: Annotated[Floats, SCRATCH]  # (k,), a parameter
+    delta: Annotated[Floats, SCRATCH]  # (k,), a parameter
+
+    def coefs(self) -> Floats:
+        """w of every point, (k, d)."""
+        raise NotImplementedError
+
+    def best(self) -> int:
+        """The point of the smallest cumulative loss."""
+        return int(np.argmin(self.losses))
+
+    def coef(self) -> Floats:
+        return self.coefs()[self.best()]
+
+    def totals(self) -> tuple[int, float, int]:
+        i = self.best()
+        return int(self.count[ROUND]), float(self.losses[i]), int(self.mistakes[i])
+
+    def give_point(self, i: int, other: Self) -> None:
+        """Give `other`, the state of one point that has seen nothing, what this one has learned at point i."""
+        names = _names_of_points(self)
+        arrays = self.saved()
+        other.take({name: (array[i : i + 1] if name in names else array).copy() for name, array in arrays.items()})
+
+    def check(self) -> None:
+        if self.count.min() < 0:
+            raise ValueError("its counts are out of range")
+
+
+def _names_of_points(arrays: Arrays) -> set[str]:
+    """Names of the arrays that have one row or entry for each point."""
+    names = {item.name for item in fields(arrays) if marked(item, OF_POINTS)}
+    for item in fields(arrays):
+        value = getattr(arrays, item.name)
+        if isinstance(value, Arrays):
+            names |= _names_of_points(value)
+    return names
+
+
+def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> dict[str, Any]:
+    """The fields of a PointsState before the first row."""
+    k = len(learning_rate)
+    return {
+        "sparse": sparse,
+        "base": np.zeros((k, d)),
+        "regret": np.zeros(2),
+        "losses": np.zeros(k),
+        "mistakes": np.zeros(k, np.int64),
+        "count": np.zeros(COUNTS, np.int64),
+        "learning_rate": learning_rate,
+        "delta": delta,
+    }

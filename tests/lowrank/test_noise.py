@@ -1,0 +1,73 @@
+"""The ridge that a model finds by itself."""
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.lowrank import _noise
+from tests.lowrank.problems import problem, stored
+
+
+def low_rank(noise, seed=0, shape=(200, 40), rank=3):
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
+    x = np.where(rng.random(shape) < 0.5, truth + noise * rng.standard_normal(shape), np.nan)
+    return truth, x
+
+
+def error(model, truth):
+    return float(np.sqrt(np.mean((model.predict_block(np.arange(len(truth))) - truth) ** 2)))
+
+
+def test_exact_low_rank_data_are_recovered_and_noise_is_left_out():
+    for seed in range(3):
+        truth, x = low_rank(0.0, seed)
+        assert error(fs.LowRankModel(3).fit(x), truth) < 0.1
+        truth, x = low_rank(1.0, seed)
+        found, none = fs.LowRankModel(10).fit(x), fs.LowRankModel(10, ridge=0.0).fit(x)
+        assert error(found, truth) < 0.8 < error(none, truth)
+
+
+def test_pure_noise_has_no_rank():
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((300, 100)) < 0.5, rng.standard_normal((300, 100)), np.nan)
+    a, b = fs.LowRankModel(5).fit(x).factors()
+    assert np.abs(a @ b.T).max() < 0.5
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_the_scale_of_the_data_changes_nothing(scale):
+    truth, x = low_rank(0.5)
+    one, other = fs.LowRankModel(4).fit(x), fs.LowRankModel(4).fit(scale * x)
+    rows = np.arange(len(truth))
+    assert np.allclose(other.predict_block(rows), scale * one.predict_block(rows), rtol=1e-6, atol=1e-6 * scale)
+    assert other.resolved["ridge"] == pytest.approx(scale * one.resolved["ridge"])
+
+
+def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
+    _, x = low_rank(0.5)
+    model = fs.LowRankModel(4).fit(x)
+    assert model.ridge is None and model.bias_ridge is None
+    ridge = model.resolved["ridge"]
+    assert ridge > 0 and model.resolved["bias_ridge"] == 3.0 and model.facts()["ridge"] == ridge
+    twin = fs.from_bytes(model.to_bytes())
+    assert twin.resolved["ridge"] == ridge
+    folded = twin.fold_in(x[:5])
+    assert np.allclose(folded.factors, model.fold_in(x[:5], ridge=ridge).factors)
+    assert not np.allclose(folded.factors, model.fold_in(x[:5], ridge=10 * ridge).factors)
+    assert fs.LowRankModel(4, ridge=2.0, bias_ridge=1.0).fit(x).resolved["ridge"] == 2.0
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "huber", "absolute", "poisson", "hinge"])
+def test_parts_and_weights(loss, monkeypatch):
+    """The mean is the same however many entries are taken at a time; weights count as weights."""
+    o, seen = problem(loss)
+    x = stored(o, seen)
+    whole = fs.LowRankModel(3, loss=loss).fit(x)
+    monkeypatch.setattr(_noise, "PART", 7)
+    parts = fs.LowRankModel(3, loss=loss).fit(x)
+    assert parts.resolved["ridge"] == pytest.approx(whole.resolved["ridge"], rel=1e-6)
+    ones = x.copy()
+    ones.data = np.ones_like(ones.data)
+    weighted = fs.LowRankModel(3, loss=loss).fit(x, sample_weight=ones)
+    assert weighted.resolved["ridge"] == pytest.approx(whole.resolved["ridge"], rel=1e-6)

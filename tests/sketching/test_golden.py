@@ -1,0 +1,98 @@
+"""State files of sketches, as this version and earlier ones wrote them, load and continue."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+
+DATA = Path(__file__).parents[1] / "data"
+OF_SCHEMA_1 = ("dense-rfd", "exact-decay", "sparse", "svd-float32", "mapped-centred")
+FIRST = [DATA / f"schema1-{name}.fsk" for name in OF_SCHEMA_1]
+FILES = [*FIRST, *sorted(DATA.glob("schema2-sketch-*.fsk"))]
+
+
+def rows(n, seed, d=10):
+    return np.random.default_rng(seed).standard_normal((n, d)) * np.linspace(2, 0.3, d) + 1
+
+
+def csr(n, d=40):
+    dense = rows(n, 2, d)
+    return sparse.csr_array(dense * (np.random.default_rng(3).random(dense.shape) < 0.1))
+
+
+MODELS = {
+    "dense-rfd": lambda: fs.RobustFrequentDirections(4, 0.5, solver="gram", center=True).update(rows(45, 2)),
+    "exact-decay": lambda: fs.FrequentDirections(4, method="cfd", solver="exact", decay=0.99).update(rows(315, 2)),
+    "sparse-centred": lambda: fs.FrequentDirections(4, solver="gram", center=True).update(csr(70)),
+    "svd-float32": lambda: fs.FrequentDirections(4, method="pfd", solver="svd", dtype="float32").update(rows(45, 2)),
+    "mapped-gaussian": lambda: fs.FrequentDirections(
+        4, compressor=fs.Compressor("gaussian", 4, block_rows=30, seed=3, first_block=7), center=True
+    ).update(rows(100, 2)),
+    "mapped": lambda: fs.FrequentDirections(4, method="fd", compressor="srht").update(rows(100, 2)),
+    "merged": lambda: fs.merge([fs.FrequentDirections(4, solver="gram").update(rows(40, k)) for k in range(3)]),
+    "empty": lambda: fs.FrequentDirections(4, buffer_size=7, compressor="countsketch"),
+}
+
+
+def facts_of(sketch):
+    read = {} if sketch.n_features is None else {"singular_values": sketch.singular_values.tolist()}
+    return {"n_rows": sketch.n_rows, "shrinkage": sketch.shrinkage, **read}
+
+
+def continued(sketch):
+    d = sketch.n_features or 10
+    return sketch.update(rows(33, 5, d)).update(rows(100, 6, d))
+
+
+def write(kind):
+    """How the files of schema 2 came to be: not called by any test."""
+    sketch = MODELS[kind]()
+    sketch.save(DATA / f"schema2-sketch-{kind}.fsk")
+    facts = {**facts_of(sketch), "continued": facts_of(continued(sketch))}
+    (DATA / f"schema2-sketch-{kind}.json").write_text(json.dumps(facts))
+
+
+def stored(path):
+    facts = json.loads(path.with_suffix(".json").read_text())
+    if "continued" not in facts:  # those of schema 1 are kept together
+        facts["continued"] = json.loads((DATA / "schema1-sketch-continued.json").read_text())[path.stem]
+    return facts
+
+
+def agree(sketch, facts):
+    assert sketch.n_rows == facts["n_rows"]
+    assert np.isclose(sketch.shrinkage, facts["shrinkage"], rtol=1e-6)
+    if "singular_values" in facts:
+        assert np.allclose(sketch.singular_values, facts["singular_values"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_golden_files(path):
+    sketch, facts = fs.load(path), stored(path)
+    agree(sketch, facts)
+    assert fs.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
+    assert type(sketch)(**sketch.parameters).parameters == sketch.parameters
+    agree(continued(sketch), facts["continued"])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_this_version_learns_what_the_files_hold(kind):
+    then, now = fs.load(DATA / f"schema2-sketch-{kind}.fsk"), MODELS[kind]()
+    assert then.parameters == now.parameters
+    assert then._state()[1].keys() == now._state()[1].keys()
+    assert type(then) is type(now)
+    agree(now, stored(DATA / f"schema2-sketch-{kind}.fsk"))
+
+
+def test_a_sketch_of_blocks_from_the_first_schema_is_mapped_now():
+    sketch = fs.load(DATA / "schema1-mapped-centred.fsk")
+    assert sketch.compressor == fs.Compressor("srht", 4, block_rows=30, seed=3)
+    assert sketch._engine.kind == "mapped"
+
+
+def test_there_are_golden_files():
+    assert len(FILES) == len(FIRST) + len(MODELS)

@@ -1,0 +1,157 @@
+"""The table of words in CONTRIBUTING holds: one name for one thing, few positional arguments, no older names."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import fastsketch as fs
+from fastsketch._model import Model
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("", "baselines", "dask", "hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+FACES = ("sklearn", "torch")
+# Parameters that have another name now, wherever they stood.
+OLDER_PARAMETERS = {
+    "rule",
+    "sketch",
+    "weights",
+    "eta",
+    "strength",
+    "shrink",
+    "step",
+    "inner",
+    "nu",
+    "inner_rank",
+    "engine",
+}
+# Public names that are gone.
+OLDER_NAMES = {
+    "fastsketch": {"tree_merge", "threads"},
+    "fastsketch.hashing": {"LSH", "PCAHash", "ITQ", "SGH"},
+    "fastsketch.lowrank": {"AISImpute", "AltMin", "ADMML1", "WibergL1"},
+    "fastsketch.io": {"load", "register"},
+    "fastsketch.merging": {"ENGINES", "tree_merge"},
+    "fastsketch.dask": {"sketch", "SketchHash"},
+}
+
+
+def exported(rooms=ROOMS):
+    """(name, object) of every public function and class of some rooms, modules of `reference` among them."""
+    for room in rooms:
+        if room == "torch":
+            pytest.importorskip("torch")
+        if room == "dask":
+            pytest.importorskip("dask")
+        module = importlib.import_module(f"fastsketch.{room}" if room else "fastsketch")
+        for name in getattr(module, "__all__", dir(module)):
+            item = getattr(module, name)
+            if not name.startswith("_") and (inspect.isclass(item) or inspect.isroutine(item)):
+                yield f"{module.__name__}.{name}", item
+
+
+def signatures(rooms=ROOMS):
+    """(name, signature without self) of every public function, method and constructor that the package defines."""
+    for name, item in exported(rooms):
+        if inspect.isroutine(item):
+            yield name, inspect.signature(item)
+        elif not issubclass(item, Exception | dict) and not getattr(item, "_is_protocol", False):
+            yield name, inspect.signature(item)
+            for method, member in inspect.getmembers(item, inspect.isroutine):
+                home = getattr(member, "__module__", None) or ""
+                if method.startswith("_") or not home.startswith("fastsketch"):
+                    continue
+                bound = not isinstance(inspect.getattr_static(item, method), classmethod | staticmethod)
+                parameters = list(inspect.signature(member).parameters.values())[bound:]
+                yield f"{name}.{method}", inspect.Signature(parameters)
+
+
+def attributes(rooms):
+    """(name, attribute) of every public attribute that a class of the package has."""
+    for name, item in exported(rooms):
+        if inspect.isclass(item) and not issubclass(item, Exception | dict):
+            for attribute in dir(item):
+                if not attribute.startswith("_"):
+                    yield name, attribute
+
+
+@pytest.mark.parametrize("room", [*ROOMS, *FACES])
+def test_at_most_two_positional_arguments(room):
+    checked = 0
+    for name, signature in signatures((room,)):
+        positional = [p.name for p in signature.parameters.values() if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        assert len(positional) <= 2, f"{name}({', '.join(positional)})"
+        assert not any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()), name
+        checked += 1
+    assert checked
+
+
+def test_no_parameter_has_an_older_name():
+    for name, signature in signatures((*ROOMS, *FACES)):
+        older = OLDER_PARAMETERS & set(signature.parameters)
+        assert not older, f"{name}: {older}"
+
+
+def test_older_names_of_models_are_known_but_gone():
+    renamed = 0
+    for cls in {item for _, item in exported() if inspect.isclass(item) and issubclass(item, Model)}:
+        for older, name in cls._RENAMED.items():
+            assert older not in dir(cls), f"{cls.__name__} has {older}"
+            assert name in dir(cls) or name in ("", "last_scores"), f"{cls.__name__} has no {name}"
+            renamed += 1
+    assert renamed > 20
+
+
+def test_older_public_names_are_gone():
+    for module, names in OLDER_NAMES.items():
+        found = importlib.import_module(module)
+        for name in names:
+            assert name not in getattr(found, "__all__", ()) and not hasattr(found, name), f"{module}.{name}"
+    for name, instead in (("tree_merge", "fastsketch.merge"), ("threads", "fastsketch.thread_limit")):
+        with pytest.raises(AttributeError, match=instead):
+            getattr(fs, name)
+
+
+def test_trailing_underscores_are_of_estimators_alone():
+    for path in (ROOT / "fastsketch").rglob("*.py"):
+        if "sklearn" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "name", None) or ""
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store):
+                continue  # another library's, read
+            assert not re.fullmatch(r"[a-z]\w*[a-z0-9]_", name), f"{path.name}:{getattr(node, 'lineno', 0)} {name}"
+    for name, attribute in attributes(ROOMS):
+        assert not attribute.endswith("_"), f"{name}.{attribute}"
+
+
+def test_declared_fields_state_their_default():
+    """Type checkers take a field for required if its specifier is called without a default, whatever happens later."""
+    for path in (ROOT / "fastsketch").rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            found = re.match(r"    \w+: .* = (seed|float_dtype)\((.*)\)$", line)
+            assert not found or "default=" in found[2], f"{path.name}: {line.strip()}"
+
+
+# -- the table -----------------------------------------------------------------------------------------------------
+def words():
+    """Words of the table in CONTRIBUTING that are names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The dialect")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    return [word for cell in rows for word in re.findall(r"`(\w+)(?:\(\))?`", cell)]
+
+
+def test_every_word_has_one_row():
+    found = words()
+    assert len(found) > 50 and len(set(found)) == len(found)
+    assert not OLDER_PARAMETERS & set(found)
+
+
+def test_every_word_is_a_name():
+    known = {parameter for _, signature in signatures((*ROOMS, *FACES)) for parameter in signature.parameters}
+    known |= {attribute for _, attribute in attributes(ROOMS)} | set(fs.__all__)
+    known |= {"last_scores"}  # set on the instance
+    assert set(words()) <= known, set(words()) - known
