@@ -25,6 +25,7 @@ class _Newton:
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "squared_hinge",
+        loss_scale: float = 1.0,
         alpha0: float = 0.0,
         constraint: Constraint = "current",
         beta: float | None = None,
@@ -35,6 +36,7 @@ class _Newton:
         self.sketch_size = sketch_size
         self.method: Method = method
         self.loss: OnlineLossName = loss
+        self.loss_scale = loss_scale
         self.alpha0 = alpha0
         self.constraint: Constraint = constraint
         self.beta = beta
@@ -47,6 +49,7 @@ class _Newton:
             self.sketch_size,
             method=self.method,
             loss=self.loss,
+            loss_scale=self.loss_scale,
             alpha0=self.alpha0,
             constraint=self.constraint,
             beta=self.beta,
@@ -60,7 +63,7 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
 
     Parameters
     ----------
-    sketch_size, method, loss, alpha0, constraint, beta
+    sketch_size, method, loss, loss_scale, alpha0, constraint, beta
         Those of fastsketch.SketchedNewton, with its defaults. For probabilities take loss="logistic",
         constraint=None, alpha0=1.0: the constraint keeps scores within [-1, 1].
     fit_intercept : bool, default True
@@ -100,9 +103,15 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, loss, alpha0, constraint, beta, fit_intercept, epochs, random_state
-        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute". Defaults are alpha0 = 1 and
-        3 epochs: with alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
+    sketch_size, method, constraint, beta, fit_intercept, random_state
+        As for SketchedNewtonClassifier.
+    loss : {"square", "huber", "absolute"}, default "square"
+    loss_scale : float, default 8.0
+        Factor on the loss of targets that are scaled into [-1, 1]: their slopes are short, and H, which grows with the
+        squares of slopes, would be too small for its steps.
+    alpha0 : float, default 1.0
+        With alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
+    epochs : int, default 3
 
     Attributes
     ----------
@@ -139,6 +148,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "square",
+        loss_scale: float = 8.0,
         alpha0: float = 1.0,
         constraint: Constraint = "current",
         beta: float | None = None,
@@ -150,6 +160,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
             sketch_size,
             method=method,
             loss=loss,
+            loss_scale=loss_scale,
             alpha0=alpha0,
             constraint=constraint,
             beta=beta,
