@@ -226,7 +226,7 @@ def _learn(commands: Any) -> None:
         group=adaptive,
         type=float,
         metavar="X",
-        help="regulariser of H (default: 1e-8 for ada_diag, ogd and adam; else 1, or 10 for dual_averaging)",
+        help="regulariser of H (default: 1e-8 for ada_diag, ogd and adam; else 0.1, or 10 for dual_averaging)",
     )
     parameter(
         parser,

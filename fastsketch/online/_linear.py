@@ -1,6 +1,6 @@
 """What all online linear models share: batches taken in whole or not at all, scores, progress, regret, state."""
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,9 +94,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
         y = as_targets(as_numbers(targets, n), self.loss)
-        weights = as_weights(1.0 if sample_weight is None else sample_weight, n)
-        weights = cast(Floats, weights) * self.loss_scale
-        x = x.astype(np.float64, copy=False)
+        weights = as_weights(sample_weight, n)
+        weights = np.full(n, self.loss_scale) if weights is None else weights * self.loss_scale
+        if x.dtype != np.float64:
+            x = x.astype(np.float64)
         check_finite(x)
         learned = self._learned
         if learned is None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
+from fastsketch._kernels.dots import row_products
 from fastsketch._kernels.online import (
     ALPHA,
     BOTH,
@@ -250,8 +251,6 @@ class SketchState(NewtonState):
 
     def _learn_dense(self, x: Floats, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Blocks of rows that end with a shrink: all inner products of a block at once, each in an order of its own."""
-        from fastsketch._kernels.dots import row_products
-
         setting, rows = self.setting, cast(DenseRows, self.rows)
         m, n, done = setting.sketch_size, len(x), 0
         # a constraint on the next score moves base, of which the next row needs the product
@@ -261,11 +260,12 @@ class SketchState(NewtonState):
             held = int(self.count[ROWS])
             room = 2 * m - held - (0 if setting.mixed else int(self.count[RANK]))
             block = slice(done, done + min(most, room))
-            row_products(x[block], self.base[None], products, 0)
-            row_products(x[block], rows.z, products, 1)
-            row_products(x[block], rows.kept[:held], products, 1 + m)
-            row_products(x[block], x[block], products, 1 + m + held, lower=True)
-            done += self._learn_block(products, x[block], targets[block], sample_weight[block], places, scores[block])
+            some = x[block]
+            row_products(some, self.base[None], products, 0)
+            row_products(some, rows.z, products, 1)
+            row_products(some, rows.kept[:held], products, 1 + m)
+            row_products(some, some, products, 1 + m + held, lower=True)
+            done += self._learn_block(products, some, targets[block], sample_weight[block], places, scores[block])
             if self.count[FULL] < 0:
                 return
 

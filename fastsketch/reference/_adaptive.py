@@ -32,7 +32,8 @@ NEW = 1e-10
 
 
 def _play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> tuple[Array, Array]:
-    beta, losses = np.zeros(d), list[float]()
+    beta: Array = np.zeros(d)
+    losses = list[float]()
     for t in range(1, rounds + 1):
         loss, g = subgradient(t, beta)
         losses.append(loss)

@@ -56,6 +56,11 @@ def _solve(h: Array, alpha: float, v: Array) -> Array:
     return vectors[:, large] @ ((vectors[:, large].T @ v) / values[large])
 
 
+def _descend(w: Array, h: Array, alpha: float, g: Array) -> Array:
+    """w - H^-1 g."""
+    return w - _solve(h, alpha, g)
+
+
 def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
     """argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
     over = excess(float(u @ x))
@@ -145,18 +150,20 @@ def _rounds(
 ) -> tuple[Array, Array, Array]:
     """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
-    w, losses, scores, moved = np.zeros(xs.shape[1]), list[float](), list[float](), False
+    d: int = xs.shape[1]
+    w: Array = np.zeros(d)
+    losses, scores, moved = list[float](), list[float](), False
     for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
-        z = np.sign(w @ x) if moved else w @ x  # 4: score; +-1 up to rounding once moved
+        z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
         at, target = np.array([z]), np.array([y])
         losses.append(loss_scale * float(about.value(at, target, p)[0]))
-        scores.append(float(z))
+        scores.append(z)
         slope = loss_scale * float(about.slope(at, target, p)[0])
         g = slope * x  # 5: gradient
         if abs(slope) > FLAT and x @ x > 0:
             curvature.append(np.sqrt(MU + 1 / t) * g)  # 6-14: sketch of sqrt(mu + eta_t) g
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
-            u = w - _solve(h, alpha, g)  # 16
+            u = _descend(w, h, alpha, g)  # 16
             w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
         ahead = constraint in ("next", "both") and t < len(xs)
         moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0

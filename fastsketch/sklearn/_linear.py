@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fastsketch._losses import OnlineLossName
 from fastsketch._validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.sklearn._random_state import seed_of
@@ -27,7 +28,7 @@ Floats = NDArray[np.float64]
 class LinearEstimator(BaseEstimator):
     """Passes over the data, the intercept as a constant feature; a subclass has parameters and ``_make``."""
 
-    loss: str
+    loss: OnlineLossName
     fit_intercept: bool
     epochs: int
     random_state: int | RandomState | None

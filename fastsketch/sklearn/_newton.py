@@ -25,6 +25,7 @@ class _Newton:
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "squared_hinge",
+        loss_scale: float = 1.0,
         alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
@@ -35,6 +36,7 @@ class _Newton:
         self.sketch_size = sketch_size
         self.method: Method = method
         self.loss: OnlineLossName = loss
+        self.loss_scale = loss_scale
         self.alpha0 = alpha0
         self.constraint: Constraint = constraint
         self.beta = beta
@@ -47,6 +49,7 @@ class _Newton:
             self.sketch_size,
             method=self.method,
             loss=self.loss,
+            loss_scale=self.loss_scale,
             alpha0=self.alpha0,
             constraint=self.constraint,
             beta=self.beta,
@@ -60,7 +63,7 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
 
     Parameters
     ----------
-    sketch_size, method, loss, alpha0, constraint, beta
+    sketch_size, method, loss, loss_scale, alpha0, constraint, beta
         Those of fastsketch.SketchedNewton, with its defaults. For probabilities take loss="logistic",
         constraint=None, alpha0=1.0: the constraint keeps scores within [-1, 1].
     fit_intercept : bool, default True
@@ -100,8 +103,13 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, loss, alpha0, constraint, beta, fit_intercept, epochs, random_state
-        As for SketchedNewtonClassifier; loss is "square" (default), "huber" or "absolute", and 3 epochs the default.
+    sketch_size, method, alpha0, constraint, beta, fit_intercept, random_state
+        As for SketchedNewtonClassifier.
+    loss : {"square", "huber", "absolute"}, default "square"
+    loss_scale : float, default 8.0
+        Factor on the loss of targets that are scaled into [-1, 1]: their slopes are short, and H, which grows with the
+        squares of slopes, would be too small for its steps.
+    epochs : int, default 3
 
     Attributes
     ----------
@@ -138,6 +146,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "square",
+        loss_scale: float = 8.0,
         alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
@@ -149,6 +158,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
             sketch_size,
             method=method,
             loss=loss,
+            loss_scale=loss_scale,
             alpha0=alpha0,
             constraint=constraint,
             beta=beta,

@@ -81,7 +81,7 @@ def direction(
     ADA-FD shrinks in every round (every_round) and steps with the rest; ADA-FFD when 2 sketch_size directions are
     full, after the step: here before the next gradient comes, which is the same.
     """
-    rows, small = state["rows"], _Small(*(state[name].numpy() for name in ON_CPU))
+    rows, small = state["rows"], _Small(state["turn"].numpy(), state["lam"].numpy(), state["gram"].numpy())
     turn, lam = small.turn, small.lam
     if not every_round and state["rank"] == 2 * sketch_size:
         lam[: sketch_size - 1] -= lam[sketch_size - 1]
