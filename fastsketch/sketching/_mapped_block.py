@@ -37,23 +37,31 @@ class MappedBlock:
         self.n_features = n_features
         self.dtype = dtype
         self.center = center
-        self._begin(index)
-
-    def _begin(self, index: int) -> None:
-        """An empty state with the random numbers of block `index`."""
-        sized_map = self.map
-        self.state = kernel.BlockState(
+        state = kernel.BlockState(
             sized_map.loop,
             p=sized_map.rows_per_call,
-            d=self.n_features,
+            d=n_features,
             q=sized_map.rows_out,
-            center=self.center,
-            space=sized_map.space(self.dtype),
-            dtype=self.dtype,
+            center=center,
+            space=sized_map.space(dtype),
+            dtype=dtype,
         )
-        self._draw(index)
+        self._hold(state)
+        self._take_numbers(index)
 
-    def _draw(self, index: int) -> None:
+    def _hold(self, state: kernel.BlockState) -> None:
+        self.state = state
+        # arrays of the state, in its own memory
+        self._own: Arrays = {
+            "out": state.out,
+            "pending": state.pending,
+            "root": np.asarray(state.root),
+            "shift": state.shift,
+            "sums": np.asarray(state.sums),
+            "ones": np.asarray(state.ones),
+        }
+
+    def _take_numbers(self, index: int) -> None:
         self.index = index
         self.state.set_numbers(*self.map.numbers(index, self.dtype))
 
@@ -98,26 +106,14 @@ class MappedBlock:
             )
         return taken
 
-    def _own(self) -> Arrays:
-        """The arrays of the state, its own memory."""
-        state = self.state
-        return {
-            "out": state.out,
-            "pending": state.pending,
-            "root": np.asarray(state.root),
-            "shift": state.shift,
-            "sums": np.asarray(state.sums),
-            "ones": np.asarray(state.ones),
-        }
-
     def arrays(self, copy: bool = False) -> Arrays:
         """Everything that a resume needs, by name: views where there are any, or copies."""
-        out = {**self._own(), **scalars(self.state)}
+        out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
     def restore(self, arrays: Arrays, index: int) -> None:
         """Take the state that `arrays` describes; ValueError if it does not fit."""
-        own = self._own()
+        own = self._own
         for name, mine in own.items():
             if arrays[name].shape != mine.shape:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
@@ -130,13 +126,13 @@ class MappedBlock:
         for name, mine in own.items():
             mine[...] = arrays[name]
         if index != self.index:
-            self._draw(index)
+            self._take_numbers(index)
 
     def copy(self) -> "MappedBlock":
         """An independent block in the same state."""
         other = object.__new__(MappedBlock)
         other.__dict__.update(self.__dict__)
-        other.state = self.state.copy()
+        other._hold(self.state.copy())
         return other
 
     def close(self) -> Mapped:
@@ -166,13 +162,13 @@ class MappedBlock:
     def restart(self, index: int) -> None:
         """Begin another block in the same space."""
         state = self.state
-        for array in self._own().values():
+        for array in self._own.values():
             array[...] = 0
         for name in state.SUMS:
             setattr(state, name, 0.0)
         for name in state.COUNTS:
             setattr(state, name, 0)
-        self._draw(index)
+        self._take_numbers(index)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:

@@ -41,14 +41,24 @@ class Engine(Generic[State, Piece]):
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
-    state: State
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
+        state = self.make_state()
+        self.state = state
+        # arrays of the state, in its own memory: their meaning is in _kernels/state.pxd
+        self.lam: NDArray[np.float64] = np.asarray(state.lam)
+        self.gain: NDArray[np.float64] = np.asarray(state.gain)
+        self.mean: NDArray[np.float64] = np.asarray(state.mean)
+        self.root: NDArray[np.float64] = np.asarray(state.root)
 
     # -- defined by subclasses --------------------------------------------------------------------------------------
+    def make_state(self) -> State:
+        """The state of an engine that has seen no rows."""
+        raise NotImplementedError
+
     def fits(self, rows: Any) -> bool:
         """Whether the kernel can read the batch where it lies."""
         raise NotImplementedError
@@ -157,7 +167,7 @@ class Engine(Generic[State, Piece]):
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
-            self.mean[:] *= factor
+            self.mean *= factor
         # one factor after the other: its square may leave the range though the product does not
         state.shrinkage = state.shrinkage * factor * factor
         state.squared_norm = state.squared_norm * factor * factor
@@ -207,26 +217,6 @@ class Engine(Generic[State, Piece]):
     def rounding(self) -> float:
         """Square of the allowance for rounding in the certificate."""
         return self.state.rounding
-
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """Mean of the settled rows, the state's own (d,); empty if the engine does not centre."""
-        return np.asarray(self.state.mean)
-
-    @property
-    def gain(self) -> NDArray[np.float64]:
-        """Factors of the kept rows, the state's own."""
-        return np.asarray(self.state.gain)
-
-    @property
-    def lam(self) -> NDArray[np.float64]:
-        """Squared norms of the kept rows, the state's own."""
-        return np.asarray(self.state.lam)
-
-    @property
-    def root(self) -> NDArray[np.float64]:
-        """Roots of the weights of the new rows, the state's own."""
-        return np.asarray(self.state.root)
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:

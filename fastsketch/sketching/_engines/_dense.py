@@ -26,21 +26,27 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     kind = "dense"
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        self.exact = setting.solver == "exact"
         super().__init__(setting, n_features, dtype=dtype)
+        self.buffer = self.state.buffer
+        # of solver exact (d, d), else empty: the kernel's lower triangle, transposed
+        self.cov: NDArray[np.float64] = np.asarray(self.state.cov)
+
+    def make_state(self) -> kernel.DenseState:
+        """The state of an engine that has seen no rows."""
+        setting = self.setting
         block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
         capacity = setting.sketch_size + block
-        self.exact = setting.solver == "exact"
-        self.state = kernel.DenseState(
+        return kernel.DenseState(
             setting.sketch_size,
             max(capacity, EXACT_BLOCK) if self.exact else capacity,
-            n_features,
+            self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
             decay=setting.decay,
             solver=_SOLVERS[setting.solver],
-            dtype=dtype,
+            dtype=self.dtype,
         )
-        self.buffer: NDArray[Any] = self.state.buffer
 
     def fits(self, rows: Any) -> bool:
         """Right dtype, aligned, columns contiguous."""
@@ -88,9 +94,9 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, at their true length, a view."""
         kernel.settle_now(self.buffer, self.state)
-        kept, gain = self.state.kept, self.gain
-        self.buffer[self.capacity - kept :] *= gain[:kept][::-1, np.newaxis].astype(self.dtype)
-        gain[:] = 1.0
+        kept = self.state.kept
+        self.buffer[self.capacity - kept :] *= self.gain[:kept][::-1, np.newaxis].astype(self.dtype)
+        self.gain[:] = 1.0
         return self.buffer[self.capacity - self.state.fill :]
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
@@ -104,17 +110,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     def multiply(self, factor: float) -> None:
         """Multiply everything stored by a factor (rows; squares by its square)."""
         self.buffer[self.new_rows()] *= self.dtype.type(factor)
-        self.gain[:] *= factor
+        self.gain *= factor
         for _ in range(2):  # the square of a factor may leave the range though the product does not
-            self.lam[:] *= factor
-            self.cov[:] *= factor
+            self.lam *= factor
+            self.cov *= factor
 
     # -- the exact accumulator -------------------------------------------------------------------------------------
-    @property
-    def cov(self) -> NDArray[np.float64]:
-        """Sum of solver exact, the state's own (d, d): the kernel's lower triangle, transposed; else empty."""
-        return np.asarray(self.state.cov)
-
     @property
     def accumulated(self) -> bool:
         """Whether cov holds rows already; until then the buffer alone is the whole, exact sketch."""
@@ -160,7 +161,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         if isinstance(other, DenseEngine) and other.accumulated:
             if other.state.fill:
                 other.flush()
-            self.cov[:] += other.cov
+            self.cov += other.cov
             rows = np.empty((0, self.n_features), self.dtype)
         else:
             rows = other.settled_rows()

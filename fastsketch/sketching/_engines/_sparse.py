@@ -28,17 +28,21 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         super().__init__(setting, n_features, dtype=dtype)
+        self.z = self.state.z
+
+    def make_state(self) -> kernel.SparseState:
+        """The state of an engine that has seen no rows."""
+        setting = self.setting
         block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
-        self.state = kernel.SparseState(
+        return kernel.SparseState(
             setting.sketch_size,
             setting.sketch_size + block,
-            n_features,
+            self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
             decay=setting.decay,
-            dtype=dtype,
+            dtype=self.dtype,
         )
-        self.z: NDArray[Any] = self.state.z
 
     def new_rows(self) -> slice:
         """Entries of ``root`` that belong to the new rows."""
@@ -146,10 +150,10 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
 
     def multiply(self, factor: float) -> None:
         """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.gain[:] *= factor
+        self.gain *= factor
         self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
         for _ in range(2):  # the square of a factor may leave the range though the product does not
-            self.lam[:] *= factor
+            self.lam *= factor
 
 
 def _check_csr(own: Arrays, *, n: int, d: int) -> None:
