@@ -7,7 +7,7 @@ from bench_tools import dataset, table
 from benchmarks.rows import frosh_rows
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
-METHODS = {
+CURVES = {  # label: method, beta
     "FD": ("fd", None),
     "CFD": ("cfd", None),
     "RFD": ("rfd", None),
@@ -52,18 +52,18 @@ def figures(args):
         multiply = (lambda v, g=gram: g @ v) if gram is not None else (lambda v, a=rows: a.T @ (a @ v))
         total = spectral_error(multiply, d, np.zeros((1, d)), 0.0, rng)
         results[name] = {"shape": (n, d), "sizes": sizes, "errors": {}}
-        for method, (rule, beta) in METHODS.items():
+        for label, (method, beta) in CURVES.items():
             errors = []
             for size in sizes:
-                sketch = fs.FrequentDirections(size, rule=rule, beta=beta, buffer_size=size, solver="gram")
+                sketch = fs.FrequentDirections(size, method=method, beta=beta, buffer_size=size, solver="gram")
                 sketch.update(rows)
                 error = spectral_error(multiply, d, sketch.sketch(), sketch.alpha, rng)
                 if error > sketch.error_bound * 1.001:
-                    raise SystemExit(f"{name}, {method}, l = {size}: error {error} beyond {sketch.error_bound}")
+                    raise SystemExit(f"{name}, {label}, l = {size}: error {error} beyond {sketch.error_bound}")
                 errors.append(error / total)
-            results[name]["errors"][method] = errors
+            results[name]["errors"][label] = errors
             shown = "  ".join(f"{size}: {error:.5f}" for size, error in zip(sizes, errors, strict=True))
-            print(f"{name:9s} {method:8s} {shown}", flush=True)
+            print(f"{name:9s} {label:8s} {shown}", flush=True)
     out = []
     for name, found in results.items():
         for k, size in enumerate(found["sizes"]):
@@ -77,7 +77,7 @@ def figures(args):
                     min(errors, key=errors.get),
                 ]
             )
-    text = table(out, ["set", "m", *METHODS, "RFD/FD", "smallest"])
+    text = table(out, ["set", "m", *CURVES, "RFD/FD", "smallest"])
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "figures.md").write_text(text + "\n")
     _draw(results, args.out / "figures.png")
@@ -126,7 +126,7 @@ def adversary(args):
     rng = np.random.default_rng(0)
     size, d = 32, 256
     stationary = frosh_rows(8000, d, rng)
-    # l - 1 long rows fill the sketch; then come three directions, in each batch a little shorter than what is kept
+    # l - 1 long rows fill the sketch; then come three directions, in each batch a little shorter than the kept rows
     basis = np.linalg.qr(rng.standard_normal((d, size + 2)))[0].T
     early = 8.0 * basis[: size - 1]
     drift = np.vstack([early, 0.6 * rng.standard_normal((8000 - len(early), 3)) @ basis[size - 1 :]])
@@ -135,10 +135,10 @@ def adversary(args):
         truth = rows.T @ rows
         scale = np.trace(truth)
         errors = {}
-        for rule in ("fd", "rfd", "isvd"):
-            sketch = fs.FrequentDirections(size, rule=rule, solver="gram").update(rows)
-            errors[rule] = np.linalg.norm(truth - sketch.gram(), 2) / scale
-            if rule == "fd":
+        for method in ("fd", "rfd", "isvd"):
+            sketch = fs.FrequentDirections(size, method=method, solver="gram").update(rows)
+            errors[method] = np.linalg.norm(truth - sketch.gram(), 2) / scale
+            if method == "fd":
                 bound = sketch.error_bound / scale
         model = IncrementalPCA(n_components=size - 1, batch_size=2 * size).fit(rows)
         centred = rows - rows.mean(axis=0)

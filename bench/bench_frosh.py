@@ -177,7 +177,7 @@ def srht(args):
                 for seed in range(5):
                     b = np.vstack(
                         [
-                            fs.Compressor(kind, q, 1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
+                            fs.Compressor(kind, q, block_rows=1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
                             for i in range(0, len(rows), 1024)
                         ]
                     )
@@ -189,21 +189,23 @@ def srht(args):
 
 
 def compress_all(kind, q, rows, center):
-    """The random map alone, chunk after chunk, as a model runs it."""
-    from fastsketch.sketching import Chunk
+    """The random map alone, block after block, as a model runs it."""
+    from fastsketch.sketching._mapped_block import MappedBlock
+    from fastsketch.sketching._random_maps import sized
 
-    c = fs.Compressor(kind, q).resolved(q, rows.shape[1])
-    chunk = Chunk(c, rows.shape[1], rows.dtype, center, 0)
+    d = rows.shape[1]
+    sized_map = sized(fs.Compressor(kind, q), rows_out=q, n_features=d)
+    block = MappedBlock(sized_map, d, dtype=rows.dtype, center=center, index=0)
     done = 0
     while done < len(rows):
-        done += chunk.add(rows[done:], None, done)
-        if chunk.room == 0:
-            chunk.close()
-            chunk.restart(chunk.index + 1)
+        done += block.add(rows[done:], offset=done)
+        if block.room == 0:
+            block.close()
+            block.restart(block.index + 1)
 
 
 def full_srht(rows, q):
-    """The transform of whole chunks in a buffer, then row picking: the way without the block structure."""
+    """The transform of whole blocks in a buffer, then row picking: the way without the block structure."""
     m = 4096
     rng = np.random.default_rng(0)
     space = np.empty((m, rows.shape[1]), rows.dtype)
@@ -255,11 +257,13 @@ def frosh(args):
                 found[name] = (relative_error(truth, b, norm), min(times))
 
             # the same l rows for both: FD's doubled buffer holds l / 2 kept rows, and so does FFD's
-            timed("FD", lambda q=q: fs.FrequentDirections(q, solver="gram", buffer_size=q))
+            timed("FD", lambda q=q: fs.FrequentDirections(q, method="fd", solver="gram", buffer_size=q))
             for tau in (1, 2, 4, 8):
-                c = fs.Compressor("srht", q, max(tau * d, q))
-                timed(f"FFD m={tau}d", lambda q=q, c=c: fs.FrequentDirections(q, solver="gram", compressor=c))
-            timed("exact", lambda q=q: fs.FrequentDirections(q, solver="exact"))
+                c = fs.Compressor("srht", q, block_rows=max(tau * d, q))
+                timed(
+                    f"FFD m={tau}d", lambda q=q, c=c: fs.FrequentDirections(q, method="fd", solver="gram", compressor=c)
+                )
+            timed("exact", lambda q=q: fs.FrequentDirections(q, method="fd", solver="exact"))
             curves.setdefault(axis, []).append((value, found))
             fd = found["FD"]
             for name, (error, t) in found.items():

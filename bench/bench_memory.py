@@ -100,7 +100,7 @@ def run():
     [t.join() for t in threads]
     return time.perf_counter() - start
 if limit:
-    with fs.threads(limit):
+    with fs.thread_limit(limit):
         print(min(run() for _ in range(3)))
 else:
     print(min(run() for _ in range(3)))
@@ -115,8 +115,8 @@ def threads(args):
     out = []
     for name, limit, env in (
         ("defaults", 0, clean),
-        ("fs.threads(1)", 1, clean),
-        ("fs.threads(2)", 2, clean),
+        ("fs.thread_limit(1)", 1, clean),
+        ("fs.thread_limit(2)", 2, clean),
         ("OPENBLAS_NUM_THREADS=1", 0, {**clean, "OPENBLAS_NUM_THREADS": "1"}),
     ):
         run = subprocess.run(

@@ -35,20 +35,20 @@ def sparse(args):
         cases += [(20_000, 0.002, 50), (5_000, 0.01, 50)]
     for d, density, size in cases:
         rows = random_csr(20_000, d, density, rng)
-        sketch = fs.FrequentDirections(size, solver="gram").update(rows[:1000])
+        sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows[:1000])
         times = interleaved({"csr": lambda s=sketch, r=rows: s.update(r)}, 3)
         rate = len(np.diff(rows.indptr)) / times["csr"][0]
-        narrow = fs.FrequentDirections(size, solver="gram").update(rows[:1000].astype(np.float32))
+        narrow = fs.FrequentDirections(size, method="fd", solver="gram").update(rows[:1000].astype(np.float32))
         rows32 = rows.astype(np.float32)
         rate32 = rows.shape[0] / min(seconds(lambda s=narrow, r=rows32: s.update(r)) for _ in range(3))
-        dense = fs.FrequentDirections(size, solver="svd", buffer_size=size)
+        dense = fs.FrequentDirections(size, method="fd", solver="svd", buffer_size=size)
         dense_svd = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 8)
-        dense = fs.FrequentDirections(size, solver="gram")
+        dense = fs.FrequentDirections(size, method="fd", solver="gram")
         dense.update(rows[:1].toarray())
         dense_gram = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 4)
         model = IncrementalPCA(n_components=size)
         pca = _per_second(lambda a, b, m=model, r=rows: m.partial_fit(r[a:b].toarray()), 5 * size, rows.shape[0], 8)
-        again = fs.FrequentDirections(size, solver="gram").update(rows)
+        again = fs.FrequentDirections(size, method="fd", solver="gram").update(rows)
         out.append(
             [
                 f"{d:,}",

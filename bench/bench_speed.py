@@ -10,7 +10,7 @@ import fastsketch as fs
 from bench_tools import gemm_rate, interleaved, seconds, table
 from benchmarks.rows import frosh_rows
 from fastsketch import reference
-from fastsketch.sketching._choose import exact_pays
+from fastsketch.sketching._engines import exact_pays
 
 SIZES = [(512, 32), (2048, 32), (2048, 64), (2048, 128), (2048, 256), (8192, 64), (8192, 128)]
 
@@ -66,7 +66,9 @@ def speed(args):
             for solver in ("gram", "svd", "exact"):
                 if solver == "exact" and d > 2048:
                     continue
-                runs[solver], counts[solver] = _rate(lambda s=solver, k=size: fs.FrequentDirections(k, solver=s), rows)
+                runs[solver], counts[solver] = _rate(
+                    lambda s=solver, k=size: fs.FrequentDirections(k, method="fd", solver=s), rows
+                )
             times = interleaved(runs, repeats)
             limit = max(limit, gemm_rate(dtype))
             rate = {name: counts[name] / times[name][0] for name in runs}
@@ -77,7 +79,7 @@ def speed(args):
                 count = 4 * size
                 slow = seconds(lambda r=rows, c=count, k=size: reference.frequent_directions(r[:c], k))
                 ref = f"{(count - size) / slow:,.0f}"
-            sketch = fs.FrequentDirections(size, solver="gram").update(rows)
+            sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows)
             quality = sketch.error_bound / sketch.squared_norm
             out.append(
                 [

@@ -45,7 +45,7 @@ COMMANDS = {
     "classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
     "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "signs": "signed links, logistic loss (GLRL Table 2)",
-    "stars": "MovieLens, l1 loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
+    "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
     "ratings": "MovieLens in practice: against cmfrec and scikit-surprise",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",

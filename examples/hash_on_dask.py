@@ -1,4 +1,4 @@
-"""DFROSH on a Dask cluster that this script starts: the same bits as one pass over all rows, whatever the workers."""
+"""DFROSH on a Dask cluster that this script starts: the bits of one pass over all rows, with any number of workers."""
 
 import dask.array as da
 import numpy as np

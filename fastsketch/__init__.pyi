@@ -1,11 +1,3 @@
-from . import baselines as baselines
-from . import hashing as hashing
-from . import io as io
-from . import lowrank as lowrank
-from . import merging as merging
-from . import online as online
-from . import reference as reference
-from . import sketching as sketching
 from fastsketch._model import from_bytes as from_bytes
 from fastsketch._model import load as load
 from fastsketch._show_config import show_config as show_config
@@ -26,6 +18,15 @@ from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirec
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
+
+from . import baselines as baselines
+from . import hashing as hashing
+from . import io as io
+from . import lowrank as lowrank
+from . import merging as merging
+from . import online as online
+from . import reference as reference
+from . import sketching as sketching
 
 __version__: str
 __all__: list[str]

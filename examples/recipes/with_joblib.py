@@ -1,5 +1,7 @@
 """DFROSH with joblib: one task a part, merged here."""
 
+from typing import Any
+
 from common import PARTS, part
 from joblib import Parallel, delayed
 
@@ -12,5 +14,6 @@ def learn(index):
 
 
 if __name__ == "__main__":
-    model = fs.merge(Parallel(n_jobs=2)(delayed(learn)(index) for index in range(PARTS)))
+    models: Any = Parallel(n_jobs=2)(delayed(learn)(index) for index in range(PARTS))
+    model = fs.merge(models)
     print(model, model.encode(part(0)[:1]).tobytes().hex())

@@ -2,10 +2,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from fastsketch._kernels.state import SketchState
 
+@disjoint_base
 class DenseState(SketchState):
     @property
     def solver(self) -> int: ...

@@ -3,6 +3,8 @@
 One call takes a whole batch without running Python code, so that neither a signal nor another thread can see
 the state between two blocks.
 """
+
+cimport cython
 from libc.math cimport sqrt
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
@@ -32,6 +34,7 @@ cdef extern from "fs_rows.h" nogil:
     void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
 
+@cython.auto_pickle(False)
 cdef class DenseState(SketchState):
     """State of a sketch with a buffer of dense rows."""
 

@@ -352,7 +352,7 @@ def bound_of_curve(loss, p, z, y, smooth):
 
 @njit(cache=True, nogil=True)
 def square_row(ridge, first, last, indices, o, c, own, cb, factors, a, h, g, x):
-    """fit_one for the square loss: the normal equations, whatever a begins with."""
+    """fit_one for the square loss: the normal equations; where a begins does not matter."""
     t = len(a)
     for q in range(t):
         g[q] = 0.0

@@ -2,12 +2,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 SRHT_LOOP: Final[int]
 SCATTER_LOOP: Final[int]
 GEMM_LOOP: Final[int]
 
+@disjoint_base
 class BlockState:
     SUMS: ClassVar[tuple[str, ...]]
     COUNTS: ClassVar[tuple[str, ...]]

@@ -7,6 +7,8 @@ The random numbers of a block come from sketching/_sized_map.py, the state from 
     gemm:    value (m, q)
 """
 
+cimport cython
+
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -52,6 +54,7 @@ def srht_work(p, dtype):
     return fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p)
 
 
+@cython.auto_pickle(False)
 cdef class BlockState:
     """State of one block of a stream on its way through a map, and the map's random numbers for it."""
 
@@ -122,7 +125,7 @@ cdef inline bint odd(int64_t x) noexcept nogil:
 
 
 cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, const real* shift, const real* value,
-                real* scratch, real* rows, real* out) noexcept nogil:
+               real* scratch, real* rows, real* out) noexcept nogil:
     """Rows first .. first + p of the block, all present or zero with a root of zero.
 
     scratch: the map's workspace; rows: p x d, may be x itself (gemm only).
@@ -230,7 +233,7 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             if now == b.p and wp is NULL:
                 b.weighted = False
                 step(b, b.n_rows, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
-                      &out[0, 0])
+                     &out[0, 0])
                 b.weight += now
                 b.n_rows += now
             else:

@@ -3,6 +3,8 @@
 Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
 W1' K + W2' N. Centring is folded in by linearity, so N is never shifted.
 """
+
+cimport cython
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -49,6 +51,7 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
 
 
+@cython.auto_pickle(False)
 cdef class SparseState(SketchState):
     """State of a sketch whose new rows are sparse."""
 

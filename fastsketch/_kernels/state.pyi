@@ -1,12 +1,13 @@
 from typing import ClassVar, Final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 GRAM: Final[int]
 SVD: Final[int]
 EXACT: Final[int]
 NOTHING_SEEN: Final[int]
 
+@disjoint_base
 class SketchState:
     SUMS: ClassVar[tuple[str, ...]]
     COUNTS: ClassVar[tuple[str, ...]]

@@ -1,11 +1,14 @@
 """The state of a sketch that Python and the kernels share (state.pxd declares it)."""
 
+cimport cython
+
 import numpy as np
 
 # Below every binary exponent of a float: "no entry other than zero seen yet".
 NOTHING_SEEN = -(2**20)
 
 
+@cython.auto_pickle(False)
 cdef class SketchState:
     """Scalars and small arrays of one sketch; the buffers belong to the subclasses of each kernel."""
 

@@ -1,8 +1,8 @@
 """Exact principal components, as they are and with the ITQ rotation learned on all rows."""
 
-from fastsketch._parameters import choice, integer, parameter
+from fastsketch._parameters import choice, integer
 from fastsketch.hashing import SketchHash
-from fastsketch.hashing._sketch_hash import METHODS, RESERVOIR_ROWS, Method, Rotation, as_rotation
+from fastsketch.hashing._sketch_hash import METHODS, RESERVOIR_ROWS, ROTATIONS, Method, Rotation
 
 # More rows than any stream has: the reservoir keeps them all.
 ALL_ROWS = 2**40
@@ -27,7 +27,7 @@ class PCAHash(SketchHash):
     method: Method = choice(METHODS, default="exact", init=False)
     sketch_size: int | None = integer(default=None, init=False)
     block_rows: int | None = integer(default=None, init=False)
-    rotation: Rotation = parameter(as_rotation, default=None, init=False)
+    rotation: Rotation = choice(ROTATIONS, default=None, init=False)
     reservoir_size: int = integer(default=RESERVOIR_ROWS, init=False)
 
 
@@ -47,5 +47,5 @@ class ITQ(PCAHash):
     (100, 1)
     """
 
-    rotation: Rotation = parameter(as_rotation, default="itq", init=False)
+    rotation: Rotation = choice(ROTATIONS, default="itq", init=False)
     reservoir_size: int = integer(default=ALL_ROWS, init=False)

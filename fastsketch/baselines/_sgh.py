@@ -20,7 +20,7 @@ GAMMA = 1e-6
 
 
 class _Learned(NamedTuple):
-    """The hash functions, and what a row passes on its way to them."""
+    """The hash functions, and the map that a row passes before them."""
 
     mean: Array  # (d,)
     bases: Array  # (n_bases, d), centred and of length one

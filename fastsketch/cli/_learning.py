@@ -20,10 +20,7 @@ LinearLearner = SketchedNewton | AdaptiveSubgradient
 Targets = NDArray[np.float64]
 
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
-REGRESSION: dict[type[LinearLearner], dict[str, Any]] = {
-    SketchedNewton: {"loss": "square", "alpha0": 1.0},
-    AdaptiveSubgradient: {"loss": "absolute"},
-}
+REGRESSION: dict[str, Any] = {"loss": "square"}
 
 
 def learn_online(args: Namespace) -> None:
@@ -63,7 +60,7 @@ def make_model(args: Namespace) -> LinearLearner:
     for name in parameters:
         if name not in known:
             raise ValueError(f"{flag(name)} does not belong to --method {method or known['method'].default}")
-    return cls(**{**(REGRESSION[cls] if args.regression else {}), **parameters})
+    return cls(**{**(REGRESSION if args.regression else {}), **parameters})
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:

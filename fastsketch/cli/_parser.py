@@ -196,7 +196,7 @@ def _learn(commands: Any) -> None:
         parser,
         "loss",
         metavar=choices(ONLINE_LOSSES),
-        help="(default squared_hinge; with --regression square, and absolute for adaptive subgradients)",
+        help="(default squared_hinge; with --regression square)",
     )
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
     seed(parser, "of rp, oja, ada_lr and radagrad")
@@ -208,7 +208,7 @@ def _learn(commands: Any) -> None:
         group=newton,
         type=float,
         metavar="X",
-        help="initial regulariser (default 0; with --regression 1)",
+        help="initial regulariser (default: a share of the squared length of the first row)",
     )
     parameter(
         parser,
@@ -226,7 +226,7 @@ def _learn(commands: Any) -> None:
         group=adaptive,
         type=float,
         metavar="X",
-        help="regulariser of H (default: 1e-8 for ada_diag, ogd and adam; else 1, or 10 for dual_averaging)",
+        help="regulariser of H (default: 1e-8 for ada_diag, ogd and adam; else 0.1, or 10 for dual_averaging)",
     )
     parameter(
         parser,

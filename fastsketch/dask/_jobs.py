@@ -1,4 +1,4 @@
-"""Partitions in, one model out. Tasks are pure and open their own data: a lost worker costs a retry of what it held."""
+"""Partitions in, one model out. Tasks are pure and open their own data: a lost worker costs a retry of its tasks."""
 
 # Dask has no types; models have hooks for the parts of a job.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -45,7 +45,7 @@ def _whole_rows(data: Any) -> Any:
 
 
 class _Partitions(NamedTuple):
-    """Delayed partitions, and what is known of them before they are loaded."""
+    """Delayed partitions, and their sizes where these are known before they are loaded."""
 
     parts: list[Any]
     lengths: list[int] | None
@@ -95,14 +95,14 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     Raises
     ------
     TypeError, ValueError
-        If the model or the data cannot serve, or what ``update`` raises for a partition.
+        If the model or the data cannot serve, or ``update`` refuses a partition.
 
     Notes
     -----
     Runs on the active ``dask.distributed`` client if there is one, else on Dask's threads. The result depends on the
     partitions, not on the number of workers, the order in which they finish, or failures. A SketchHash of an array of
     which every partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for
-    bit, whatever the partitions; otherwise each partition is a part that is sealed.
+    bit; otherwise each partition is a part that is sealed.
 
     Examples
     --------

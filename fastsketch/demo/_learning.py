@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 STEPS = (1e-3, 1e-2, 0.1, 1.0, 10.0)
 SIZE = 10
-NEWTON = "Newton, RFD0"
+NEWTON = "Newton, RFD"
 # label: method of AdaptiveSubgradient
 TUNED: dict[str, Literal["ada_ffd", "ada_diag", "adam", "ogd"]] = {
     "ADA-FFD": "ada_ffd",

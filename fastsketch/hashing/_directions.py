@@ -1,4 +1,4 @@
-"""Top principal directions of what a sketch holds."""
+"""Top principal directions of the rows behind a sketch."""
 
 from typing import Any
 
@@ -57,6 +57,6 @@ def _completed(vt: Array, n: int, *, seed: int) -> Array:
     if missing == 0:
         return vt
     extra = random_normal(seed, Normal.COMPLETION, missing * vt.shape[1]).reshape(missing, -1)
-    for _ in range(2):  # once more for what rounding left
+    for _ in range(2):  # the second time removes the rounding errors of the first
         extra = extra - (extra @ vt.T) @ vt
     return np.vstack([vt, np.linalg.qr(extra.T)[0].T])

@@ -1,7 +1,7 @@
-"""A sketch of blocks of rows that depends neither on who saw which block nor on the order of merges.
+"""A sketch of blocks of rows that depends neither on which machine saw which block nor on the order of merges.
 
 Block i of a stream becomes a leaf. Two neighbours of the same size join into one node, as the digits of a binary
-counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and from what, is a matter of
+counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and with which, is a matter of
 their places alone; so a stream in one pass, or its blocks on many machines, merged in any order and any grouping, give
 the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait for their neighbours.
 
@@ -39,7 +39,7 @@ class Node(NamedTuple):
 
 
 def checked_node(about: dict[str, Any], rows: NDArray[Any], *, mean: NDArray[Any]) -> Node:
-    """A node from what a file holds; TypeError or ValueError if it is none."""
+    """A node from the entries of a file; TypeError or ValueError if they make none."""
     if rows.ndim != 2 or rows.dtype.kind != "f" or mean.shape != rows.shape[1:] or mean.dtype != np.float64:
         raise ValueError("the arrays of a node do not belong together")
     if not (np.isfinite(rows).all() and np.isfinite(mean).all()):
@@ -59,7 +59,7 @@ Join = Callable[[Node, Node], tuple[NDArray[Any], float]]
 
 
 def correction_row(left: Node, right: Node) -> NDArray[np.float64]:
-    """sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: what centring by one mean adds."""
+    """sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
     w, h = left.n_rows, right.n_rows
     return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
 

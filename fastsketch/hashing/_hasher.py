@@ -1,4 +1,4 @@
-"""What every hash has once it knows its projection: codes, scores, search."""
+"""Common to all hashes: codes, scores, search."""
 
 from typing import Any
 

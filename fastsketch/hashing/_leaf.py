@@ -63,7 +63,7 @@ class Leaf(Protocol):
         ...
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Take what ``arrays`` gave; ValueError if it does not fit."""
+        """The inverse of ``arrays``; ValueError if they do not fit."""
         ...
 
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
 from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, float_dtype, integer, parameter, seed
-from fastsketch._validation import Rows, as_choice, as_dtype, as_integer, as_rows, natural_dtype
+from fastsketch._parameters import choice, float_dtype, integer, seed
+from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
@@ -22,18 +22,14 @@ Array = NDArray[np.float64]
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 Rotation = Literal["random", "itq"] | None
 METHODS: Final[tuple[str, ...]] = get_args(Method)
+ROTATIONS: Final = ("itq", "random", None)
 
 # Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
 RESERVOIR_ROWS = 2000
 
 
-def as_rotation(value: Any, name: str) -> str | None:
-    """ "random", "itq" or None."""
-    return None if value is None else as_choice(value, name, ("random", "itq"))
-
-
 class _Learned(NamedTuple):
-    """What the rows seen so far amount to."""
+    """The hash functions, learned from the rows seen so far."""
 
     node: Node
     components: Array  # W as (n_bits, d)
@@ -89,8 +85,8 @@ class SketchHash(LinearHasher, MergeableModel):
     different blocks and were merged in any order, give the same bits, as long as every block but the last of a part is
     complete. Memory: blocks join like the digits of a binary counter, l / 2 rows (d x d for "exact") a digit.
 
-    Merging: two models of the same ``part`` are pieces of one stream; they merge to what one model would be if each
-    begins at a multiple of ``block_rows`` rows, of which ``first_block`` is the number. Models of different parts are
+    Merging: two models of the same ``part`` are pieces of one stream; they merge to the model of the whole stream if
+    each begins at a multiple of ``block_rows`` rows, ``first_block`` times that many. Models of different parts are
     complete: merging seals them, and no more rows of these parts can be added but to the merged model. The bits depend
     neither on the order nor on the grouping of merges.
 
@@ -121,7 +117,7 @@ class SketchHash(LinearHasher, MergeableModel):
     method: Method = choice(METHODS, default="srht")
     sketch_size: int | None = integer(default=None, at_least=2)
     block_rows: int | None = integer(default=None, at_least=1)
-    rotation: Rotation = parameter(as_rotation, default="itq")
+    rotation: Rotation = choice(ROTATIONS, default="itq")
     seed: int = seed(default=0)
     part: int = integer(default=0, below=1 << 30)
     first_block: int = integer(default=0, below=1 << PART_LEVEL)
@@ -154,7 +150,7 @@ class SketchHash(LinearHasher, MergeableModel):
     def _begin(self) -> None:
         self._summary: BlockSummary | None = None
         self._anchor: Array | None = None
-        self._learned: _Learned | None = None  # of the rows seen so far, as soon as it is asked for
+        self._learned: _Learned | None = None  # of the rows seen so far, as soon as they are needed
 
     # -- learning --------------------------------------------------------------------------------------------------
     def update(self, rows: Rows) -> Self:
@@ -172,8 +168,8 @@ class SketchHash(LinearHasher, MergeableModel):
         Raises
         ------
         TypeError, ValueError
-            For anything that is no matrix of finite real numbers of the width seen before, or of fewer features than
-            bits. The model is then as it was before the call.
+            If rows are no matrix of finite real numbers of the width seen before, or have fewer features than bits. The
+            model is then as it was before the call.
         """
         checked = as_rows(rows, self.n_features)
         summary = self._summary
@@ -222,7 +218,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._summary = other._summary.closed()
 
     def seal(self) -> Self:
-        """Say that this part is complete: what it holds becomes one node, the smallest to send and to merge.
+        """Say that this part is complete: it becomes one node, the smallest to send and to merge.
 
         ``merge`` does so with models of different parts. Returns self.
         """
@@ -245,7 +241,7 @@ class SketchHash(LinearHasher, MergeableModel):
     def _complete_part(self) -> None:
         self.seal()
 
-    # -- what is learned: never changes the state ------------------------------------------------------------------
+    # -- reading: never changes the state --------------------------------------------------------------------------
     def _total(self) -> Node | None:
         """All rows as one node; None before the first."""
         if self._learned is not None:
@@ -253,7 +249,7 @@ class SketchHash(LinearHasher, MergeableModel):
         return None if self._summary is None else self._summary.total()
 
     def _read(self) -> _Learned:
-        """What the rows seen so far amount to, or ValueError without any."""
+        """The hash functions, or ValueError without rows."""
         if self._learned is None:
             node = self._total()
             if node is None:
@@ -285,7 +281,7 @@ class SketchHash(LinearHasher, MergeableModel):
         """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
 
         W moves while rows arrive, and where singular values are close its vectors change places; the code of a row then
-        changes though what it says does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
+        changes though its meaning does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
         nearest to P0 (orthogonal Procrustes), instead of W R.
 
         Parameters
@@ -320,7 +316,7 @@ class SketchHash(LinearHasher, MergeableModel):
 
     @property
     def projection(self) -> Array:
-        """(d, n_bits) float64, orthonormal columns: W R, or what ``anchor`` makes of W."""
+        """(d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
         return self._read().projection.copy()
 
     @property

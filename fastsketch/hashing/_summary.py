@@ -1,4 +1,4 @@
-"""What a model has seen of its stream: blocks that are complete, the one being filled, a sample of the rows."""
+"""The state of a stream: blocks that are complete, the one being filled, a sample of the rows."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -193,7 +193,7 @@ class BlockSummary:
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What json can write, and arrays."""
+        """Entries for json, and arrays."""
         leaf, forest, reservoir = self._held
         state = {
             "n_features": self.n_features,
@@ -211,7 +211,7 @@ class BlockSummary:
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Take what ``state`` gave, on a new summary of the same setting; ValueError if it does not fit."""
+        """The inverse of ``state``, on a new summary of the same setting; ValueError if they do not fit."""
         d, (leaf, forest, reservoir) = self.n_features, self._held
         if any(arrays[name].shape[-1] != d for name in ("leaf_out", "leaf_buffer") if name in arrays):
             raise ValueError(f"the block does not have {d} columns")

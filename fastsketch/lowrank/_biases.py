@@ -1,7 +1,6 @@
 """Global, row and column biases under any loss, before any rank."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._kernels import lowrank as kernel
 from fastsketch.lowrank._data import Array, Observed
@@ -35,16 +34,11 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     rb, cb = found.rows, found.columns
     smooth = smoothing(data.o)
     gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
-    # a Newton step where a squared hinge is flat would be too long, and nothing here shortens it
-    largest = _largest_curvatures(data, loss) if loss.name == "squared_hinge" else None
 
     def sums() -> float:
-        objective = kernel.bias_sums(
+        return kernel.bias_sums(
             loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
         )
-        if largest is not None:
-            hr[:], hc[:] = largest
-        return objective
 
     level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
@@ -65,17 +59,6 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
             break
         before = after
     return Biases(float(level), rb, cb)
-
-
-def _largest_curvatures(data: Observed, loss: LossSetting) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bounds on the sums of the curvatures by row and by column."""
-    bound = loss.about.lipschitz or 0.0
-    if not len(data.c):
-        by_row, by_column = data.counts()
-        return bound * by_row, bound * by_column
-    ends = data.indptr.astype(np.int64)
-    row = np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
-    return bound * np.bincount(row, data.c, data.m), bound * np.bincount(data.indices, data.c, data.n)
 
 
 def constant_score(data: Observed, loss: LossSetting) -> float:

@@ -130,7 +130,7 @@ class AdaptiveSubgradient(_Adaptive):
     learning_rate : float, default 0.1
         eta, the factor on every step.
     delta : float, optional
-        1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag" and "adam".
+        0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag" and "adam".
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ class AdaptiveSubgradient(_Adaptive):
         if self.delta is not None:
             return {}
         diagonal = 1e-8 if self.method in DIAGONALS else None
-        return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 1.0)}
+        return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 0.1)}
 
     def _points(self) -> tuple[Floats, Floats]:
         return np.array([self.learning_rate]), np.array([self.resolved["delta"]])

@@ -108,9 +108,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             learned = learned.copied()  # a refused or interrupted batch comes back to the original
         scores = np.full(n, np.nan)
         self._coef = None
+        batch = _as_csr(x) if learned.sparse else _as_dense(x)
         with _threads.blas_for(2 * self.sketch_size), np.errstate(all="ignore"):
+            learned.prepare(batch)
             try:
-                learned.learn(_as_csr(x) if learned.sparse else _as_dense(x), y, weights, scores)
+                learned.learn(batch, y, weights, scores)
             except np.linalg.LinAlgError:
                 scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
         if not np.isfinite(scores).all():

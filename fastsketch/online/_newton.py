@@ -8,7 +8,14 @@ from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online._linear import OnlineLinear
-from fastsketch.online._newton_state import CONSTRAINTS, NewtonSetting, NewtonState, start
+from fastsketch.online._newton_state import (
+    CONSTRAINTS,
+    SHARE_FOR_LABELS,
+    SHARE_FOR_REAL_TARGETS,
+    NewtonSetting,
+    NewtonState,
+    start,
+)
 
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
@@ -35,8 +42,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
-    alpha0 : float, default 0.0
-        Initial regulariser; 0, for "rfd" alone, leaves nothing to tune.
+    alpha0 : float, optional
+        Initial regulariser, in units of squared rows. If it is not given, the squared length of the first row that is
+        not zero, times 0.01 for losses of labels and 3 for losses of real targets. 0, for "rfd" alone, is the papers'
+        RFD0.
     constraint : {"current", "next", "both", None}, default "current"
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are then to lie within [-1, 1].
@@ -66,8 +75,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     Notes
     -----
-    With alpha0 = 0 the first steps are divided by their slopes, which labels bound and real targets do not: for those
-    take alpha0 = 1.
+    With alpha0 = 0 the first steps are divided by their slopes, which labels bound and real targets do not.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
@@ -94,7 +102,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     _ARRAYS_OF_SCHEMA_1 = {"coef": "factors"}
 
     method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
-    alpha0: float = real(default=0.0)
+    alpha0: float | None = real(default=None)
     constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
@@ -120,18 +128,19 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             loss=LOSSES[self.loss].number,
             constraint=CONSTRAINTS[self.constraint],
             alpha0=self.alpha0,
+            first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
             seed=self.seed,
         )
         return start(setting, d, sparse)
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]
-        return f"alpha = {alpha:.3g} is too small for the lengths of the rows; method='rfd' is stable"
+        return f"alpha = {alpha:.3g} is too small for the lengths of the rows: take a larger alpha0, or none"
 
     @property
     def alpha(self) -> float:
-        """The regulariser of H."""
-        return self.alpha0 if self._learned is None else float(self._learned.scalar[ALPHA])
+        """The regulariser of H; 0 before the first row decides it."""
+        return self.alpha0 or 0.0 if self._learned is None else float(self._learned.scalar[ALPHA])
 
     def _facts(self) -> dict[str, Any]:
         return {"alpha": self.alpha, **super()._facts()}

@@ -131,6 +131,9 @@ class Learned(Arrays):
     base: Floats
     regret: Floats
 
+    def prepare(self, batch: Batch) -> None:
+        """Settle what depends on the first rows, before they are learned from (nothing by default)."""
+
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
         raise NotImplementedError

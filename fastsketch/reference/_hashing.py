@@ -38,7 +38,7 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
 
 
 def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
-    """Algorithm 2: FFD(A, B). Returns (B, rows of F that wait, chunks done); state is what an earlier call returned."""
+    """Algorithm 2: FFD(A, B). Returns (B, rows of F that wait, chunks done); state: the result of an earlier call."""
     q = size // 2
     if state is None:
         state = np.zeros((size, a.shape[1])), np.zeros((0, a.shape[1])), 0  # 1-4

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 MOST = float(np.finfo(np.float64).max)
+# Blocks that a part of a job may have, as a power of two.
+PART_BITS = 32
 
 
 class FrequentDirections(MergeableModel):
@@ -198,6 +200,15 @@ class FrequentDirections(MergeableModel):
             "beta": self._beta,
             "compressor": None if compressor is None else replace(compressor, first_block=0),
         }
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        compressor = self._setting.compressor
+        if compressor is None:
+            return super()._for_part(part, first_block)
+        # no two parts map their blocks by the same random numbers
+        place = compressor.first_block + (part << PART_BITS) + first_block
+        parameters: dict[str, Any] = {**self.parameters, "compressor": replace(compressor, first_block=place)}
+        return type(self)(**parameters)
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def _seen_engine(self) -> AnyEngine:

@@ -108,7 +108,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
     ----------
     sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, random_state
         As for AdaptiveSubgradientClassifier.
-    loss : {"absolute", "huber", "square"}, default "absolute"
+    loss : {"square", "huber", "absolute"}, default "square"
     epochs : int, default 3
 
     Attributes
@@ -143,7 +143,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
         *,
         method: Method = "ada_ffd",
         form: Form = "mirror_descent",
-        loss: OnlineLossName = "absolute",
+        loss: OnlineLossName = "square",
         learning_rate: float = 0.1,
         delta: float | None = None,
         penalty: Penalty = None,

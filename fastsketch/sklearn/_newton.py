@@ -26,7 +26,7 @@ class _Newton:
         method: Method = "rfd",
         loss: OnlineLossName = "squared_hinge",
         loss_scale: float = 1.0,
-        alpha0: float = 0.0,
+        alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
         fit_intercept: bool = True,
@@ -103,14 +103,12 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, constraint, beta, fit_intercept, random_state
+    sketch_size, method, alpha0, constraint, beta, fit_intercept, random_state
         As for SketchedNewtonClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     loss_scale : float, default 8.0
         Factor on the loss of targets that are scaled into [-1, 1]: their slopes are short, and H, which grows with the
         squares of slopes, would be too small for its steps.
-    alpha0 : float, default 1.0
-        With alpha0 = 0 the first steps, made when H has hardly any rank, are too long for real targets.
     epochs : int, default 3
 
     Attributes
@@ -149,7 +147,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         method: Method = "rfd",
         loss: OnlineLossName = "square",
         loss_scale: float = 8.0,
-        alpha0: float = 1.0,
+        alpha0: float | None = None,
         constraint: Constraint = "current",
         beta: float | None = None,
         fit_intercept: bool = True,

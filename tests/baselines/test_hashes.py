@@ -1,4 +1,4 @@
-"""Hashes to compare with: the interface of SketchHash, and what each method promises."""
+"""Hashes to compare with: the interface of SketchHash, and the property that each method is known for."""
 
 import copy
 import pickle

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_a_killed_worker_changes_nothing(moment):
 
 
 def test_partitions_of_any_length():
-    """Not multiples of block_rows: the parts are what counts, in whatever way they come."""
+    """Not multiples of block_rows: the same parts give the same bits, from an array, delayed or loaded by functions."""
     chunks = ((33, 200, 1, len(ROWS) - 234), (D,))
     one = fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=chunks))
     edges = np.cumsum([0, *chunks[0]])
@@ -135,6 +136,19 @@ def test_every_model_that_merges(model):
     assert type(found) is type(parts[0])
     assert same_state(found, model(0).merge(fs.merge(parts)))
     assert found.n_rows == len(rows)
+
+
+def test_parts_of_a_compressed_sketch_have_random_numbers_of_their_own():
+    compressor = fs.Compressor("srht", 7, block_rows=50, first_block=3)
+    found = fsd.fit(fs.FrequentDirections(7, compressor=compressor), da.from_array(ROWS, chunks=(200, D)), fan_in=2)
+    places = [3 + (part << 32) for part in range(-(-len(ROWS) // 200))]
+    parts = [
+        fs.FrequentDirections(7, compressor=replace(compressor, first_block=place)).update(ROWS[i : i + 200])
+        for place, i in zip(places, range(0, len(ROWS), 200), strict=True)
+    ]
+    assert np.array_equal(found.sketch(), fs.merge(parts).sketch())
+    assert found.n_rows == len(ROWS)
+    assert found.update(ROWS).n_rows == 2 * len(ROWS)
 
 
 def test_a_model_of_ones_own():

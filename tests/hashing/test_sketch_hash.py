@@ -1,4 +1,4 @@
-"""SketchHash: the same bits however the stream is cut and merged, codes as numpy packs them, what is refused."""
+"""SketchHash: the same bits however the stream is cut and merged, codes as numpy packs them, bad input."""
 
 import copy
 import pickle
@@ -364,7 +364,7 @@ def test_models_of_other_parameters_do_not_merge(options, match):
     assert one.to_bytes() == before
 
 
-def test_what_does_not_merge():
+def test_models_that_do_not_merge():
     one = fresh().update(ROWS[:300])
     before = one.to_bytes()
     for other, error, match in [

@@ -1,4 +1,4 @@
-"""The state behind a SketchHash: what is copied and what is not, the sample, and states that are not consistent."""
+"""The state behind a SketchHash: copies, the sample, and states that are not consistent."""
 
 import tracemalloc
 

@@ -71,6 +71,6 @@ GOOD = np.zeros((3, 2), np.uint8)
         (np.ma.masked_array(GOOD), GOOD, 1, TypeError, "masked"),
     ],
 )
-def test_what_is_refused(queries, codes, k, error, match):
+def test_bad_input(queries, codes, k, error, match):
     with pytest.raises(error, match=match):
         fs.hamming_topk(queries, codes, k=k)
