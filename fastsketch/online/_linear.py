@@ -14,6 +14,7 @@ from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
+FLOAT64 = np.dtype(np.float64)
 
 S = TypeVar("S", bound=Learned)
 
@@ -96,8 +97,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         y = as_targets(as_numbers(targets, n), self.loss)
         weights = as_weights(sample_weight, n)
         weights = np.full(n, self.loss_scale) if weights is None else weights * self.loss_scale
-        if x.dtype != np.float64:
-            x = x.astype(np.float64)
+        if x.dtype is not FLOAT64:
+            x = x.astype(FLOAT64)
         check_finite(x)
         learned = self._learned
         if learned is None:
