@@ -184,6 +184,8 @@ class AdaptiveSubgradient(_Adaptive):
     def _resolved(self) -> dict[str, Any]:
         if self.delta is not None:
             return {}
+        if self._learned is not None:
+            return {"delta": float(self._learned.delta[0])}
         diagonal = 1e-8 if self.method in DIAGONALS else None
         return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 0.1)}
 

@@ -43,9 +43,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
     alpha0 : float, optional
-        Initial regulariser, in units of squared rows. If it is not given, the squared length of the first row that is
-        not zero, times 0.01 for losses of labels and 3 for losses of real targets. 0, for "rfd" alone, is the papers'
-        RFD0.
+        Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
+        length of the first row that is not zero, times 0.01 for losses of labels and 3 for losses of real targets. 0,
+        for "rfd" alone, is the papers' RFD0.
     constraint : {"current", "next", "both", None}, default "current"
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are then to lie within [-1, 1].
@@ -108,7 +108,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     seed: int = seed(default=0)
 
     def _check(self) -> None:
-        if self.alpha0 == 0 and self.method != "rfd":
+        if not self.alpha0 and self.method != "rfd":
             raise ValueError(f"alpha0 must be positive for method={self.method!r}: only 'rfd' finds its own")
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")

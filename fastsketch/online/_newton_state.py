@@ -114,15 +114,12 @@ class NewtonState(Learned):
         if self.is_open():
             square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
-            self.begin_with(self.setting.first_row_share * square)
+            if np.isfinite(square):  # else the rounds will refuse the batch
+                self.scalar[ALPHA] = self.setting.first_row_share * square
 
     def is_open(self) -> bool:
         """Whether alpha0 waits for a row that is not zero."""
         return self.setting.alpha0 is None and float(self.scalar[ALPHA]) == 0.0
-
-    def begin_with(self, alpha0: float) -> None:
-        """Set the first regulariser."""
-        self.scalar[ALPHA] = alpha0
 
 
 @dataclass(slots=True)
@@ -130,11 +127,6 @@ class FullState(NewtonState):
     """FULL-ON: the whole H."""
 
     inverse: Floats  # H^-1, (d, d)
-
-    def begin_with(self, alpha0: float) -> None:
-        self.scalar[ALPHA] = alpha0
-        if alpha0 > 0:
-            np.fill_diagonal(self.inverse, 1.0 / alpha0)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         from fastsketch._kernels.newton import full_rounds
@@ -330,13 +322,13 @@ def _first_square(batch: Batch) -> float:
         places = np.flatnonzero(batch.data)
         if not len(places):
             return 0.0
-        row = int(np.searchsorted(batch.indptr, places[0], side="right")) - 1
+        row = int(np.searchsorted(batch.indptr, int(places[0]), side="right")) - 1
         values = batch.data[int(batch.indptr[row]) : int(batch.indptr[row + 1])]
     else:
-        rows = np.flatnonzero(batch.any(axis=1))
-        if not len(rows):
+        occurring = np.flatnonzero(batch.any(axis=1))
+        if not len(occurring):
             return 0.0
-        values = batch[rows[0]]
+        values = batch[int(occurring[0])]
     # summed in order: the same bits for dense rows and sparse ones
     return float(np.cumsum(values * values)[-1])
 
@@ -356,7 +348,7 @@ def start(setting: NewtonSetting, d: int, sparse: bool) -> NewtonState:
     alpha0 = setting.alpha0 or 0.0
     common["scalar"][ALPHA] = alpha0
     if setting.method == "full":
-        return FullState(**common, inverse=np.eye(d) / alpha0 if alpha0 else np.zeros((d, d)))
+        return FullState(**common, inverse=np.eye(d) / alpha0)
     if setting.mixed:
         common["count"][RANK] = m
     space = _mixed_space(m) if setting.mixed else _shrinking_space(m)

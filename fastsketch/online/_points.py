@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from fastsketch._kernels.online import COUNTS, ROUND
-from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Counts, Floats, Learned, marked
+from fastsketch.online._state import DECIDED, OF_POINTS, SCRATCH, Arrays, Counts, Floats, Learned, marked
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class PointsState(Learned):
     mistakes: Annotated[Counts, OF_POINTS]  # (k,)
     count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
     learning_rate: Annotated[Floats, SCRATCH]  # (k,), a parameter
-    delta: Annotated[Floats, SCRATCH]  # (k,), a parameter
+    delta: Annotated[Floats, OF_POINTS, DECIDED]  # (k,), in use
 
     def coefs(self) -> Floats:
         """w of every point, (k, d)."""

@@ -21,6 +21,7 @@ THEIRS, BEFORE = range(2)
 SCRATCH = "not needed by a resume"
 GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
+DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
 
 
 def marked(item: Field[Any], mark: str) -> bool:
@@ -73,6 +74,8 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.take(arrays)
+            elif marked(item, DECIDED) and item.name not in arrays:
+                continue  # files of schema 1 have it among their parameters alone
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
                 given, expected = arrays[item.name], cast(NDArray[Any], value)
                 shape = given.shape if marked(item, GROWS) and given.ndim == 1 else expected.shape

@@ -497,7 +497,7 @@ def test_empty_grids_and_odd_shapes():
 
 def test_delta_in_use():
     for options, delta in (
-        ({}, 1.0),
+        ({}, 0.1),
         ({"form": "dual_averaging"}, 10.0),
         ({"method": "ada_diag", "form": "dual_averaging"}, 1e-8),
         ({"method": "adam"}, 1e-8),

@@ -14,7 +14,7 @@ DATA = Path(__file__).parents[1] / "data"
 # The square loss of schema 1 was (z - y)^2.
 SQUARE = {"loss": "square", "loss_scale": 2.0}
 SCHEMA_1 = {
-    "newton-rfd": lambda: fs.SketchedNewton(3, **SQUARE),
+    "newton-rfd": lambda: fs.SketchedNewton(3, alpha0=0.0, **SQUARE),
     "newton-oja": lambda: fs.SketchedNewton(3, method="oja", loss="logistic", alpha0=1.0),
     "adaptive-ffd": lambda: fs.AdaptiveSubgradient(3, form="dual_averaging"),
     "adaptive-diag-l1": lambda: fs.AdaptiveSubgradient(
@@ -31,6 +31,7 @@ SCHEMA_2 = {
         3, form="dual_averaging", loss="logistic", penalty="l1", penalty_strength=0.01
     ),
     "adaptive-adam": lambda: fs.AdaptiveSubgradient(method="adam"),
+    "newton-first-row": lambda: fs.SketchedNewton(3),
     "adaptive-radagrad": lambda: fs.AdaptiveSubgradient(3, method="radagrad", seed=5),
     "adaptive-grid": lambda: fs.AdaptiveGrid([0.1, 1.0], [1.0, 3.0], sketch_size=3),
 }

@@ -93,7 +93,7 @@ def test_farm_ads_with_columns_that_occur(dataset):
     used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[:900]
     rows = sparse.csr_array(rows[:, used])
     w, _, scores = referenced(rows.toarray(), y, 10, method="rfd", alpha0=0.0, constraint="current", **PAPERS)
-    model = fs.SketchedNewton(10, **PAPERS).update(rows, y)
+    model = fs.SketchedNewton(10, alpha0=0.0, **PAPERS).update(rows, y)
     assert model._learned.sparse
     assert np.abs(model.coef - w).max() <= 1e-8 * np.abs(w).max()
     assert np.abs(model.last_scores - scores).max() <= 1e-8 * np.abs(scores).max()

@@ -125,7 +125,13 @@ def test_bad_input():
     with pytest.raises(ValueError, match="those of the first call"):
         model.partial_fit(X, y, classes=["a", "c"])
     assert np.array_equal(model.coef_, before)
-    for parameters in ({"sketch_size": 1}, {"loss": "x"}, {"epochs": 0}, {"method": "fd"}, {"constraint": "x"}):
+    for parameters in (
+        {"sketch_size": 1},
+        {"loss": "x"},
+        {"epochs": 0},
+        {"method": "fd"},
+        {"constraint": "x"},
+    ):
         named = "alpha0" if "method" in parameters else next(iter(parameters))
         with pytest.raises((TypeError, ValueError), match=named):
             SketchedNewtonClassifier(**parameters).fit(X, y)
