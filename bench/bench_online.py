@@ -11,6 +11,8 @@ SPLITS = 5
 SIZES = {"a9a": (5, 10, 20), "mushrooms": (5, 10, 20), "farm-ads": (20, 30, 50), "farm-ads, unit rows": (20, 30, 50)}
 # The papers' loss, (z - y)^2; the models' default is squared_hinge.
 PAPERS = {"loss": "square", "loss_scale": 2.0}
+# Their learner without a parameter.
+RFD0 = {**PAPERS, "alpha0": 0.0}
 ALPHAS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
@@ -62,7 +64,7 @@ def newton(args):
             scores, times = {}, {}
             for seed in range(SPLITS):
                 x, y, test, truth = split(*found, seed)
-                models = {"RFD0": fs.SketchedNewton(size, **PAPERS)}
+                models = {"RFD0": fs.SketchedNewton(size, **RFD0)}
                 for method in ("rfd", "fd", "pfd", "rp", "oja"):
                     for alpha0 in (1.0, 100.0):
                         models[f"{method}, alpha0 = {alpha0:g}"] = fs.SketchedNewton(
@@ -121,7 +123,7 @@ def online(args):
     for size in (5, 10, 20):
 
         def ours(size=size):
-            tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size, **PAPERS).update(x, y), test, truth)
+            tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size, **RFD0).update(x, y), test, truth)
 
         runs[f"SketchedNewton, m = {size}"] = ours
     from sklearn.linear_model import SGDClassifier
@@ -246,7 +248,7 @@ def errors(args):
         size = 20 if name in ("farm-ads", "news20") else 10
         x, y, test, truth = split(*found, 0)
         full = x.shape[1] <= 1000
-        curves[name], run = {}, {"RFD0-SON": [fs.SketchedNewton(size, **PAPERS)]}
+        curves[name], run = {}, {"RFD0-SON": [fs.SketchedNewton(size, **RFD0)]}
         for method in ("rfd", "fd", "pfd", "rp", "oja", *(["full"] if full else [])):
             label = "FULL-ON" if method == "full" else f"{method.upper()}-SON"
             run[label] = [fs.SketchedNewton(size, method=method, alpha0=alpha, **PAPERS) for alpha in ALPHAS]
@@ -295,7 +297,7 @@ def cost(args):
 
     rng, n = np.random.default_rng(0), 600
     makers = {
-        "SketchedNewton": lambda m: fs.SketchedNewton(m, **PAPERS),
+        "SketchedNewton": lambda m: fs.SketchedNewton(m, **RFD0),
         "ADA-FFD": lambda m: fs.AdaptiveSubgradient(m, loss="absolute"),
         "ADA-DIAG": lambda m: fs.AdaptiveSubgradient(m, method="ada_diag", loss="absolute"),
     }
