@@ -6,8 +6,9 @@ ridge / 2 (|A|^2 + |B|^2) a direction enters the model only if its singular valu
 that level noise does not, on any scale of the data and under any loss. The spread of real noise is not known
 beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the model.
 
-On validation splits of ratings, signed links, counts and exact low-rank data this was as good as the best constant
-ridge of each, which lie between 1 and 20; 0.8 times it overfits small data, 1.2 times it loses on large ones.
+docs/defaults.md has it beside constant ridges on validation splits: level with the best one of each set of ratings,
+links and counts, which lie between 1 and 20, and ahead on small data of exact rank; behind a ridge of 1 on small noisy
+data under the Huber loss. 0.8 times it overfits small data, 1.2 times it loses on large ones.
 """
 
 from collections.abc import Iterator
