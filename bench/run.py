@@ -50,6 +50,11 @@ COMMANDS = {
     "ratings": "MovieLens in practice: against cmfrec and scikit-surprise",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "ten_million": "a fit to 10 million observations: seconds and memory",
+    "sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
+    "hash_defaults": "the same: rotation, method, sizes of SketchHash",
+    "online_defaults": "the same: loss, sizes and regularisers of the classifiers",
+    "regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
+    "lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
     "classes": "the asv classes of benchmarks/, without asv",
     "profile": "cProfile of one stream",
 }
@@ -96,6 +101,11 @@ def main():
         "ratings": "lowrank",
         "products": "lowrank",
         "ten_million": "lowrank",
+        "sketch_defaults": "defaults",
+        "hash_defaults": "defaults",
+        "online_defaults": "defaults",
+        "regression_defaults": "defaults",
+        "lowrank_defaults": "defaults",
     }.get(args.command, args.command)
     from bench_tools import header
 

@@ -61,9 +61,10 @@ def cases(cell):
 
 
 def read_table(text):
-    """The rows of the page."""
+    """The rows of the page's first table; later ones are measurements."""
     out = []
-    for line in re.findall(r"^\|(.*)\|$", text, re.MULTILINE)[2:]:
+    first = re.search(r"(?:^\|.*\|\n?)+", text, re.MULTILINE)[0]
+    for line in re.findall(r"^\|(.*)\|$", first, re.MULTILINE)[2:]:
         names, parameter, default, estimators, command, reason = (cell.strip() for cell in line.split("|"))
         parameter = re.fullmatch(r"`(\w+)`", parameter)[1]
         out.append(Row(names.split(", "), parameter, value(default), cases(estimators), cases(command), reason))
