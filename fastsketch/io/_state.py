@@ -47,7 +47,7 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
         "schema": SCHEMA,
         **about,
         "arrays": {
-            name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.tobytes())}
+            name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.data)}
             for name, a in members.items()
         },
     }
