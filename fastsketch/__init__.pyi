@@ -29,4 +29,34 @@ from . import reference as reference
 from . import sketching as sketching
 
 __version__: str
-__all__: list[str]
+__all__ = [
+    "AdaptiveGrid",
+    "AdaptiveSubgradient",
+    "Compressor",
+    "FrequentDirections",
+    "LowRankModel",
+    "RobustFrequentDirections",
+    "SketchHash",
+    "SketchedNewton",
+    "StateError",
+    "__version__",
+    "baselines",
+    "from_bytes",
+    "fwht",
+    "hamming_distances",
+    "hamming_topk",
+    "hashing",
+    "io",
+    "load",
+    "lowrank",
+    "map_merge",
+    "merge",
+    "merging",
+    "online",
+    "reference",
+    "show_config",
+    "sketch_file",
+    "sketching",
+    "srht",
+    "thread_limit",
+]

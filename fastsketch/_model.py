@@ -64,7 +64,8 @@ class Model:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
         cls._declared = {**cls._declared, **own}
-        cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
+        if own or not abstract:
+            cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:
             known = _kinds.get(cls.__name__)
             if known is not None and known.__module__ != cls.__module__:

@@ -45,7 +45,11 @@ class Parameter:
         self.__doc__ = f"The parameter {name}, as it was given."
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self if instance is None else instance._values[self.name]
+        if instance is not None:
+            return instance._values[self.name]
+        if self.default is REQUIRED:
+            raise AttributeError(f"type object {owner.__name__!r} has no default for {self.name!r}")
+        return self.default  # as of a dataclass
 
     def __set__(self, instance: Any, value: Any) -> None:
         raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
