@@ -24,8 +24,10 @@ It then has a keyword constructor that checks and completes, readable parameters
 
 # pyright: reportPrivateUsage=false
 # (the functions of this module are part of the frame)
+import contextlib
 import copy
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
@@ -41,12 +43,16 @@ from fastsketch.io._state import StateError
 
 Arrays = dict[str, NDArray[Any]]
 
-_kinds: dict[str, "type[Model]"] = {}
+_kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
 
 
 def older_names(cls: type) -> dict[str, str]:
     """{older name: name} of a class and its bases."""
     return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
+
+
+def _own_parameters(cls: type) -> dict[str, Parameter]:
+    return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
@@ -62,15 +68,18 @@ class Model:
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Collect the declared parameters into a constructor; `abstract` classes are no kind of state file."""
         super().__init_subclass__(**kwargs)
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
-        cls._declared = {**cls._declared, **own}
+        own = _own_parameters(cls)
+        if "__init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
+        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
+        for name in inherited:
+            if name in vars(cls) and name not in own:
+                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
+        cls._declared = {**inherited, **own}
         if own or not abstract:
             cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:
-            known = _kinds.get(cls.__name__)
-            if known is not None and known.__module__ != cls.__module__:
-                raise TypeError(f"a model called {cls.__name__} is defined in {known.__module__} already")
-            _kinds[cls.__name__] = cls
+            _kinds[_home(cls), cls.__name__] = cls
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
@@ -264,11 +273,12 @@ class MergeableModel(Model, abstract=True):
         family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
         if not isinstance(other, family):
             raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
-        theirs = other._must_agree()
-        for name, value in self._must_agree().items():
-            if not _same(theirs.get(name), value):
+        mine, theirs = self._must_agree(), other._must_agree()
+        for name in {**mine, **theirs}:
+            if not _same(theirs.get(name), mine.get(name)):
                 raise ValueError(
-                    f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(value)!r}: they do not merge"
+                    f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(mine.get(name))!r}: "
+                    "they cannot be merged"
                 )
         if other.n_features is None:
             return self
@@ -373,16 +383,20 @@ _HOMES_OF_SCHEMA_1 = {
 
 
 def _class_of(kind: str, home: Any) -> "type[Model] | None":
-    """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet."""
-    if kind not in _kinds:
-        home = home or _HOMES_OF_SCHEMA_1.get(kind, "")
-        if not isinstance(home, str) or not home.startswith("fastsketch.") or not home.isascii():
-            return None
-        try:
+    """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet.
+
+    A model of a script is found under the module's own name, too, and the other way round.
+    """
+    home = home or _HOMES_OF_SCHEMA_1.get(kind, "")
+    if not isinstance(home, str):
+        return None
+    if not home.startswith("fastsketch."):
+        named = [cls for (where, name), cls in _kinds.items() if name == kind and not where.startswith("fastsketch.")]
+        return _kinds.get((home, kind)) or (named[-1] if named else None)
+    if (home, kind) not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
+        with contextlib.suppress(ImportError):
             import_module(home)
-        except ImportError:
-            return None
-    return _kinds.get(kind)
+    return _kinds.get((home, kind))
 
 
 def _home(cls: type) -> str:
@@ -394,7 +408,8 @@ def _home(cls: type) -> str:
 def _unpickled(
     cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
 ) -> Model:
-    return cls._built(parameters, notes, state, arrays)
+    # copies: what a pickle protocol hands over may be read-only, or the memory of another model
+    return cls._built(parameters, notes, state, {name: np.array(array) for name, array in arrays.items()})
 
 
 def _named(source: files.Source) -> str:

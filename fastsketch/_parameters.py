@@ -130,6 +130,8 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter], renamed: Mappi
     It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
     """
     declared = {name: item for name, item in all_declared.items() if not item.fixed}
+    # attributes and methods may have been renamed too: those are no arguments
+    older = {before: now for before, now in renamed.items() if not now or now in declared}
     positional = [name for name, item in declared.items() if item.positional]
     if len(positional) > 2:
         raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
@@ -144,7 +146,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter], renamed: Mappi
         given = dict(zip(positional, args, strict=False))
         for key, value in kwargs.items():
             if key not in declared:
-                raise TypeError(unknown_keyword(f"{name}()", key, declared, renamed))
+                raise TypeError(unknown_keyword(f"{name}()", key, declared, older))
             if key in given:
                 raise TypeError(f"{name}() got {key!r} twice")
             given[key] = value
@@ -179,5 +181,5 @@ def unknown_keyword(what: str, key: str, known: Mapping[str, Any], renamed: Mapp
         return (
             f"{what} has no {key!r}: it is {renamed[key]!r} now" if renamed[key] else f"{what} has no {key!r} any more"
         )
-    near = difflib.get_close_matches(key, list(known), 1, 0.5)
+    near = difflib.get_close_matches(key, list(known), 1, 0.65)
     return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")

@@ -170,7 +170,7 @@ def test_merging_by_the_frame_alone():
     assert same(Total().merge(parts[0]), parts[0]) and same(parts[0].copy().merge(Total()), parts[0])
     before = parts[0].to_bytes()
     for other, message in (
-        (Total(scale=2.0).update([1.0, 1.0, 1.0]), "other has scale=2.0, this model has 1.0: they do not merge"),
+        (Total(scale=2.0).update([1.0, 1.0, 1.0]), "other has scale=2.0, this model has 1.0: they cannot be merged"),
         (Total().update([1.0]), "other has n_features=1, this model has 3"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -210,10 +210,39 @@ def test_repr_shows_what_was_given():
     assert repr(Total()) == "<Total(): no rows yet>"
 
 
-def test_two_models_of_one_name_are_refused():
-    with pytest.raises(TypeError, match="a model called FrequentDirections is defined in"):
-        fs.FrequentDirections  # noqa: B018  known by now
-        type("FrequentDirections", (MergeableModel,), {"__module__": "elsewhere"})
+def test_models_of_one_name_are_told_apart_by_their_modules():
+    ours = fs.FrequentDirections(3).update([[1.0, 2.0]])
+    theirs = type("FrequentDirections", (Total,), {"__module__": "elsewhere"})().update([[1.0, 2.0]])
+    assert type(fs.from_bytes(ours.to_bytes())) is fs.FrequentDirections
+    assert type(fs.from_bytes(theirs.to_bytes())) is type(theirs)
+
+
+def test_what_would_bypass_the_declarations_is_refused():
+    with pytest.raises(TypeError, match="must not define __init__"):
+        type("Own", (Total,), {"__init__": lambda self: None})
+    with pytest.raises(TypeError, match="Plain.scale is a parameter"):
+        type("Plain", (Total,), {"scale": 3.0})
+    mixin = type("Mixin", (), {"more": integer(default=7)})
+    mixed = type("Mixed", (mixin, Total), {})
+    assert mixed(more=8, scale=2.0).parameters["more"] == 8 and mixed().parameters["width"] == 2
+    for one, other in ((Total(), mixed()), (mixed(), Total())):
+        with pytest.raises(ValueError, match="other has more"):
+            one.update([1.0]).merge(other.update([1.0]))
+
+
+def test_unpickled_arrays_are_their_own():
+    model = learned()
+    buffers: list[pickle.PickleBuffer] = []
+    content = pickle.dumps(model, 5, buffer_callback=buffers.append)
+    for held in (buffers, [bytes(buffer) for buffer in buffers]):
+        twin = pickle.loads(content, buffers=held)
+        assert twin._sum.flags.writeable and not np.shares_memory(twin._sum, model._sum)
+
+
+@pytest.mark.parametrize("source", [3, None, b"bytes"])
+def test_load_names_a_source_that_is_none(source):
+    with pytest.raises(TypeError, match="source must be a path or an open binary file"):
+        fs.load(source)
 
 
 def test_a_kind_that_is_not_known_is_a_state_error():

@@ -59,7 +59,7 @@ def complete(args: Namespace) -> None:
         {
             **facts,
             "observations": len(values),
-            "mean_loss": facts["objective"] / len(values),
+            "mean_loss": facts["objective"] / facts["n_observations"],
             "seconds": time.perf_counter() - started,
             "output": args.output,
         },

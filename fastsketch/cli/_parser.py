@@ -208,7 +208,7 @@ def _learn(commands: Any) -> None:
         group=newton,
         type=float,
         metavar="X",
-        help="initial regulariser (default: a share of the squared length of the first row)",
+        help="initial regulariser (default: found from the first row by rfd; the other methods need one)",
     )
     parameter(
         parser,

@@ -355,6 +355,7 @@ class SketchHash(LinearHasher, MergeableModel):
         other.notes = deepcopy(self.notes)
         other._summary = None if self._summary is None else self._summary.copy()
         other._anchor, other._learned = self._anchor, self._learned
+        self._keep_in_memory(other)
         return other
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -81,12 +81,14 @@ def read_header(source: Source) -> dict[str, Any]:
 
 
 def _portable(array: NDArray[Any]) -> NDArray[Any]:
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 @contextlib.contextmanager
 def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
+    if not isinstance(source, str | PathLike) and not hasattr(source, "seek"):
+        raise TypeError(f"source must be a path or an open binary file, got {type(source).__name__}")
     name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:
@@ -123,7 +125,12 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
         if header["format"] != FORMAT:
             raise KeyError("format")
         schema = header["schema"]
-        if not isinstance(schema, int) or not isinstance(header["kind"], str) or not isinstance(header["arrays"], dict):
+        if (
+            not isinstance(schema, int)
+            or schema < 1
+            or not isinstance(header["kind"], str)
+            or not isinstance(header["arrays"], dict)
+        ):
             raise KeyError("types")
     except (ValueError, KeyError, TypeError, *DAMAGE) as error:
         raise StateError(f"{name} is no fastsketch state") from error
@@ -138,7 +145,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
         shape = tuple(int(n) for n in about["shape"])
         dtype = np.dtype(about["dtype"])
         crc = about["crc32"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
     bytes_wanted = math.prod(shape) * dtype.itemsize
     if dtype.hasobject or min(shape, default=0) < 0 or not bytes_wanted <= info.file_size <= bytes_wanted + 4096:

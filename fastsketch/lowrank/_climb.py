@@ -39,12 +39,16 @@ class Watch:
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
-            seconds=time.perf_counter() - self.began,
+            seconds=self.seconds(),
             validation=None if self.held is None else pursuit.mean_loss(self.held),
         )
         self.history.append(line)
         asked = bool(self.callback(line.copy())) if self.callback is not None else False
         return asked or self._out_of_patience()
+
+    def seconds(self) -> float:
+        """Since the fit began."""
+        return time.perf_counter() - self.began
 
     def _out_of_patience(self) -> bool:
         return self.patience is not None and len(self.history) - 1 - self._best_place() >= self.patience

@@ -90,4 +90,5 @@ def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int, n
         selected_rank=found.selected_rank,
         ridge=setting.ridge,
         bias_ridge=setting.bias_ridge,
+        n_observations=found.n_observations,
     )

@@ -75,6 +75,8 @@ class Fitted:
     selected_rank: int
     ridge: float  # of the factors in the last sweep, and in fold-in
     bias_ridge: float
+    n_observations: int | None  # entries fitted; None if the file does not say
+    after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,8 +92,8 @@ class Fitted:
         return self.left.shape[1]
 
     def line(self) -> HistoryLine:
-        """The line of the history for the selected rank."""
-        return next(line for line in self.history if line["rank"] == self.selected_rank)
+        """Figures of the model in use: after the sweeps, or the line of the history for the selected rank."""
+        return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
     def rank(self, asked: Any) -> int:
         """The selected rank if None is asked for, else the one asked for, or ValueError."""
@@ -164,6 +166,8 @@ class Fitted:
             "selected_rank": self.selected_rank,
             "ridge": self.ridge,
             "bias_ridge": self.bias_ridge,
+            "n_observations": self.n_observations,
+            "after": None if self.after is None else dict(self.after),
         }
 
     @classmethod
@@ -184,7 +188,21 @@ class Fitted:
         if rank not in ranks or (rank != t if path is None else max(ranks) > t):
             raise ValueError(f"the ranks {sorted(ranks)} of a low-rank model do not belong to its {t} factors")
         ridge, bias_ridge = (as_real(state[name], name, 0.0, 1e300) for name in ("ridge", "bias_ridge"))
-        return cls(left, right, path, row, column, float(state["level"]), history, rank, ridge, bias_ridge)
+        seen, after = state.get("n_observations"), state.get("after")
+        return cls(
+            left=left,
+            right=right,
+            path=path,
+            row=row,
+            column=column,
+            level=float(state["level"]),
+            history=history,
+            selected_rank=rank,
+            ridge=ridge,
+            bias_ridge=bias_ridge,
+            n_observations=None if seen is None else as_integer(seen, "n_observations", 1),
+            after=None if after is None else _line(after),
+        )
 
 
 def _line(entry: Mapping[str, Any]) -> HistoryLine:

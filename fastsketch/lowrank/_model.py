@@ -1,5 +1,6 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -206,7 +207,7 @@ class LowRankModel(Answers):
         from fastsketch.lowrank._biases import fit_biases, no_biases
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._factors import swept
-        from fastsketch.lowrank._noise import NoiseLevel, default_bias_ridge
+        from fastsketch.lowrank._noise import NoiseLevel, default_bias_ridge, total_loss
         from fastsketch.lowrank._pursuit import Pursuit
 
         problem = self._problem(X, sample_weight, validation)
@@ -228,6 +229,14 @@ class LowRankModel(Answers):
                 del pursuit  # the room of its scores and gradient is that of a transposed copy
                 followed = noise if self.ridge is None else None
                 fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=followed)
+                held = problem.held
+                after = HistoryLine(
+                    rank=fitted.selected_rank,
+                    objective=total_loss(data, fitted, loss),
+                    seconds=watch.seconds(),
+                    validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
+                )
+                fitted = replace(fitted, after=after)
         self._fitted, self._continuation = fitted, continuation
         return self
 
@@ -285,6 +294,8 @@ class LowRankModel(Answers):
         held = None
         if isinstance(validation, Real) and not isinstance(validation, bool):
             share = as_real(validation, "validation", 0.0, 1.0, low_open=True)
+            if share == 1.0:
+                raise ValueError("validation must lie in (0, 1), got 1")
             chosen = np.random.default_rng(self.seed).random(len(data.o)) < share
             if chosen.all() or not chosen.any():
                 raise ValueError(f"validation={share:g} leaves no entry on one side of {len(data.o)}")
@@ -382,7 +393,10 @@ class LowRankModel(Answers):
 
     @property
     def history(self) -> list[HistoryLine]:
-        """rank, objective, seconds and validation (None without one) of every rank from 0; [] before the fit."""
+        """rank, objective, seconds and validation (None without one) of every rank from 0, before any sweeps.
+
+        [] before the fit. ``facts`` has the figures of the model in use.
+        """
         return [] if self._fitted is None else [line.copy() for line in self._fitted.history]
 
     @property
@@ -430,6 +444,7 @@ class LowRankModel(Answers):
             return {}
         line = self._fitted.line()
         about = {"selected_rank": line["rank"], "swept": self._fitted.swept}
+        about["n_observations"] = self._fitted.n_observations
         return {**about, "objective": line["objective"], "validation": line["validation"]}
 
     def _seen(self) -> str:

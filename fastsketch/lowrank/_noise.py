@@ -20,7 +20,7 @@ from fastsketch._kernels import lowrank as kernel
 from fastsketch._losses import LOSSES, Formula
 from fastsketch.lowrank._biases import constant_score
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import PART
+from fastsketch.lowrank._fitted import PART, Fitted
 from fastsketch.lowrank._setting import LossSetting
 
 # Observations of average curvature that a bias is shrunk by: on stars 1 and 10 are no better (validation splits).
@@ -92,6 +92,13 @@ class NoiseLevel:
             part = curved * np.outer(count[count > 0], spread)
             total += float((part / (part + max(ridge, 1e-9))).sum() + (count / (count + BIAS_OBSERVATIONS)).sum())
         return total
+
+
+def total_loss(data: Observed, fitted: Fitted, loss: LossSetting) -> float:
+    """Sum of the losses of a fitted model at these entries."""
+    left, right, coefficients = fitted.sides(fitted.selected_rank)
+    z = scores(data, left * coefficients, right, fitted.row + fitted.level, fitted.column)
+    return float(kernel.objective(loss.number, loss.parameter, z, data.o, data.c))
 
 
 def scores(data: Observed, a: Array, b: Array, row_biases: Array, column_biases: Array) -> Array:

@@ -77,6 +77,7 @@ class Pursuit:
             selected_rank=selected_rank,
             ridge=ridge,
             bias_ridge=bias_ridge,
+            n_observations=len(self.data.o),
         )
 
     def end(self) -> Continuation:

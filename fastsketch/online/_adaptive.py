@@ -130,7 +130,7 @@ class AdaptiveSubgradient(_Adaptive):
     learning_rate : float, default 0.1
         eta, the factor on every step.
     delta : float, optional
-        0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag" and "adam".
+        0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
 
     Attributes
     ----------

@@ -109,7 +109,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     def _check(self) -> None:
         if not self.alpha0 and self.method != "rfd":
-            raise ValueError(f"alpha0 must be positive for method={self.method!r}: only 'rfd' finds its own")
+            raise ValueError(
+                f"alpha0 must be positive for method={self.method!r}, got {self.alpha0}: only 'rfd' finds its own"
+            )
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
 

@@ -400,7 +400,7 @@ def _mixed_space(m: int) -> MixedSpace:
 def random_rows(setting: NewtonSetting, first: int, n: int) -> Floats:
     """Random numbers of rounds first .. first + n - 1, (n, m); zeros but for a random projection."""
     m = setting.sketch_size
-    if setting.method != "rp":
+    if setting.method != "rp" or n == 0:
         return np.zeros((n, m))
     blocks = range(first // ROUNDS_A_BLOCK, (first + n - 1) // ROUNDS_A_BLOCK + 1)
     numbers = np.concatenate(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
-from fastsketch._validation import Rows, as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
+from fastsketch._validation import Rows, as_dtype, as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
 from fastsketch.sketching._engines import (
     ENGINES,
     AnyEngine,
@@ -384,7 +384,7 @@ class FrequentDirections(MergeableModel):
         return {
             "squared_norm": squared,
             "error_bound": bound,
-            "relative_error_bound": bound / squared if squared > 0 else 0.0,
+            "relative_error_bound": bound / squared if 0 < squared < np.inf else 0.0,
             "alpha": self.alpha,
             "total_weight": self.total_weight,
             "singular_values": [] if self._engine is None else self.singular_values.tolist(),
@@ -410,7 +410,7 @@ class FrequentDirections(MergeableModel):
             # the buffer as it was, also where a later version has another default: a resume is to give the same bits
             setting = self._setting.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
             d = as_integer(about["n_features"], "n_features", 1)
-            engine = ENGINES[about["kind"]](setting, d, dtype=np.dtype(about["dtype"]))
+            engine = ENGINES[about["kind"]](setting, d, dtype=as_dtype(about["dtype"]))
             engine.restore(arrays)
             self._engine = engine
 

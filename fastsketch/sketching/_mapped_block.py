@@ -94,17 +94,24 @@ class MappedBlock:
         Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
         then have changed.
         """
+        # a few rows are learned from without a copy of the state: those must be refused before anything is changed
+        if self.fits_step(len(rows)) and len(rows):
+            self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
         with self._limit():
             taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
         if bad >= 0:
             raise not_finite(offset + bad, self.dtype)
-        limit = np.finfo(self.dtype).max / (4 * self.map.padded_rows)
-        if self.state.largest > limit:
+        self._refuse(self.state.largest, offset, taken)
+        return taken
+
+    def _refuse(self, largest: float, offset: int, n: int) -> None:
+        """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
+        limit = float(np.finfo(self.dtype).max) / (4 * self.map.padded_rows)
+        if limit < largest < np.inf:
             raise ValueError(
                 f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
-                f"{offset + taken - 1} is not"
+                f"{offset + n - 1} is not"
             )
-        return taken
 
     def arrays(self, copy: bool = False) -> Arrays:
         """Everything that a resume needs, by name: views where there are any, or copies."""

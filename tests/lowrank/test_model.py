@@ -283,7 +283,6 @@ def test_parameters_and_facts(tmp_path):
     assert (model.n_rows, model.n_features, model.shape) == (30, 25, (30, 25))
     assert model.dtype is None and model.resolved["dtype"] == np.float32
     facts = json.loads(json.dumps(model.facts()))
-    line = next(line for line in model.history if line["rank"] == model.selected_rank)
     wanted = {
         "kind": "LowRankModel",
         "n_rows": 30,
@@ -293,10 +292,9 @@ def test_parameters_and_facts(tmp_path):
         "loss_parameter": 1.0,
         "dtype": "float32",
         "swept": True,
-        "objective": line["objective"],
-        "validation": line["validation"],
     }
     assert {name: facts[name] for name in wanted} == wanted
+    assert 0 < facts["n_observations"] < stored(*problem("huber")).nnz
     with pytest.raises(AttributeError, match="has no 'history_': it is 'history' now"):
         model.history_  # noqa: B018
     model.history.clear()
@@ -323,6 +321,25 @@ def test_files_whose_parts_do_not_belong_together_are_refused():
     greedy(3, sweeps=1)._restore(state, swept)
     with pytest.raises(ValueError, match="belong"):
         greedy(3, sweeps=1)._restore({**state, "selected_rank": 2}, swept)
+
+
+@pytest.mark.parametrize("sweeps", [0, 4])
+def test_facts_are_of_the_model_in_use(sweeps):
+    """Also after sweeps, which the history ends before."""
+    o, seen = problem("huber")
+    held = np.zeros_like(seen)
+    held[seen] = np.random.default_rng(0).random(int(seen.sum())) < 0.3
+    fitted, rest = stored(o, seen & ~held), stored(o, held)
+    model = fs.LowRankModel(5, loss="huber", sweeps=sweeps).fit(fitted, validation=rest)
+    for twin in (model, model.copy(), fs.from_bytes(model.to_bytes())):
+        facts = twin.facts()
+        for name, x, divisor in (("objective", fitted, 1), ("validation", rest, rest.nnz)):
+            rows, columns = x.nonzero() if x.nnz == len(x.nonzero()[0]) else x.tocoo().coords
+            z = model.decision_function(rows, columns)
+            gap = np.abs(z - np.asarray(x[rows, columns]).ravel())
+            loss = np.where(gap <= 1.0, 0.5 * gap * gap, gap - 0.5).sum()
+            assert facts[name] == pytest.approx(loss / divisor, rel=1e-6)
+        assert facts["n_observations"] == fitted.nnz
 
 
 @pytest.mark.parametrize(("name", "most"), [("ML-100K", 0.945), ("ML-1M", 0.88)])

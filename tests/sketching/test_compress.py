@@ -300,3 +300,18 @@ def test_a_compressor_is_a_value():
         fs.Compressor("srht", 4, 8)
     public = [name for name in dir(compressor) if not name.startswith("_")]
     assert public == ["block_rows", "compress", "first_block", "kind", "rows_out", "seed"]
+
+
+@pytest.mark.parametrize("kind", ["srht", "countsketch", "sparse", "gaussian", "sampling"])
+def test_rows_too_large_to_be_mapped_leave_no_trace(kind):
+    rows = np.random.default_rng(0).standard_normal((60, 12)).astype(np.float32)
+    for model in (fs.FrequentDirections(5, compressor=kind), fs.SketchHash(4, method=kind)):
+        model.update(rows)
+        before = model.to_bytes()
+        for n in (1, 3, 500):
+            bad = np.zeros((n, 12), np.float32)
+            bad[-1] = 1e37
+            with pytest.raises(ValueError, match="in magnitude to be compressed"):
+                model.update(bad)
+            assert model.to_bytes() == before
+        model.update(rows)
