@@ -443,7 +443,7 @@ class LowRankModel(Answers):
         if self._fitted is None:
             return {}
         line = self._fitted.line()
-        about = {"selected_rank": line["rank"], "swept": self._fitted.swept}
+        about: dict[str, Any] = {"selected_rank": line["rank"], "swept": self._fitted.swept}
         about["n_observations"] = self._fitted.n_observations
         return {**about, "objective": line["objective"], "validation": line["validation"]}
 
