@@ -217,8 +217,10 @@ class LowRankModel(Answers):
             bias_ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
             biases = fit_biases(data, loss, ridge=bias_ridge) if self.biases else no_biases(data)
             pursuit = Pursuit(problem, biases, self._pursuit_setting())
-            noise = NoiseLevel(data, loss, pursuit.z)
-            ridge = noise.ridge() if self.ridge is None else self.ridge
+            noise, ridge = None, self.ridge
+            if ridge is None:
+                noise = NoiseLevel(data, loss, pursuit.z)
+                ridge = noise.ridge()
             side = self._side_setting(biases.level, ridge, bias_ridge)
             climb(pursuit, self.rank, watch)
             fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=ridge, bias_ridge=bias_ridge)
@@ -227,8 +229,7 @@ class LowRankModel(Answers):
                 continuation = pursuit.end()
             elif fitted.ranks > 0:
                 del pursuit  # the room of its scores and gradient is that of a transposed copy
-                followed = noise if self.ridge is None else None
-                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=followed)
+                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
                 held = problem.held
                 after = HistoryLine(
                     rank=fitted.selected_rank,
