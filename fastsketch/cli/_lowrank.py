@@ -161,7 +161,10 @@ def read_table(path: str, width: int) -> tuple[list[Ids], NDArray[np.float64]]:
     columns: list[str] = []
     values: list[float] = []
     with _text(path) as file:
-        start = file.readline()
+        try:
+            start = file.readline()
+        except UnicodeDecodeError:
+            raise SourceError(f"{path} is not text: lines of row id, column id and value are needed") from None
         delimiter = "\t" if "\t" in start else ";" if ";" in start and "," not in start else ","
         for number, fields in enumerate(csv.reader(_chain(start, file), delimiter=delimiter), 1):
             if not fields:

@@ -118,7 +118,7 @@ class Forest:
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
             if done and node.start < done[-1].stop:
                 raise ValueError(
-                    f"{_place(node.start)} is counted already: give every model of a job its own part, or "
+                    f"{_place(node.start)} has already been merged: give every model of a job its own part, or "
                     "its own first_block"
                 )
             done.append(node)

@@ -99,7 +99,7 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
                 raise StateError(f"{name} is empty")
             yield stack.enter_context(zipfile.ZipFile(file)), size, name
     except DAMAGE as error:
-        raise StateError(f"{name} is no fastsketch state, or is cut short ({error})") from error
+        raise StateError(f"{name} is not a fastsketch state, or is cut short ({error})") from error
     except OSError as error:
         raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
 
@@ -108,7 +108,7 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
     try:
         info = archive.getinfo(f"{key}.npy")
     except KeyError:
-        reason = "no fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
+        reason = "not a fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
         raise StateError(f"{name} is {reason}") from None
     if info.compress_type != zipfile.ZIP_STORED:
         raise StateError(f"{name} is damaged: member {key!r} is compressed")
@@ -133,7 +133,7 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
         ):
             raise KeyError("types")
     except (ValueError, KeyError, TypeError, *DAMAGE) as error:
-        raise StateError(f"{name} is no fastsketch state") from error
+        raise StateError(f"{name} is not a fastsketch state") from error
     if schema > SCHEMA:
         raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
     return header

@@ -101,7 +101,9 @@ class Fitted:
             return self.selected_rank
         rank = as_integer(asked, "rank", 0)
         if self.swept and rank != self.selected_rank:
-            raise ValueError(f"after sweeps there is rank {self.selected_rank} alone, got {rank}")
+            raise ValueError(
+                f"only rank {self.selected_rank} is left after sweeps (sweeps=0 keeps the others), got {rank}"
+            )
         ranks = {line["rank"] for line in self.history}
         if rank not in ranks:
             raise ValueError(f"rank must be one of the fit, {sorted(ranks)}, got {rank}")

@@ -153,7 +153,7 @@ class AdaptiveSubgradient(_Adaptive):
     -----
     A round of "ada_ffd" and "ada_fd" costs O(tau d + tau^3) for dense rows and O(tau nnz + tau^3) for sparse ones; once
     in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3),
-    as does every round of "ada_lr" O(tau d^2). With penalty="l1" a sketched round solves a convex problem of at
+    and every round of "ada_lr" costs O(tau d^2). With penalty="l1" a sketched round solves a convex problem of at
     most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned from as dense
     ones. The penalty is not part of the loss in ``progress``.
 
@@ -215,8 +215,9 @@ class AdaptiveGrid(_Adaptive):
     Notes
     -----
     A subgradient of |w'x - y| is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
-    every point has the w of AdaptiveSubgradient(loss="absolute", learning_rate=..., delta=...), to rounding. ``coef``,
-    ``last_scores`` of the first point excepted, and everything else that is of one model are those of the best point.
+    every point has the w of AdaptiveSubgradient(loss="absolute", learning_rate=..., delta=...), to rounding.
+    Everything that belongs to one model, such as ``coef``, is that of the best point; ``last_scores`` is that of the
+    first.
 
     Examples
     --------

@@ -59,7 +59,7 @@ def test_parts_merge(folder):
     run("merge", "0.fsk", "1.fsk", "-o", "all.fsk", cwd=folder)
     assert fs.load(folder / "all.fsk").n_rows == 1700
     run("hash", "rows.npy", "--n-bits", 8, "-o", "again.fsk", cwd=folder)
-    assert "counted already" in run("merge", "0.fsk", "again.fsk", "-o", "x.fsk", cwd=folder, status=2).stderr
+    assert "already been merged" in run("merge", "0.fsk", "again.fsk", "-o", "x.fsk", cwd=folder, status=2).stderr
     assert not (folder / "x.fsk").exists()
 
 

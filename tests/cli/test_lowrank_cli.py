@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.cli import main
 
 
 def run(*args, cwd, status=0):
@@ -147,3 +148,9 @@ def test_the_rank_is_at_most_the_smaller_side(folder):
     out = json.loads(run("complete", "few.csv", "-o", "m.fsk", "--json", cwd=folder).stdout)
     assert out["rank"] == 2
     assert fs.load(folder / "m.fsk").rank == 2
+
+
+def test_a_table_that_is_not_text_is_named(tmp_path, capsys):
+    np.save(tmp_path / "rows.npy", np.ones((3, 3)))
+    assert main(["complete", str(tmp_path / "rows.npy"), "-o", str(tmp_path / "m.fsk")]) == 2
+    assert "rows.npy is not text" in capsys.readouterr().err

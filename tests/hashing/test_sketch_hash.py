@@ -368,7 +368,7 @@ def test_models_that_do_not_merge():
     one = fresh().update(ROWS[:300])
     before = one.to_bytes()
     for other, error, match in [
-        (fresh().update(ROWS[:300]), ValueError, "block 0 of part 0 is counted already"),
+        (fresh().update(ROWS[:300]), ValueError, "block 0 of part 0 has already been merged"),
         (fresh(first_block=2).update(ROWS[:300]), ValueError, "block 2 of part 0"),
         (fresh(part=1).update(ROWS[:300, :30]), ValueError, "n_features=30"),
         (fresh(part=1).update(ROWS[:300].astype(np.float32)), ValueError, "dtype float32"),
@@ -379,7 +379,7 @@ def test_models_that_do_not_merge():
             one.merge(other)
         assert one.to_bytes() == before
     sealed = fresh().update(ROWS[:300]).seal()
-    with pytest.raises(ValueError, match="counted already"):
+    with pytest.raises(ValueError, match="already been merged"):
         sealed.merge(fresh(first_block=3).update(ROWS[300:]))
     assert same_state(fresh().update(ROWS), fresh().merge(fresh()).update(ROWS))
 

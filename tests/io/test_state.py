@@ -141,8 +141,8 @@ def rewrite(content, tmp_path, change):
     [
         (lambda h: h.update(schema=99), "newer version"),
         (lambda h: h.update(kind="Oracle"), "Oracle"),
-        (lambda h: h.update(format="cake"), "no fastsketch state"),
-        (lambda h: h.update(schema="1"), "no fastsketch state"),
+        (lambda h: h.update(format="cake"), "not a fastsketch state"),
+        (lambda h: h.update(schema="1"), "not a fastsketch state"),
         (lambda h: h.pop("parameters"), "not consistent"),
         (lambda h: h["parameters"].update(sketch_size=1), "not consistent"),
         (lambda h: h["parameters"].update(sketch_size=7), "not consistent"),
@@ -219,10 +219,10 @@ def test_files_of_other_kinds(tmp_path):
     (tmp_path / "c").write_bytes(b"")
     (tmp_path / "d").write_text("not a state")
     for name, message in [
-        ("a.npy", "no fastsketch state"),
-        ("b.npz", "no fastsketch state"),
+        ("a.npy", "not a fastsketch state"),
+        ("b.npz", "not a fastsketch state"),
         ("c", "empty"),
-        ("d", "no fastsketch state"),
+        ("d", "not a fastsketch state"),
         ("missing", "cannot be read"),
         (".", "cannot be read"),
     ]:
