@@ -87,7 +87,7 @@ class Completion(Model, abstract=True):
             for last in islice(self._run(data), self._most()):
                 line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
                 history.append(line)
-                if callback is not None and callback({**line, "factors": (last.a, last.b)}):
+                if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
                     break
                 if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
                     break

@@ -216,6 +216,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._learned = None
         self._anchor = other._anchor if self._anchor is None else self._anchor
         self._summary = other._summary.closed()
+        self._values.update(part=other.part, first_block=other.first_block)
 
     def seal(self) -> Self:
         """Say that this part is complete: it becomes one node, the smallest to send and to merge.

@@ -521,3 +521,15 @@ def test_memory_is_that_of_a_few_sketches_not_of_a_block(method, rotation):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < (16 * 32 + (4 * 500 if rotation == "itq" else 0)) * 2000 * 8
+
+
+def test_an_empty_model_takes_over_the_place_of_what_it_takes_in():
+    rows = np.random.default_rng(0).standard_normal((300, 12))
+    third, fifth = (fs.SketchHash(4, part=part).update(rows).seal() for part in (3, 5))
+    for models in (
+        [fs.SketchHash(4), third, fifth],
+        [third, fs.SketchHash(4), fifth],
+        [fifth, third, fs.SketchHash(4)],
+    ):
+        assert fs.merge(models).part == 3
+    assert fs.SketchHash(4).merge(third).to_bytes() == third.copy().merge(fs.SketchHash(4)).to_bytes()
