@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fastsketch
 from fastsketch._kernels import losses as numbers
 from fastsketch._losses import (
     LOSSES,
@@ -57,7 +56,7 @@ def table(name, z, y, p):
 
 def test_numbers_are_unique_and_those_of_the_compiled_file():
     """Every entry has the number of its name in losses.pxd, and no number of losses.pxd is left out."""
-    text = (Path(fastsketch.__file__).parent / "_kernels" / "losses.pxd").read_text()
+    text = (Path(__file__).parents[1] / "fastsketch" / "_kernels" / "losses.pxd").read_text(encoding="utf-8")
     declared = {name: int(n) for name, n in re.findall(r"^    ([A-Z_]+) = (\d+)$", text.split("NO_PENALTY")[0], re.M)}
     assert {name.upper(): about.number for name, about in LOSSES.items()} == declared
     assert len(set(declared.values())) == len(declared) == len(LOSSES)
