@@ -16,6 +16,8 @@ demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(PIP) install -q ".[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/run.py
+reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
+	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
 build: .venv/ready  ## sdist and wheel into dist/
 	$(PIP) install -q build && $(RUN) -m build -o dist
 lint: .venv/ready  ## all that is checked without running the library's code
@@ -32,4 +34,4 @@ asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps w
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test build lint style types asan bench asv profile
+.PHONY: demo test reliability build lint style types asan bench asv profile

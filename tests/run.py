@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def main():
+    # the first argument may be a folder of tests/: only that is run
+    room, rest = (sys.argv[1], sys.argv[2:]) if sys.argv[1:2] and sys.argv[1][0] != "-" else ("", sys.argv[1:])
     # The tree's own fastsketch/ has no compiled kernels unless it was installed in place: take the installed one.
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, ROOT / "tests")]
     sys.path.append(str(ROOT))
@@ -21,7 +23,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # so that processes which the tests start do not find the tree either
         try:
-            return pytest.main([str(ROOT / "tests"), *options, *sys.argv[1:]])
+            return pytest.main([str(ROOT / "tests" / room), *options, *rest])
         finally:
             os.chdir(ROOT)
 

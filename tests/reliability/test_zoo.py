@@ -1,0 +1,18 @@
+"""The zoo has every kind of model, and each of its specimens learns and can be read."""
+
+import pytest
+
+from fastsketch._model import _kinds
+from tests.reliability.zoo import SPECIMENS
+
+
+def test_every_kind_is_there():
+    kinds = {name for home, name in _kinds if home.startswith("fastsketch.")}
+    assert kinds - {"RobustFrequentDirections"} == {type(specimen.make()).__name__ for specimen in SPECIMENS}
+    assert len({specimen.name for specimen in SPECIMENS}) == len(SPECIMENS)
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
+def test_every_specimen_learns_and_can_be_read(specimen):
+    found = specimen.read(specimen.learned())
+    assert found["facts"]["n_rows"] == 40 and len(found) > 1

@@ -1,0 +1,145 @@
+"""Every kind of model in its settings, with rows to learn from and everything that can be read from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch import baselines
+
+N_FEATURES = 12
+
+
+def dense_rows(seed, n=40, dtype=np.float64):
+    """Rows (n, 12)."""
+    return np.random.default_rng(seed).standard_normal((n, N_FEATURES)).astype(dtype)
+
+
+def sparse_rows(seed, n=40):
+    """CSR rows (n, 12) with a fifth of the entries."""
+    rng = np.random.default_rng(seed)
+    return sparse.csr_array(rng.standard_normal((n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.2))
+
+
+def signs(rows):
+    """A target of each row that depends on it."""
+    return np.where(np.asarray(rows[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
+
+
+def _learn(model, rows):
+    return model.update(rows)
+
+
+def _learn_labelled(model, rows):
+    return model.update(rows, signs(rows))
+
+
+def _fit(model, rows):
+    return model.fit(sparse.csr_array(rows))
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One setting of one kind of model."""
+
+    name: str
+    make: Callable[[], Any]
+    learn: Callable[[Any, Any], Any] = _learn
+    rows: Callable[..., Any] = dense_rows
+    # methods and attributes that read the model; a call gets rows of its kind where it needs them
+    reads: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+    def learned(self, n=40, seed=0):
+        """A model that has seen n rows."""
+        return self.learn(self.make(), self.rows(seed, n))
+
+    def read(self, model):
+        """All that can be read, by name."""
+        return {"facts": model.facts(), **{name: read(model) for name, read in self.reads.items()}}
+
+
+_SKETCH_READS = {
+    "sketch": lambda m: m.sketch(),
+    "error_bound": lambda m: m.error_bound,
+    "squared_norm": lambda m: m.squared_norm,
+    "gram": lambda m: m.gram() if m.n_rows else None,
+    "mean": lambda m: m.mean,
+}
+_HASH_READS = {"encode": lambda m: m.encode(dense_rows(9, 5)), "projection": lambda m: getattr(m, "projection", None)}
+_ONLINE_READS = {
+    "coef": lambda m: m.coef,
+    "scores": lambda m: m.decision_function(dense_rows(9, 5)),
+    "progress": lambda m: m.progress,
+}
+_COMPLETION_READS = {"predict": lambda m: m.predict(np.arange(5), np.arange(5))}
+
+
+def _sketch(name, *, rows=dense_rows, **parameters):
+    return Specimen(f"sketch-{name}", lambda: fs.FrequentDirections(5, **parameters), rows=rows, reads=_SKETCH_READS)
+
+
+def _float32_rows(seed, n=40):
+    return dense_rows(seed, n, np.float32)
+
+
+def _hash(name, cls, **parameters):
+    return Specimen(f"hash-{name}", lambda: cls(4, **parameters), reads=_HASH_READS)
+
+
+def _online(name, cls, *args, rows=dense_rows, **parameters):
+    return Specimen(
+        f"online-{name}", lambda: cls(*args, **parameters), learn=_learn_labelled, rows=rows, reads=_ONLINE_READS
+    )
+
+
+def _completion(name, cls, **parameters):
+    return Specimen(
+        f"completion-{name}", lambda: cls(2, **parameters), learn=_fit, rows=sparse_rows, reads=_COMPLETION_READS
+    )
+
+
+SPECIMENS = (
+    *(_sketch(method, method=method, solver="gram") for method in ("fd", "rfd", "pfd", "cfd", "isvd")),
+    *(
+        _sketch(f"{solver}-centred-decayed", solver=solver, center=True, decay=0.99)
+        for solver in ("gram", "svd", "exact")
+    ),
+    *(_sketch(f"{solver}-float32", solver=solver, rows=_float32_rows) for solver in ("gram", "svd", "exact")),
+    _sketch("csr", solver="gram", rows=sparse_rows),
+    _sketch("csr-centred-decayed", solver="gram", rows=sparse_rows, center=True, decay=0.99),
+    *(
+        _sketch(f"mapped-{kind}", compressor=fs.Compressor(kind, rows_out=5, block_rows=16))
+        for kind in ("srht", "countsketch", "gaussian")
+    ),
+    _sketch("mapped-centred", compressor=fs.Compressor("srht", rows_out=5, block_rows=16), center=True),
+    *(
+        _hash(method, fs.SketchHash, method=method, block_rows=16)
+        for method in ("srht", "fd", "exact", "countsketch", "sampling")
+    ),
+    _hash("random-float32", fs.SketchHash, rotation="random", dtype="float32", block_rows=16),
+    _hash("lsh", baselines.LSH),
+    _hash("pca", baselines.PCAHash),
+    _hash("itq", baselines.ITQ),
+    _hash("sgh", baselines.SGH, n_bases=20),
+    *(
+        _online(method, fs.SketchedNewton, 3, method=method, alpha0=1.0)
+        for method in ("fd", "rfd", "pfd", "oja", "rp", "full")
+    ),
+    _online("rfd-found", fs.SketchedNewton, 3),
+    _online("rfd-csr", fs.SketchedNewton, 3, rows=sparse_rows),
+    *(
+        _online(method, fs.AdaptiveSubgradient, 3, method=method)
+        for method in ("ada_fd", "ada_ffd", "ada_diag", "ada_full", "radagrad", "adam")
+    ),
+    _online("ada-ffd-csr", fs.AdaptiveSubgradient, 3, form="dual_averaging", rows=sparse_rows),
+    _online("grid", fs.AdaptiveGrid, [0.1, 1.0], [1.0, 3.0], sketch_size=3),
+    _completion("low-rank", fs.LowRankModel),
+    _completion("low-rank-huber", fs.LowRankModel, loss="huber"),
+    _completion("admm", baselines.ADMML1),
+    _completion("wiberg", baselines.WibergL1),
+    _completion("ais-impute", baselines.AISImpute),
+    _completion("alt-min", baselines.AltMin),
+)
