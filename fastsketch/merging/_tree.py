@@ -57,7 +57,7 @@ def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial"
     fan_in : int, default 2
         Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges.
     executor : {"serial", "thread", "process"}, default "serial"
-        Where the merges of one level run. The result has the same bits everywhere.
+        Where the merges of one level run; of no influence on the result.
     workers : int, optional
         Threads or processes; default: the CPUs that this process may use.
 
