@@ -8,6 +8,7 @@ cimport cython
 from libc.math cimport sqrt
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
+from fastsketch._kernels.ledger cimport weaken
 from fastsketch._kernels.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.state cimport GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, SketchState
@@ -126,6 +127,8 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             cov = &s.cov[0, 0]
             for i in range(d * d):
                 cov[i] *= power
+        if s.ledger is not None:
+            weaken(s.ledger, power)
         s.shrinkage *= power
         s.rounding *= power * power
         s.settled_weight *= power
@@ -173,14 +176,14 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         s.age = 1  # cov is no longer zero
         return 0
     if s.solver == SVD:
-        info = svd_shrink(m, s.kept, d, s.n_keep, s.n_spare, f, &s.lam[0], &s.gain[0], &top, &delta, work, lwork,
+        info = svd_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, f, &s.lam[0], &s.gain[0], &top, &delta, work, lwork,
                           &s.iwork[0])
         if info:
             return info
         s.age = 0
     else:
         diagonal = 0 <= s.age < REFRESH
-        info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, diagonal, f, &s.lam[0], &s.gain[0], &top, &delta, work,
+        info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, diagonal, f, &s.lam[0], &s.gain[0], &top, &delta, work,
                            &s.small[0], &s.iwork[0])
         if info:
             return info

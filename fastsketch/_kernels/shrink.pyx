@@ -8,6 +8,7 @@ from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.ledger cimport Ledger, post
 from fastsketch._kernels.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
 
 import numpy as np
@@ -114,14 +115,22 @@ cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r
             to[first + j] = <real> (gain[j * step] * <double> column[first + j])
 
 
-cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const double* square,
+cdef inline bint spares(Ledger ledger, Py_ssize_t n_spare, Py_ssize_t i) noexcept nogil:
+    """Whether the shrink leaves direction i as it is."""
+    if ledger is None:
+        return i < n_spare
+    return ledger.spared[i]
+
+
+cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger ledger, const double* square,
                     const double* vector_square, double* lam, double* gain) noexcept nogil:
     """The squared norms lam and the gains of the kept rows, from the squared norms of the rows as computed.
 
     Row i is stored as computed, and stands for gain[i] times itself.  Its eigenvalue is taken from the row, not from
     the eigensolver: rounding would otherwise shift every lambda by up to eps lambda_1 in the same direction at every
     shrink, and a factor sqrt(1 - delta / lambda_1) within eps of 1 would be lost when it is applied to the entries.
-    # lambda = square / vector_square;  delta = lambda_{n_keep+1};  lam = max(lambda - delta, 0)  (the spared: lambda)
+    # lambda = square / vector_square;  delta = lambda_{n_keep+1};  lam = max(lambda - delta, 0)  (the first n_spare, or
+    # those that a ledger spares: lambda)
     Returns delta.
     """
     cdef Py_ssize_t i
@@ -132,7 +141,7 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, const d
         lam[i] = gain[i] = 0.0
         if i < m and square[i] > 0.0:
             value = square[i] / vector_square[i]
-            if i >= n_spare:
+            if not spares(ledger, n_spare, i):
                 value -= delta
             if value > 0.0:
                 lam[i] = value
@@ -147,7 +156,7 @@ cdef bint panels_pay(Py_ssize_t m) noexcept nogil:
 
 
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
-                     bint diagonal, real* f, double* lam, double* gain, double* top, double* delta, real* arena,
+                     Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta, real* arena,
                      double* small, blas_int* iwork) noexcept nogil:
     """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
 
@@ -201,6 +210,8 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         return info
     top[0] = <double> w[m - 1]
     rotation(m, h, kept, r, z, gain + kept - 1, -1, g, vector_square)
+    if ledger is not None:
+        post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m, False, lam)
     # F[-1-i] = z_i.T @ F, in place: a panel of columns at a time through the space that the eigenvectors leave.
     # Direction n_keep is needed for delta only.
     if panels:
@@ -226,7 +237,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
                 fs_square_rows_d(1, width, width, z + n_keep * width, &part)
             square[n_keep] += part
             start += width
-    delta[0] = shorten(m, n_keep, n_spare, square, vector_square, lam, gain)
+    delta[0] = shorten(m, n_keep, n_spare, ledger, square, vector_square, lam, gain)
     return 0
 
 
@@ -247,8 +258,8 @@ cdef Py_ssize_t svd_work_size(Py_ssize_t m, Py_ssize_t d, real* kind) noexcept n
     return r + r * m + d * d * (d < m) + minimum + <Py_ssize_t> (1.01 * <double> query) + 1
 
 
-cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare, real* f,
-                    double* lam, double* gain, double* top, double* delta, real* work, Py_ssize_t lwork,
+cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
+                    Ledger ledger, real* f, double* lam, double* gain, double* top, double* delta, real* work, Py_ssize_t lwork,
                     blas_int* iwork) noexcept nogil:
     """Shrink the buffer by LAPACK's gesdd; layout and arguments as in gram_shrink."""
     cdef Py_ssize_t r = m if m < d else d, i, j
@@ -278,6 +289,8 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
             memcpy(f, u, d * d * sizeof(real))
     if info:
         return info
+    if ledger is not None:
+        post(ledger, m, kept, d, n_keep, vt, 1, m if d >= m else d, m - 1, -1, s, 1, r, True, lam)
     # the longest row goes last
     for i in range(m // 2):
         row = f + i * d
@@ -295,7 +308,7 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
             memset(row, 0, d * sizeof(real))
             continue
         value = <double> s[i] * <double> s[i]
-        if i >= n_spare:
+        if not spares(ledger, n_spare, i):
             value -= delta[0]
         # the row is v_i, and stands for sqrt(lam_i) v_i
         square = 0.0

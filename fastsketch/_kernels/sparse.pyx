@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.ledger cimport post, weaken
 from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
 from fastsketch._kernels.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
@@ -150,6 +151,8 @@ cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
     for i in range(kept):
         s.gain[i] *= factor
         s.lam[i] *= power
+    if s.ledger is not None:
+        weaken(s.ledger, power)
     s.shrinkage *= power
     s.rounding *= power * power
     s.settled_weight *= power
@@ -259,6 +262,8 @@ cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
         return info
     top = <double> w[m - 1]
     rotation(m, 0, k, r, vec, &s.gain[0], 1, g, vector_square)
+    if s.ledger is not None:
+        post(s.ledger, m, kept, d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1, m, False, &s.lam[0])
 
     # K = W1.T @ K, in place: a panel of features at a time through the space that the eigenvectors leave
     panel = (m * m) // r
@@ -294,7 +299,7 @@ cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
         fs_z_square_s(d, r, s.ldz, z, square)
     else:
         fs_z_square_d(d, r, s.ldz, z, square)
-    delta = shorten(m, s.n_keep, s.n_spare, square, vector_square, &s.lam[0], &s.gain[0])
+    delta = shorten(m, s.n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
     s.shrinkage += delta
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
     value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top

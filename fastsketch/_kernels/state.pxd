@@ -8,7 +8,7 @@ cpdef enum:
     SVD = 1
     EXACT = 2
 
-cdef enum:
+cpdef enum:
     # The kept rows are orthogonal by construction, up to rounding that adds up from shrink to shrink.  Computing
     # their Gram matrix in full every REFRESH shrinks costs 1 part in 7 * REFRESH and stops the drift, which
     # in float32 would otherwise bias the shrinkage.
@@ -18,6 +18,9 @@ cdef enum:
     # merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
     # where the Gram matrix is nearly diagonal.
     ROUNDING_PER_SHRINK = 16
+
+
+from fastsketch._kernels.ledger cimport Ledger
 
 
 cdef class SketchState:
@@ -49,3 +52,4 @@ cdef class SketchState:
     cdef readonly double[::1] mean         # of the rows that are settled; empty if the sketch does not centre
     cdef readonly double[::1] root         # roots of the weights of the new rows
     cdef double[::1] shift                 # scratch of centring
+    cdef public Ledger ledger              # of a method that has one, else None

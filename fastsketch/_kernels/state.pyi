@@ -2,9 +2,13 @@ from typing import ClassVar, Final
 
 from typing_extensions import Buffer, disjoint_base
 
+from fastsketch._kernels.ledger import Ledger
+
 GRAM: Final[int]
 SVD: Final[int]
 EXACT: Final[int]
+REFRESH: Final[int]
+ROUNDING_PER_SHRINK: Final[int]
 NOTHING_SEEN: Final[int]
 
 @disjoint_base
@@ -40,6 +44,7 @@ class SketchState:
     def gain(self) -> Buffer: ...
     @property
     def mean(self) -> Buffer: ...
+    ledger: Ledger | None
     @property
     def root(self) -> Buffer: ...
     def __init__(

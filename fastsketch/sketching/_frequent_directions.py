@@ -19,7 +19,7 @@ from fastsketch.sketching._engines import (
     make_engine,
     merge_engines,
 )
-from fastsketch.sketching._methods import DEFAULT_BETA, METHODS, MethodName, rows_spared
+from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, rows_spared
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
@@ -122,8 +122,8 @@ class FrequentDirections(MergeableModel):
     def _check(self) -> None:
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
-        if self.beta is not None and self.method != "pfd":
-            raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
+        if self.beta is not None and self.method not in DEFAULT_BETAS:
+            raise ValueError(f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}")
         if self.center and self.buffer_size == 0:
             raise ValueError("buffer_size must be at least 1 with center=True: a block needs a row for its mean")
         if self.compressor is not None and self.decay != 1.0:
@@ -137,6 +137,7 @@ class FrequentDirections(MergeableModel):
         self._setting = EngineSetting(
             self.sketch_size,
             rows_spared=rows_spared(self.method, self.sketch_size, beta=self.beta),
+            ledger=self._method.tracks,
             buffer_size=self.buffer_size,
             solver=self.solver,
             center=self.center,
@@ -365,7 +366,7 @@ class FrequentDirections(MergeableModel):
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def _beta(self) -> float | None:
-        return DEFAULT_BETA if self.method == "pfd" and self.beta is None else self.beta
+        return DEFAULT_BETAS.get(self.method) if self.beta is None else self.beta
 
     def _resolved(self) -> dict[str, Any]:
         out: dict[str, Any] = {"beta": self._beta, "compressor": self._setting.compressor}

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from math import floor
 from typing import Final, Literal
 
-MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd"]
+MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 
 # The share of squared singular values that PFD shrinks; 0.2 as in the RFD paper (section 6.2).
 DEFAULT_BETA: Final = 0.2
+
+# Of TFD: the smallest share that holds on slow drift, where 0.35 loses late directions (bench/README.md).
+TRACKED_BETA: Final = 0.4
+
+DEFAULT_BETAS: Final = {"pfd": DEFAULT_BETA, "tfd": TRACKED_BETA}
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Method:
 
     title: str
     compensates: bool = False  # the read-out adds Delta to every squared singular value
+    tracks: bool = False  # a ledger says what the directions hold, and which rows a shrink spares
     regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for the removed part
 
     def error_bound(self, shrinkage: float) -> float:
@@ -33,13 +39,14 @@ METHODS: Final[dict[str, Method]] = {
     "cfd": Method("Compensative FD", compensates=True),
     "isvd": Method("Iterative SVD"),
     "rfd": Method("Robust FD", regularises=True),
+    "tfd": Method("Tracked FD", tracks=True),
 }
 
 
 def rows_spared(method: str, sketch_size: int, *, beta: float | None = None) -> int:
-    """Rows that keep their length in a shrink: none for FD, all for iSVD, l - floor(beta l) for PFD-beta."""
+    """Rows that keep their length in a shrink: none for FD, all for iSVD, l - floor(beta l) for PFD and TFD."""
     if method == "isvd":
         return sketch_size
-    if method == "pfd":
-        return sketch_size - floor((DEFAULT_BETA if beta is None else beta) * sketch_size)
+    if method in DEFAULT_BETAS:
+        return sketch_size - floor((DEFAULT_BETAS[method] if beta is None else beta) * sketch_size)
     return 0

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.ledger import Ledger
 from fastsketch._kernels.state import SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
+from fastsketch.sketching._engines._ledger import Known, known_of, ledger_arrays, put_ledger, weaken
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -48,6 +50,10 @@ class Engine(Generic[State, Piece]):
         self.dtype = dtype
         state = self.make_state()
         self.state = state
+        self.ledger: Ledger | None = None  # of a sum nothing is ever lost
+        if setting.ledger and setting.solver != "exact":
+            self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
+            state.ledger = self.ledger
         # arrays of the state, in its own memory: their meaning is in _kernels/state.pxd
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
@@ -168,6 +174,8 @@ class Engine(Generic[State, Piece]):
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
             self.mean *= factor
+            for _ in range(2):
+                weaken(self.ledger, factor)
         # one factor after the other: its square may leave the range though the product does not
         state.shrinkage = state.shrinkage * factor * factor
         state.squared_norm = state.squared_norm * factor * factor
@@ -181,6 +189,7 @@ class Engine(Generic[State, Piece]):
         for name in state.SUMS:
             setattr(state, name, getattr(state, name) * factor)
         state.rounding *= factor
+        weaken(self.ledger, factor)
 
     # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
     @property
@@ -227,6 +236,7 @@ class Engine(Generic[State, Piece]):
             "gain": self.gain,
             "mean": self.mean,
             "root": self.root[self.new_rows()],
+            **ledger_arrays(self.ledger),
             **self.own_arrays(),
         }
         return {name: array.copy() for name, array in out.items()} if copy else out
@@ -244,6 +254,7 @@ class Engine(Generic[State, Piece]):
             if arrays[name].shape != mine.shape:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
             mine[:] = arrays[name]
+        put_ledger(self.ledger, arrays)
         self.put_arrays(arrays)
 
     def clone(self) -> Self:
@@ -253,6 +264,13 @@ class Engine(Generic[State, Piece]):
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
+    def known(self) -> Known:
+        """What is known of the rows in the basis of the reduced sketch. Changes the state as ``reduce`` does."""
+        rows = self.reduce().astype(np.float64)
+        kept = self.state.kept
+        # new rows first, then the kept ones, the longest last
+        return known_of(rows[: len(rows) - kept], rows[len(rows) - kept :][::-1], self.ledger)
+
     def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
 

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._ledger import joined, put_ledger
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 
@@ -34,6 +36,9 @@ def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngi
         with _threads.blas_for(mine.capacity):
             mine.add_exact(theirs)
         return
+    if mine.ledger is not None:
+        merge_known(mine, theirs)
+        return
     parts = [mine.reduce(), theirs.reduce()]
     correction = mine.take_over(theirs)
     if correction is not None:
@@ -42,6 +47,25 @@ def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngi
     if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
+
+
+def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
+    """As ``merge_engines``, for engines that keep a ledger."""
+    known = [mine.known(), theirs.known()]
+    correction = mine.take_over(theirs)
+    extra = np.empty((0, mine.n_features)) if correction is None else correction.astype(np.float64)
+    size = mine.setting.sketch_size
+    merged, delta = joined(*known, extra, n_keep=size - 1, n_spare=mine.setting.rows_spared)
+    mine.state.shrinkage += delta
+    eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0))
+    mine.state.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
+    mine.replace_rows((np.sqrt(merged.squares)[:, np.newaxis] * merged.vt)[::-1].astype(mine.dtype))
+    k = len(merged.squares)
+    mine.lam[:] = 0.0
+    mine.lam[:k] = merged.squares
+    seen, leaked = np.zeros((size, size)), np.zeros((size, size))
+    seen[:k, :k], leaked[:k, :k] = merged.seen, merged.leaked
+    put_ledger(mine.ledger, {"seen": seen, "leaked": leaked, "lost": np.array([merged.lost])})
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:

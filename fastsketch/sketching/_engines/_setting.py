@@ -14,6 +14,7 @@ class EngineSetting:
 
     sketch_size: int  # l
     rows_spared: int = 0  # rows that keep their length in a shrink
+    ledger: bool = False  # whether a ledger says which: those that hold most, instead of the longest
     buffer_size: int | None = None  # rows collected between shrinks beyond l
     solver: str = "auto"
     center: bool = False
@@ -22,7 +23,7 @@ class EngineSetting:
 
     def for_one_shrink(self, buffer_size: int) -> Self:
         """The same shrink for settled rows: neither decay nor centring."""
-        return replace(self, buffer_size=buffer_size, solver="gram", center=False, decay=1.0, compressor=None)
+        return replace(self, buffer_size=buffer_size, solver="gram", ledger=False, center=False, decay=1.0, compressor=None)
 
     def behind_map(self, buffer_size: int) -> Self:
         """The engine behind a random map: blocks come centred."""

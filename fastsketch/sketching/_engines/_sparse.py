@@ -10,6 +10,7 @@ from fastsketch._model import Arrays
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines._base import Engine
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._ledger import ledger_arrays, put_ledger
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -129,9 +130,10 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             rows = twin.settled_rows().copy()
             set_scalars(self.state, scalars(twin.state))
             self.lam[:], self.gain[:], self.mean[:] = twin.lam, twin.gain, twin.mean
+            put_ledger(self.ledger, ledger_arrays(twin.ledger))
             return rows
         gain = self.gain[:kept, np.newaxis].astype(self.dtype)
-        return np.vstack([self.z[:, :kept].T * gain, self._new_dense()])
+        return np.vstack([self._new_dense(), (self.z[:, :kept].T * gain)[::-1]])
 
     def _new_dense(self) -> NDArray[Any]:
         own, n = self.own_arrays(), self._n_new
@@ -142,7 +144,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
         """Make these settled rows, at most sketch_size, the whole buffer, as kept ones."""
-        self.z[:, : len(rows)] = rows.T
+        self.z[:, : len(rows)] = rows[::-1].T
         self.state.fill = self.state.kept = len(rows)
         self.state.age = -1  # the rows need not be orthogonal
         self.gain[:] = 1.0

@@ -1,0 +1,112 @@
+"""The ledger of an engine as arrays, and what is known of the rows in the basis of a sketch.
+
+``Known`` is the ledger's view of a whole sketch: orthonormal directions V, the squared lengths of B's rows along them,
+and two l x l matrices whose sum estimates V A'A V' (``_kernels/ledger.pyx``).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.ledger import Ledger
+from fastsketch._model import Arrays
+
+Matrix = NDArray[np.float64]
+
+
+class Known(NamedTuple):
+    """What is known of A'A along the r directions of a reduced sketch."""
+
+    squares: Matrix  # (r,) of B, descending
+    vt: Matrix  # (r, d) orthonormal
+    seen: Matrix  # (r, r)
+    leaked: Matrix  # (r, r)
+    lost: float
+
+    def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
+        """(seen, leaked) in another basis (k, d)."""
+        turn = vt @ self.vt.T
+        outside = np.eye(len(vt)) - turn @ turn.T
+        return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
+
+    @property
+    def density(self) -> float:
+        """Lost mass a dimension outside the basis."""
+        r, d = self.vt.shape
+        return self.lost / (d - r) if d > r else 0.0
+
+
+def ledger_arrays(ledger: Ledger | None) -> Arrays:
+    """A ledger by names; empty without one."""
+    if ledger is None:
+        return {}
+    return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
+
+
+def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
+    """The inverse of ``ledger_arrays``; ValueError if the arrays do not fit."""
+    if ledger is None:
+        return
+    for name, mine in (("seen", np.asarray(ledger.seen)), ("leaked", np.asarray(ledger.leaked))):
+        if arrays[name].shape != mine.shape:
+            raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+        mine[:] = arrays[name]
+    ledger.lost = float(arrays["lost"][0])
+
+
+def weaken(ledger: Ledger | None, factor: float) -> None:
+    """Multiply the weight of all rows so far by a factor."""
+    if ledger is not None:
+        np.asarray(ledger.seen)[:] *= factor
+        np.asarray(ledger.leaked)[:] *= factor
+        ledger.lost *= factor
+
+
+def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
+    """(s, vt) of rows, those that are more than rounding."""
+    from scipy.linalg import svd
+
+    try:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
+    return s[:rank], vt[:rank]
+
+
+def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
+    """From the settled rows of a buffer: new ones, and kept ones (orthogonal, in the order of the ledger)."""
+    s, vt = decomposed(np.vstack([new, kept]))
+    if ledger is None:
+        return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
+    base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
+    k = len(kept)
+    before = Known(
+        lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost
+    )
+    seen, leaked = before.turned(vt)
+    along = vt @ new.T
+    seen = seen + along @ along.T
+    lost = ledger.lost + float(np.trace(before.seen)) + float(np.einsum("ij,ij->", new, new)) - float(np.trace(seen))
+    return Known(s**2, vt, seen, leaked, max(0.0, lost))
+
+
+def joined(mine: Known, theirs: Known, extra: Matrix, *, n_keep: int, n_spare: int) -> tuple[Known, float]:
+    """Both, and rows besides, as one sketch of at most n_keep rows; with the delta of the shrink, if there was one."""
+    stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
+    s, vt = decomposed(np.vstack([*stack, extra]))
+    delta = 0.0
+    if len(s) > n_keep + 1:
+        delta, s, vt = float(s[n_keep] ** 2), s[:n_keep], vt[:n_keep]
+    parts = [mine.turned(vt), theirs.turned(vt)]
+    along = vt @ extra.T
+    seen = parts[0][0] + parts[1][0] + along @ along.T
+    leaked = parts[0][1] + parts[1][1]
+    total = mine.lost + theirs.lost + float(np.trace(mine.seen) + np.trace(theirs.seen)) + float((extra**2).sum())
+    squares = s**2
+    if delta:
+        lowered = np.argsort(-np.diag(seen + leaked), kind="stable")[n_spare:]
+        squares[lowered] -= delta
+    return Known(squares, vt, seen, leaked, max(0.0, total - float(np.trace(seen)))), delta
