@@ -1,5 +1,6 @@
 """The public sketch objects."""
 
+import warnings
 from dataclasses import replace
 from math import ldexp
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,15 +16,23 @@ from fastsketch.sketching._engines import (
     AnyEngine,
     DenseEngine,
     EngineSetting,
+    Known,
     SolverName,
     make_engine,
     merge_engines,
+    put_known,
 )
 from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, rows_spared
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
+from fastsketch.sketching._rows_again import Readable, RowsAgain
+from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm
 from fastsketch.sketching._sized_map import MapKind
+from fastsketch.sketching._spectrum import Spectrum, spectrum_of
+
+# Relative difference of squared norms up to which rows read twice count as the same.
+SAME_ROWS = 1e-3
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -306,6 +315,111 @@ class FrequentDirections(MergeableModel):
         out = b.T @ b
         out[np.diag_indices_from(out)] += self.alpha
         return out
+
+    # -- the spectrum of the rows ----------------------------------------------------------------------------------
+    def spectrum(self) -> Spectrum:
+        """Estimates of the leading eigenvalues of A'A (squared singular values of A), each with an interval.
+
+        Returns
+        -------
+        Spectrum
+            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), float64, in squared units of the rows. The
+            intervals hold on every stream (with a compressor: for the mapped rows); the values are exact with
+            solver="exact", best with method="tfd", and for "fd", "cfd" and "rfd" the upper ends.
+        """
+        engine = self._seen_engine()
+        reading = self._read()
+        return spectrum_of(engine, self._method, rounding=reading.rounding, squared_norm=reading.squared_norm)
+
+    @property
+    def singular_value_interval(self) -> NDArray[np.float64]:
+        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i."""
+        found = self.spectrum()
+        return np.sqrt(np.column_stack([found.low, found.high]))
+
+    def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
+        """Read the same rows once more: singular values and directions come out nearly exact.
+
+        B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', V the directions of the sketch. It
+        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), path, or several paths
+            All rows that the sketch has seen, in any order.
+        sample_weight : array_like (n,) or float, optional
+            The weights that ``update`` had.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or the sketch has decayed rows or a compressor. It is then as it was.
+
+        Warns
+        -----
+        UserWarning
+            If the rows differ from those seen, in number or in squared norm: the certificate is then not to be believed.
+        """
+        engine = self._rereadable("refine")
+        reading = self._read()
+        found = nystrom(self._again(rows, sample_weight, reading), self.spectrum().vectors)
+        unit = ldexp(1.0, engine.exponent)
+        total = reading.squared_norm / unit / unit
+        if found.n_rows != self.n_rows or abs(found.squared_norm - total) > SAME_ROWS * total:
+            warnings.warn(
+                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch has "
+                f"seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
+                stacklevel=2,
+            )
+        refined = engine.clone()
+        refined.reduce()
+        lost = max(0.0, found.squared_norm - float(found.squares.sum()))
+        r = len(found.squares)
+        put_known(refined, Known(found.squares, found.vt, np.diag(found.squares), np.zeros((r, r)), lost))
+        refined.state.shrinkage = min(refined.state.shrinkage, lost)
+        self._engine, self._reading = refined, None
+        return self
+
+    def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
+        """Measure the error that ``error_bound`` bounds, by block Krylov steps, one pass over the same rows each.
+
+        Parameters
+        ----------
+        rows, sample_weight
+            As for ``refine``.
+        accuracy : float in (0, 1), default 0.01
+            Relative: passes end when the residual says that the error found is that near to an eigenvalue.
+
+        Returns
+        -------
+        Audit
+            ``error``, ``error_bound``, ``accuracy`` reached and ``passes``.
+        """
+        accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
+        engine = self._rereadable("audit")
+        reading, unit = self._read(), ldexp(1.0, engine.exponent)
+        again = self._again(rows, sample_weight, reading)
+        vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
+        shift = (self.alpha - self.alpha0) / unit / unit
+        error, reached, passes = spectral_norm(again, vt, squares, shift, accuracy=accuracy)
+        return Audit(error * unit * unit, self.error_bound, reached, passes)
+
+    def _rereadable(self, what: str) -> AnyEngine:
+        engine = self._seen_engine()
+        if self.compressor is not None or self.decay != 1.0:
+            raise ValueError(f"{what} needs a sketch without decay and without compressor")
+        return engine
+
+    def _again(self, rows: Readable, sample_weight: ArrayLike | None, reading: Reading) -> RowsAgain:
+        engine = self._seen_engine()
+        scale = ldexp(1.0, -engine.exponent)
+        return RowsAgain(
+            rows, n_features=engine.n_features, mean=reading.mean, scale=scale, sample_weight=sample_weight
+        )
 
     # -- using it --------------------------------------------------------------------------------------------------
     def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":

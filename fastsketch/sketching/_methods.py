@@ -26,6 +26,7 @@ class Method:
     title: str
     compensates: bool = False  # the read-out adds Delta to every squared singular value
     tracks: bool = False  # a ledger says what the directions hold, and which rows a shrink spares
+    lowers_all: bool = True  # every direction loses delta at every shrink
     regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for the removed part
 
     def error_bound(self, shrinkage: float) -> float:
@@ -35,11 +36,11 @@ class Method:
 
 METHODS: Final[dict[str, Method]] = {
     "fd": Method("Frequent Directions"),
-    "pfd": Method("Parameterized FD"),
+    "pfd": Method("Parameterized FD", lowers_all=False),
     "cfd": Method("Compensative FD", compensates=True),
-    "isvd": Method("Iterative SVD"),
+    "isvd": Method("Iterative SVD", lowers_all=False),
     "rfd": Method("Robust FD", regularises=True),
-    "tfd": Method("Tracked FD", tracks=True),
+    "tfd": Method("Tracked FD", tracks=True, lowers_all=False),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._engines import AnyEngine
+from fastsketch.sketching._engines import AnyEngine, decomposed
 
 # Units of rounding of the largest squared singular value by which a read-out itself may be off.
 READ_OUT_ROUNDING = 8.0
@@ -23,26 +23,23 @@ class Reading(NamedTuple):
     squared_norm: float
 
 
+def upright(vt: NDArray[Any]) -> NDArray[Any]:
+    """Rows with the sign that makes their largest entry positive: the same from every solver."""
+    if not vt.size:
+        return vt
+    return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
+
+
 def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     """Read an engine, which stays as it is; `compensates`: add Delta to every squared singular value."""
-    from scipy.linalg import svd
-
     engine = engine.clone()
-    rows = engine.reduce().astype(np.float64, copy=False)
+    s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
     dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
-    try:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
-    rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
-    s, vt = s[:rank], vt[:rank]
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage
-    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if rank else 0.0)
+    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if len(s) else 0.0)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + shrinkage)
-    # largest component of each vector positive: the same signs from every solver
-    if rank:
-        vt = vt * np.where(vt[np.arange(rank), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
+    vt = upright(vt)
     with np.errstate(over="ignore", under="ignore"):
         return Reading(
             (s * unit).astype(dtype),

@@ -2,8 +2,9 @@
 
 from fastsketch.sketching._engines._base import Engine
 from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays, make_engine
-from fastsketch.sketching._engines._combine import merge_engines, shrink_rows
+from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._ledger import Known, decomposed
 from fastsketch.sketching._engines._setting import EngineSetting, SolverName
 
 __all__ = [
@@ -12,9 +13,12 @@ __all__ = [
     "DenseEngine",
     "Engine",
     "EngineSetting",
+    "Known",
     "SolverName",
+    "decomposed",
     "exact_pays",
     "make_engine",
     "merge_engines",
+    "put_known",
     "shrink_rows",
 ]

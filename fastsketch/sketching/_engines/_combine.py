@@ -10,7 +10,7 @@ from fastsketch import _threads
 from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._ledger import joined, put_ledger
+from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 
@@ -59,13 +59,19 @@ def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
     mine.state.shrinkage += delta
     eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0))
     mine.state.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
-    mine.replace_rows((np.sqrt(merged.squares)[:, np.newaxis] * merged.vt)[::-1].astype(mine.dtype))
-    k = len(merged.squares)
-    mine.lam[:] = 0.0
-    mine.lam[:k] = merged.squares
+    put_known(mine, merged)
+
+
+def put_known(engine: AnyBuffer, known: Known) -> None:
+    """Make a sketch of at most sketch_size rows the whole buffer."""
+    size = engine.setting.sketch_size
+    k = len(known.squares)
+    engine.replace_rows((np.sqrt(known.squares)[:, np.newaxis] * known.vt)[::-1].astype(engine.dtype))
+    engine.lam[:] = 0.0
+    engine.lam[:k] = known.squares
     seen, leaked = np.zeros((size, size)), np.zeros((size, size))
-    seen[:k, :k], leaked[:k, :k] = merged.seen, merged.leaked
-    put_ledger(mine.ledger, {"seen": seen, "leaked": leaked, "lost": np.array([merged.lost])})
+    seen[:k, :k], leaked[:k, :k] = known.seen, known.leaked
+    put_ledger(engine.ledger, {"seen": seen, "leaked": leaked, "lost": np.array([known.lost])})
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:

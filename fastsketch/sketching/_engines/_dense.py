@@ -10,6 +10,7 @@ from fastsketch._kernels.shrink import top_eigh
 from fastsketch._kernels.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.sketching._engines._base import AnyBuffer, Engine
+from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
@@ -153,6 +154,16 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         rows = np.sqrt(np.maximum(kept, 0.0))[:, np.newaxis] * vectors[::-1]
         state.fill = state.kept = 0
         return rows.astype(self.dtype)
+
+    def known(self) -> Known:
+        """What is known of the rows: with an exact sum, its leading eigenvalues as they are."""
+        if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
+            return super().known()
+        if self.state.fill:
+            self.flush()
+        values, vectors = top_eigh(self.cov.copy(), min(self.n_features, self.setting.sketch_size))
+        squares = np.maximum(values[::-1][: len(vectors)], 0.0)
+        return Known(squares, vectors[::-1], np.diag(squares), np.zeros((len(squares), len(squares))), 0.0)
 
     def add_exact(self, other: AnyBuffer) -> None:
         """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""

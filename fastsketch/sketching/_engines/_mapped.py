@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastsketch import _threads
 from fastsketch._model import Arrays
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
@@ -141,6 +142,11 @@ class MappedEngine:
         """Settle, and return the rows, at most sketch_size. Callers work on a clone."""
         self.settle()
         return self.inner.reduce()
+
+    def known(self) -> Known:
+        """Settle, and say what is known of the mapped rows. Callers work on a clone."""
+        self.settle()
+        return self.inner.known()
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of all rows so far by a factor; ends the block."""
