@@ -21,7 +21,7 @@ void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *in
                       const double *data, const double *z, double *out);
 
 /* Lower triangle of gram (n x n, row i column k at gram[i * n + k], k <= i) = N N', summed in double.
- * head: d entries, all -1 on entry and on return; next and owner: nnz entries of scratch. */
+ * head: d entries, all 0 on entry and on return; next and owner: nnz entries of scratch. */
 void fs_csr_gram_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data, int32_t *head,
                    int32_t *next, int32_t *owner, double *gram);
 void fs_csr_gram_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data, int32_t *head,

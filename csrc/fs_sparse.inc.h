@@ -52,7 +52,8 @@ void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, 
     for (ptrdiff_t i = 0; i < n * n; i++)
         gram[i] = 0;
     /* One list per feature of the entries met so far: every pair of nonzeros in a column is visited once, and a
-     * column that only one row has costs nothing. */
+     * column that only one row has costs nothing. Lists hold 1 + entry, so that memory of zeros is that of no entries:
+     * that of a wide model is then touched only where rows have columns. */
     for (ptrdiff_t i = 0; i < n; i++) {
         double *FS_RESTRICT row = gram + i * n;
         for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
@@ -60,13 +61,13 @@ void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, 
             const int32_t j = indices[e];
             next[e] = head[j];
             owner[e] = (int32_t)i;
-            head[j] = (int32_t)e;
-            for (int32_t o = (int32_t)e; o >= 0; o = next[o])
-                row[owner[o]] += v * (double)data[o];
+            head[j] = (int32_t)e + 1;
+            for (int32_t o = (int32_t)e + 1; o > 0; o = next[o - 1])
+                row[owner[o - 1]] += v * (double)data[o - 1];
         }
     }
     for (int64_t e = 0; e < indptr[n]; e++)
-        head[indices[e]] = -1;
+        head[indices[e]] = 0;
 }
 
 FS_CLONES void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr,

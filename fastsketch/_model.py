@@ -16,6 +16,9 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         def _restore(self, state, arrays):      # the inverse, on a model that has just begun
             self._total, self._n = arrays.get("total"), state["n"]
 
+        def _validate(self, state, arrays):     # ValueError for what is none, though a stranger's file may hold it
+            as_integer(state["n"], "n", 0)
+
         n_rows and n_features as properties; _merge(other) if it merges.
 
 It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
@@ -108,6 +111,13 @@ class Model:
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
         raise NotImplementedError
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Raise ValueError unless a model of these parameters could have this state (nothing is checked by default).
+
+        Asked once for what comes from a file or from another process, on a model that has just begun, before
+        ``_restore``: nothing in it can be trusted, and no more memory may be taken than the arrays themselves have.
+        """
 
     def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
@@ -231,9 +241,19 @@ class Model:
         return _unpickled, (type(self), self.parameters, self.notes, state, arrays)
 
     @classmethod
-    def _built(cls, parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays) -> Self:
+    def _built(
+        cls,
+        parameters: dict[str, Any],
+        notes: dict[str, Any],
+        state: dict[str, Any],
+        arrays: Arrays,
+        *,
+        trusted: bool = True,
+    ) -> Self:
         model = cls(**parameters)
         model.notes = notes
+        if not trusted:
+            model._validate(state, arrays)
         model._restore(state, arrays)
         return model
 
@@ -315,6 +335,10 @@ class MergeableModel(Model, abstract=True):
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
+# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+
+
 def load(source: str | PathLike[str] | BinaryIO) -> Any:
     """Read any model of the library from a path or an open binary file.
 
@@ -347,8 +371,8 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+        return cls._built(parameters, notes, state, arrays, trusted=False)
+    except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
 
 
@@ -409,7 +433,13 @@ def _unpickled(
     cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
 ) -> Model:
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
-    return cls._built(parameters, notes, state, {name: np.array(array) for name, array in arrays.items()})
+    own = {name: np.array(array) for name, array in arrays.items()}
+    try:
+        return cls._built(parameters, notes, state, own, trusted=False)
+    except MemoryError:
+        raise
+    except INCONSISTENT as error:
+        raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
 
 
 def _named(source: files.Source) -> str:

@@ -79,7 +79,7 @@ cdef class SparseState(SketchState):
         self.indptr = np.zeros(capacity + 2, np.int64)
         self.indices = np.zeros(0, np.int32)
         self.data = np.zeros(0, dtype)
-        self.head = np.full(n_features, -1, np.int32)
+        self.head = np.zeros(n_features, np.int32)
         self.work = np.empty(reals, dtype)
         self.small = np.empty(doubles)
         self.gram = np.zeros(capacity * capacity)

@@ -8,12 +8,13 @@ cpdef enum:
     SVD = 1
     EXACT = 2
 
-cdef enum:
+cpdef enum:
     # The kept rows are orthogonal by construction, up to rounding that adds up from shrink to shrink.  Computing
     # their Gram matrix in full every REFRESH shrinks costs 1 part in 7 * REFRESH and stops the drift, which
     # in float32 would otherwise bias the shrinkage.
     REFRESH = 16
 
+cdef enum:
     # One shrink may be off by this many units of rounding of the largest eigenvalue. Measured on 500 streams and their
     # merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
     # where the Gram matrix is nearly diagonal.

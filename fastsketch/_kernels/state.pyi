@@ -5,6 +5,7 @@ from typing_extensions import Buffer, disjoint_base
 GRAM: Final[int]
 SVD: Final[int]
 EXACT: Final[int]
+REFRESH: Final[int]
 NOTHING_SEEN: Final[int]
 
 @disjoint_base

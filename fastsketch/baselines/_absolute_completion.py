@@ -91,6 +91,9 @@ class WibergL1(Completion):
     def _most(self) -> int:
         return self.max_iterations + 1
 
+    def _ranks(self) -> tuple[int, float]:
+        return self.rank, self.rank
+
     def _run(self, data: Observed) -> Iterator[Step]:
         rng, r = np.random.default_rng(self.seed), self.rank
         b = rng.standard_normal((data.n, r)) / np.sqrt(r)

@@ -16,7 +16,8 @@ from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._rotation import aligned, itq_rotation, random_rotation
-from fastsketch.hashing._summary import BlockSummary, SummarySetting
+from fastsketch.hashing._summary import BlockSummary, SummarySetting, validate
+from fastsketch.io import _checks as checks
 
 Array = NDArray[np.float64]
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
@@ -26,6 +27,8 @@ ROTATIONS: Final = ("itq", "random", None)
 
 # Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
 RESERVOIR_ROWS = 2000
+# Columns that LAPACK's integers count.
+MOST_FEATURES = 1 << 31
 
 
 class _Learned(NamedTuple):
@@ -182,9 +185,12 @@ class SketchHash(LinearHasher, MergeableModel):
         return self
 
     def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
+        return BlockSummary(self._summary_setting(d), d, dtype=dtype)
+
+    def _summary_setting(self, d: int) -> SummarySetting:
         if self.n_bits > d:
             raise ValueError(f"n_bits must be at most the {d} features of the rows, got {self.n_bits}")
-        setting = SummarySetting(
+        return SummarySetting(
             method=self._method_for(d),
             n_bits=self.n_bits,
             sketch_size=self._size,
@@ -193,7 +199,6 @@ class SketchHash(LinearHasher, MergeableModel):
             place=self._place,
             reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
         )
-        return BlockSummary(setting, d, dtype=dtype)
 
     @property
     def _place(self) -> int:
@@ -363,17 +368,28 @@ class SketchHash(LinearHasher, MergeableModel):
         state, arrays = ({}, {}) if self._summary is None else self._summary.state()
         return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        anchor = arrays.get("anchor")
+        if anchor is not None:
+            rows = len(anchor) if anchor.ndim else 0
+            checks.finite(arrays, "anchor", (rows, self.n_bits))
+        if not state:
+            checks.only(arrays, "anchor")
+            return
+        d, dtype = as_integer(state["n_features"], "n_features", 1, MOST_FEATURES), as_dtype(state["dtype"])
+        if anchor is not None and len(anchor) != d:
+            raise ValueError(f"the anchor must have {d} rows, got {len(anchor)}")
+        if self.dtype is not None and dtype != self.dtype:
+            raise ValueError(f"its rows have dtype {dtype}, its parameters {self.dtype}")
+        validate(state, arrays, self._summary_setting(d), d, dtype=dtype)
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if "anchor" in arrays:
             self.anchor(arrays["anchor"])
-        if not state:
-            return
-        d = as_integer(state["n_features"], "n_features", 1)
-        if self._anchor is not None and len(self._anchor) != d:
-            raise ValueError(f"the anchor must have {d} rows, got {len(self._anchor)}")
-        summary = self._empty_summary(d, dtype=as_dtype(state["dtype"]))
-        summary.restore(state, arrays)
-        self._summary = summary
+        if state:
+            summary = self._empty_summary(state["n_features"], dtype=as_dtype(state["dtype"]))
+            summary.restore(state, arrays)
+            self._summary = summary
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

@@ -12,9 +12,10 @@ from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._validation import Rows, as_integer, as_real
+from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
 from fastsketch.lowrank._data import Array, Observed, observed
-from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem
+from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, validate
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import LossSetting, PursuitSetting, SideSetting
 
@@ -426,8 +427,14 @@ class LowRankModel(Answers):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return ({}, {}) if self._fitted is None else (self._fitted.scalars(), self._fitted.arrays())
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if state:
+            validate(state, arrays, dtype=self.dtype)
+        else:
+            checks.only(arrays)
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        self._fitted = Fitted.checked(state, arrays) if state or arrays else None
+        self._fitted = Fitted.of(state, arrays) if state else None
 
     def _keep_in_memory(self, other: Self) -> None:
         other._continuation = self._continuation

@@ -15,7 +15,7 @@ from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._points import PointsState
-from fastsketch.online._state import Floats
+from fastsketch.online._state import Floats, Zeros
 
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
@@ -74,14 +74,14 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
         return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
 
-    def _start(self, d: int, sparse: bool) -> PointsState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> PointsState:
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
-            return _projected.start(projected, *self._points(), d=d, sparse=sparse)
+            return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
             diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
-            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse)
+            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
             loss=loss,
@@ -93,7 +93,12 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
         )
-        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse)
+        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
+
+    def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
+        super()._validate(state, arrays)
+        if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
+            raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
 
     def _cause(self, learned: PointsState) -> str:
         return (

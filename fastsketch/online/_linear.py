@@ -9,8 +9,9 @@ from fastsketch import _threads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, integer, real
-from fastsketch._validation import Rows, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
-from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned
+from fastsketch._validation import Rows, as_flag, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
+from fastsketch.io import _checks as checks
+from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned, Zeros, outline
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -48,8 +49,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d: int, sparse: bool) -> S:
-        """The state before the first row."""
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
+        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
         raise NotImplementedError
 
     def _cause(self, learned: S) -> str:
@@ -248,15 +249,26 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return {"sparse": None}, arrays
         return {"sparse": self._learned.sparse}, {**arrays, **self._learned.saved()}
 
-    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        comparator = arrays.get("comparator")
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        sparse, comparator = state["sparse"], arrays.get("comparator")
         if comparator is not None:
-            self._comparator = as_vector(comparator, comparator.size, "comparator").astype(np.float64)
+            checks.finite(arrays, "comparator", (comparator.size,))
+        if sparse is None:
+            checks.only(arrays, "comparator")
+            return
+        if as_flag(sparse, "sparse") and not self._takes_sparse():
+            raise ValueError("a model of these parameters has no form for sparse rows")
+        shape = arrays["base"].shape
+        if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
+            raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
+        self._start(shape[-1], sparse, outline).validate_all(arrays)
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        learned = self._start(arrays["base"].shape[-1], bool(state["sparse"]))
+        learned = self._start(arrays["base"].shape[-1], state["sparse"])
         learned.take(arrays)
-        learned.check()
         self._learned = learned
 
     def _keep_in_memory(self, other: Any) -> None:

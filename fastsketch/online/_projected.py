@@ -9,7 +9,7 @@ from fastsketch._kernels.online import ROUND
 from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch._random import Normal, random_normal
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import Batch, Floats
+from fastsketch.online._state import Batch, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,15 @@ class ProjectedState(PointsState):
         return self.base.copy()
 
 
-def start(setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> ProjectedState:
-    """The state before the first row."""
+def start(
+    setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+) -> ProjectedState:
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     width = d if setting.method == "ada_lr" else setting.sketch_size
     return ProjectedState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
-        products=np.zeros((d, width)),
+        products=zeros((d, width)),
     )
 
 

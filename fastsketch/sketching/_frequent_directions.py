@@ -9,13 +9,26 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
-from fastsketch._validation import Rows, as_dtype, as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
+from fastsketch._validation import (
+    Rows,
+    as_choice,
+    as_dtype,
+    as_integer,
+    as_real,
+    as_rows,
+    as_vector,
+    as_weights,
+    natural_dtype,
+)
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines import (
     ENGINES,
     AnyEngine,
     DenseEngine,
     EngineSetting,
     SolverName,
+    SparseEngine,
+    kind_for,
     make_engine,
     merge_engines,
 )
@@ -31,6 +44,8 @@ if TYPE_CHECKING:
 MOST = float(np.finfo(np.float64).max)
 # Blocks that a part of a job may have, as a power of two.
 PART_BITS = 32
+# Columns that LAPACK's integers count.
+MOST_FEATURES = 1 << 31
 
 
 class FrequentDirections(MergeableModel):
@@ -403,14 +418,39 @@ class FrequentDirections(MergeableModel):
         }
         return {"engine": about}, engine.arrays()
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        about = state["engine"]
+        if about is None:
+            checks.only(arrays)
+            return
+        engine, setting = ENGINES[about["kind"]], self._setting_of(about)
+        if engine is not kind_for(setting, sparse=engine is SparseEngine):
+            raise ValueError(
+                f"a sketch of these parameters has no {about['kind']!r} rows with solver {setting.solver!r}"
+            )
+        for name, given, mine in (
+            ("solver", setting.solver, None if self.solver == "auto" else self.solver),
+            ("buffer_size", setting.buffer_size, None if setting.solver == "exact" else self.buffer_size),
+            ("dtype", as_dtype(about["dtype"]), self.dtype),
+        ):
+            if mine is not None and given != mine:
+                raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
+        d = as_integer(about["n_features"], "n_features", 1, MOST_FEATURES)
+        engine.validate(arrays, setting, d, dtype=as_dtype(about["dtype"]))
+
+    def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
+        # the buffer as it was, also where a later version has another default: a resume is to give the same bits
+        least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
+        solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
+        return self._setting.resolved(solver, as_integer(about["buffer_size"], "buffer_size", least))
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
         self._engine = self._reading = None
         if about is not None:
-            # the buffer as it was, also where a later version has another default: a resume is to give the same bits
-            setting = self._setting.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
-            d = as_integer(about["n_features"], "n_features", 1)
-            engine = ENGINES[about["kind"]](setting, d, dtype=as_dtype(about["dtype"]))
+            engine = ENGINES[about["kind"]](
+                self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])
+            )
             engine.restore(arrays)
             self._engine = engine
 

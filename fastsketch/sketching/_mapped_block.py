@@ -15,6 +15,7 @@ from fastsketch import _threads
 from fastsketch._kernels import random_map as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import natural_dtype, not_finite
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._scalars import scalars, set_scalars
 from fastsketch.sketching._sized_map import SizedMap
@@ -63,7 +64,13 @@ class MappedBlock:
 
     def _take_numbers(self, index: int) -> None:
         self.index = index
-        self.state.set_numbers(*self.map.numbers(index, self.dtype))
+        # made when the first row comes, or a pending one is mapped: a file may state any length of a block
+        self._has_numbers = False
+
+    def _need_numbers(self) -> None:
+        if not self._has_numbers:
+            self.state.set_numbers(*self.map.numbers(self.index, self.dtype))
+            self._has_numbers = True
 
     def _limit(self) -> AbstractContextManager[Any]:
         """Only the Gaussian map calls BLAS."""
@@ -97,6 +104,7 @@ class MappedBlock:
         # a few rows are learned from without a copy of the state: those must be refused before anything is changed
         if self.fits_step(len(rows)) and len(rows):
             self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
+        self._need_numbers()
         with self._limit():
             taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
         if bad >= 0:
@@ -106,7 +114,7 @@ class MappedBlock:
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
         """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
-        limit = float(np.finfo(self.dtype).max) / (4 * self.map.padded_rows)
+        limit = self.map.most(self.dtype)
         if limit < largest < np.inf:
             raise ValueError(
                 f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
@@ -118,19 +126,35 @@ class MappedBlock:
         out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
+    @staticmethod
+    def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
+        """Raise ValueError unless such a block could have these arrays; takes no memory of its size."""
+        d, p, q = n_features, sized_map.rows_per_call, sized_map.rows_out
+        count = checks.named_numbers(arrays, "count", kernel.BlockState.COUNTS, np.dtype(np.int64))
+        book = checks.named_numbers(arrays, "book", kernel.BlockState.SUMS, np.dtype(np.float64))
+        n, pending = count["n_rows"], count["pending_rows"]
+        # a complete block is mapped, and a complete step too, before a call ends
+        checks.number_within(n, "rows of the block", 0, sized_map.block_rows - 1)
+        checks.number_within(pending, "pending rows", 0, min(n, p - 1))
+        if (n - pending) % p:
+            raise ValueError(f"the {n} rows of the block, less {pending} pending ones, are no whole steps of {p}")
+        checks.number_within(count["shifted"], "shifted", int(center and n > 0), int(center and n > 0))
+        checks.number_within(book["weight"], "weight", 0.0, np.inf)
+        checks.number_within(book["largest"], "largest", 0.0, sized_map.most(dtype))
+        checks.finite(arrays, "out", (q, d), dtype)
+        checks.finite(arrays, "pending", (p, d), dtype)  # whatever lies in rows that are not there
+        checks.finite(arrays, "shift", (d,), dtype)
+        checks.finite(arrays, "sums", (d if center else 0,))
+        checks.finite(arrays, "ones", (q,))
+        root = checks.not_negative(arrays, "root", (p,))
+        if root[pending:].any():
+            raise ValueError("rows that are not there must have no weight")
+        checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
+
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
-        own = self._own
-        for name, mine in own.items():
-            if arrays[name].shape != mine.shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+        """Take arrays that another block of this map gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        pending, n_rows = self.state.pending_rows, self.state.n_rows
-        if not 0 <= pending <= n_rows <= self.map.block_rows or pending >= self.map.rows_per_call:
-            raise ValueError("the counts do not fit the block")
-        if (n_rows - pending) % self.map.rows_per_call:
-            raise ValueError("the counts do not fit the steps of the block")
-        for name, mine in own.items():
+        for name, mine in self._own.items():
             mine[...] = arrays[name]
         if index != self.index:
             self._take_numbers(index)
@@ -156,6 +180,7 @@ class MappedBlock:
                     move = (root**2 * moved).sum(axis=0) / weight if weight > 0 else 0.0
                     mean, rows = shift + move, moved - move
                 return Mapped((root * rows).astype(self.dtype), mean, weight, n)
+            self._need_numbers()
             with self._limit():
                 kernel.finish(state.out, state)
             if self.center:

@@ -150,7 +150,7 @@ def rewrite(content, tmp_path, change):
         (lambda h: h["state"]["engine"].update(kind="quantum"), "not consistent"),
         (lambda h: h["state"]["engine"].update(buffer_size=10**6), "not consistent"),
         (lambda h: h["arrays"]["buffer"].update(shape=[10**9, 20]), "size"),
-        (lambda h: h["arrays"]["buffer"].update(shape=[-1, 20]), "size"),
+        (lambda h: h["arrays"]["buffer"].update(shape=[-1, 20]), "damaged"),
         (lambda h: h["arrays"]["buffer"].update(dtype="<f4"), "damaged"),
         (lambda h: h["arrays"]["buffer"].update(dtype="|O"), "damaged"),
         (lambda h: h["arrays"]["buffer"].update(crc32=1), "checksum"),

@@ -131,14 +131,14 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
            top;
     float *sout = space((size_t)(n * k), 4);
     int32_t *head = space((size_t)d, 4), *next = space((size_t)indptr[n], 4), *owner = space((size_t)indptr[n], 4);
-    memset(head, 0xff, (size_t)d * 4);
+    memset(head, 0, (size_t)d * 4);
     check(fs_scan_csr_d(n, indptr, data, &top) == -1 && fs_scan_csr_s(n, indptr, sdata, &top) == -1, "scan csr");
     fs_csr_times_z_d(n, k, k + 1, indptr, indices, data, z, out);
     fs_csr_times_z_s(n, k, k + 1, indptr, indices, sdata, sz, sout);
     fs_csr_gram_s(n, indptr, indices, sdata, head, next, owner, gram);
     fs_csr_gram_d(n, indptr, indices, data, head, next, owner, gram);
     for (ptrdiff_t j = 0; j < d; j++)
-        check(head[j] == -1, "heads are reset");
+        check(head[j] == 0, "heads are reset");
     for (ptrdiff_t i = 0; i < n; i++)
         for (ptrdiff_t j = 0; j <= i; j++) {
             double sum = 0;

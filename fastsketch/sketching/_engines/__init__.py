@@ -1,10 +1,11 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
 from fastsketch.sketching._engines._base import Engine
-from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays, make_engine
+from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays, kind_for, make_engine
 from fastsketch.sketching._engines._combine import merge_engines, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting, SolverName
+from fastsketch.sketching._engines._sparse import SparseEngine
 
 __all__ = [
     "ENGINES",
@@ -13,7 +14,9 @@ __all__ = [
     "Engine",
     "EngineSetting",
     "SolverName",
+    "SparseEngine",
     "exact_pays",
+    "kind_for",
     "make_engine",
     "merge_engines",
     "shrink_rows",

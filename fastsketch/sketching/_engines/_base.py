@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -30,6 +31,16 @@ SLICE_BYTES = 4 << 20
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+
+# Arrays of every engine's state, beside its buffer.
+SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "root")
+
+
+def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
+    """The exponent of the power of two that everything is divided by, from that of the largest entry."""
+    low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
+    return 0 if low <= top <= high else max(-limit, min(limit, top))
+
 
 State = TypeVar("State", bound=SketchState)
 # A slice of a batch as the kernels take it.
@@ -55,6 +66,18 @@ class Engine(Generic[State, Piece]):
         self.root: NDArray[np.float64] = np.asarray(state.root)
 
     # -- defined by subclasses --------------------------------------------------------------------------------------
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        raise NotImplementedError
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The rules of ``own_arrays``, where the counts have passed: ValueError names the array."""
+        raise NotImplementedError
+
     def make_state(self) -> State:
         """The state of an engine that has seen no rows."""
         raise NotImplementedError
@@ -152,9 +175,7 @@ class Engine(Generic[State, Piece]):
         if largest == 0.0:
             return
         top = max(frexp(min(largest, 1e308))[1], self.state.top)
-        low, high, limit = SAFE_EXPONENTS[self.dtype.itemsize]
-        wanted = 0 if low <= top <= high else max(-limit, min(limit, top))
-        self._rescale_to(wanted, top)
+        self._rescale_to(exponent_for(top, self.dtype), top)
 
     def _rescale_to(self, exponent: int, top: int) -> None:
         if exponent != self.exponent:
@@ -231,19 +252,37 @@ class Engine(Generic[State, Piece]):
         }
         return {name: array.copy() for name, array in out.items()} if copy else out
 
+    @classmethod
+    def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        size, capacity = setting.sketch_size, cls.capacity_for(setting)
+        checks.not_negative(arrays, "lam", (size + 1,))
+        checks.not_negative(arrays, "gain", (size + 1,))
+        count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
+        fill, kept, n_rows = (count[name] for name in ("fill", "kept", "n_rows"))
+        # A full buffer is shrunk before a call ends, and centring writes one row more before the new ones.
+        checks.number_within(fill, "fill", 0, capacity - setting.center - 1)
+        checks.number_within(kept, "kept", 0, min(fill, size))
+        checks.number_within(n_rows, "n_rows", fill - kept, checks.MOST_COUNT)
+        checks.number_within(count["age"], "age", -1, REFRESH)
+        checks.number_within(count["top"], "top", NOTHING_SEEN, 1025)
+        expected = exponent_for(count["top"], dtype) if count["top"] != NOTHING_SEEN else 0
+        checks.number_within(count["exponent"], "exponent", expected, expected)
+        book = checks.named_numbers(arrays, "book", SketchState.SUMS, np.float64)
+        # a centred sum of squares is a difference: rounding may leave one of equal rows below zero
+        slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
+        for name, value in book.items():
+            checks.number_within(value, name, -slack if name == "squared_norm" else 0.0, np.inf)
+        checks.rows_of(arrays, "mean", (n_features if setting.center else 0,), np.dtype(np.float64))
+        checks.rows_of(arrays, "root", (fill - kept,), np.dtype(np.float64))
+        checks.not_negative(arrays, "root", (fill - kept,))
+        cls.validate_own(arrays, count, setting, n_features, dtype=dtype)
+
     def restore(self, arrays: Arrays) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
+        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        state = self.state
-        if not 0 <= state.kept <= state.fill <= self.capacity or state.kept > self.setting.sketch_size:
-            raise ValueError("the counts do not fit the buffer")
-        if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
-            raise ValueError("the counts are out of range")
-        own = {"lam": self.lam, "gain": self.gain, "mean": self.mean, "root": self.root[self.new_rows()]}
-        for name, mine in own.items():
-            if arrays[name].shape != mine.shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
-            mine[:] = arrays[name]
+        self.lam[:], self.gain[:], self.mean[:] = arrays["lam"], arrays["gain"], arrays["mean"]
+        self.root[self.new_rows()] = arrays["root"]
         self.put_arrays(arrays)
 
     def clone(self) -> Self:

@@ -9,7 +9,8 @@ from fastsketch._kernels import dense as kernel
 from fastsketch._kernels.shrink import top_eigh
 from fastsketch._kernels.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
-from fastsketch.sketching._engines._base import AnyBuffer, Engine
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
@@ -32,14 +33,32 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         # of solver exact (d, d), else empty: the kernel's lower triangle, transposed
         self.cov: NDArray[np.float64] = np.asarray(self.state.cov)
 
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        capacity = setting.sketch_size + block
+        return max(capacity, EXACT_BLOCK) if setting.solver == "exact" else capacity
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The rows of the buffer, and the exact sum."""
+        checks.rows_of(arrays, "buffer", (count["fill"], n_features), dtype)
+        own = {"buffer"}
+        if setting.solver == "exact":
+            own.add("cov")
+            checks.number_within(count["kept"], "kept", 0, 0)
+            checks.finite(arrays, "cov", (n_features, n_features))
+        checks.only(arrays, *SHARED_ARRAYS, *own)
+
     def make_state(self) -> kernel.DenseState:
         """The state of an engine that has seen no rows."""
         setting = self.setting
-        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
-        capacity = setting.sketch_size + block
         return kernel.DenseState(
             setting.sketch_size,
-            max(capacity, EXACT_BLOCK) if self.exact else capacity,
+            self.capacity_for(setting),
             self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
@@ -85,8 +104,6 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
-        if own["buffer"].shape != (self.state.fill, self.n_features):
-            raise ValueError(f"array 'buffer' has shape {own['buffer'].shape}, not {self.state.fill} rows")
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
         if self.exact:
             self.cov[:] = own["cov"]

@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from fastsketch import _threads
 from fastsketch._model import Arrays
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import Compressor, sized
+from fastsketch.sketching._sized_map import SizedMap
 
 # Rows of one step through a block are checked and then used: together they stay in the last cache.
 SLICE_BYTES = 4 << 20
@@ -31,12 +33,11 @@ class MappedEngine:
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
-        sized_map = sized(compressor, rows_out=setting.sketch_size, n_features=n_features)
+        sized_map = self.map_for(setting, n_features)
         self.compressor: Compressor | None = replace(
             compressor, rows_out=sized_map.rows_out, block_rows=sized_map.block_rows
         )
-        buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
-        self.inner = DenseEngine(setting.behind_map(buffer_size), n_features, dtype=dtype)
+        self.inner = DenseEngine(self.inner_setting(setting, sized_map), n_features, dtype=dtype)
         self.block = MappedBlock(
             sized_map, n_features, dtype=dtype, center=setting.center, index=compressor.first_block
         )
@@ -44,6 +45,18 @@ class MappedEngine:
         self._settled_mean = np.zeros(n_features if setting.center else 0)
         self._settled_weight = 0.0
         self._settled_rows = 0
+
+    @staticmethod
+    def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
+        """The map that every block passes."""
+        if setting.compressor is None:
+            raise ValueError("an engine of mapped blocks needs a compressor")
+        return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
+
+    @staticmethod
+    def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
+        """Of the engine behind the map."""
+        return setting.behind_map(sized_map.rows_out if setting.buffer_size is None else setting.buffer_size)
 
     # -- the state, in the units of the inner engine ---------------------------------------------------------------
     @property
@@ -167,22 +180,35 @@ class MappedEngine:
             "place": np.array([self._settled_rows, self.block.index]),
         }
 
+    @classmethod
+    def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
+        assert compressor is not None  # or there would be no map
+        DenseEngine.validate(_named(arrays, "inner_"), cls.inner_setting(setting, sized_map), n_features, dtype=dtype)
+        MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
+        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        checks.not_negative(arrays, "settled", (1,))
+        n_rows, index = checks.array_of(arrays, "place", (2,), np.dtype(np.int64)).tolist()
+        checks.as_count(n_rows, "rows in complete blocks")
+        checks.number_within(index, "index of the block", compressor.first_block, 2.0**63 - 2**32)
+        others = [name for name in arrays if not name.startswith(("inner_", "block_"))]
+        checks.only({name: arrays[name] for name in others}, "mean", "settled", "place")
+
     def restore(self, arrays: Arrays) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
-
-        def named(prefix: str) -> Arrays:
-            return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-        if arrays["mean"].shape != self._settled_mean.shape:
-            raise ValueError(f"array 'mean' has shape {arrays['mean'].shape}, expected {self._settled_mean.shape}")
+        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
-        self.inner.restore(named("inner_"))
-        self.block.restore(named("block_"), index)
+        self.inner.restore(_named(arrays, "inner_"))
+        self.block.restore(_named(arrays, "block_"), index)
 
     def clone(self) -> Self:
         """An independent engine in the same state."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
+
+
+def _named(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from fastsketch._kernels import sparse as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import is_sparse
-from fastsketch.sketching._engines._base import Engine
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -30,13 +31,32 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         super().__init__(setting, n_features, dtype=dtype)
         self.z = self.state.z
 
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        return setting.sketch_size + block
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The kept rows, and the new ones as CSR: the kernels look at no index."""
+        n = count["fill"] - count["kept"]
+        stored = len(arrays["data"])
+        checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        checks.rows_of(arrays, "data", (stored,), dtype)
+        indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
+        indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
+        checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
+        checks.only(arrays, *SHARED_ARRAYS, "z", "indptr", "indices", "data")
+
     def make_state(self) -> kernel.SparseState:
         """The state of an engine that has seen no rows."""
         setting = self.setting
-        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
         return kernel.SparseState(
             setting.sketch_size,
-            setting.sketch_size + block,
+            self.capacity_for(setting),
             self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
@@ -106,9 +126,6 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
-        if own["z"].shape != (self.n_features, state.kept):
-            raise ValueError(f"array 'z' has shape {own['z'].shape}, expected {(self.n_features, state.kept)}")
-        _check_csr(own, n=self._n_new, d=self.n_features)
         state.make_room(used)
         self.z[:, : own["z"].shape[1]] = own["z"]
         np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
@@ -154,17 +171,3 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
         for _ in range(2):  # the square of a factor may leave the range though the product does not
             self.lam *= factor
-
-
-def _check_csr(own: Arrays, *, n: int, d: int) -> None:
-    """Raise ValueError unless indptr, indices and data are n rows of d columns: the kernels do not look."""
-    indptr, indices, data = own["indptr"], own["indices"], own["data"]
-    if (
-        indptr.shape != (n + 1,)
-        or indptr[0] != 0
-        or indptr[-1] != len(data)
-        or (np.diff(indptr) < 0).any()
-        or indices.shape != data.shape
-        or (data.size and not 0 <= indices.min() <= indices.max() < d)
-    ):
-        raise ValueError("the sparse rows are not consistent")
