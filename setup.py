@@ -39,6 +39,7 @@ def extensions():
         "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
         "tridiagonal": ["csrc/fs_secular.c"],
         "state": [],
+        "csr": ["csrc/fs_csr.c"],
         "dense": ["csrc/fs_rows.c"],
         "sparse": ["csrc/fs_sparse.c"],
         "hadamard": ["csrc/fs_hadamard.c"],

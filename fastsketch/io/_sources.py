@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._sparse import as_csr
 from fastsketch.io._svmlight import count_features, open_text, read_blocks
 
 if TYPE_CHECKING:
@@ -161,7 +162,10 @@ class NpzSource:
                 matrix: Any = load_npz(file)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error})") from error
-        self._matrix = matrix.tocsr()
+        try:
+            self._matrix = as_csr(matrix, "it")
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"{path} holds no matrix that can be read: {error}") from error
         self.size: int
         self.size, self.n_features = self._matrix.shape
         self.n_rows: int | None = self.size

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._losses import LOSSES, expected
-from fastsketch._validation import Rows, as_integer
+from fastsketch._sparse import as_csr
+from fastsketch._validation import Rows, as_integer, is_sparse
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import PART
 
@@ -81,7 +82,9 @@ def recommended(
     n = as_integer(n, "n", 1)
     columns = shape[1]
     if exclude is not None:
-        exclude = exclude.tocsr()
+        if not is_sparse(exclude):
+            raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+        exclude = as_csr(exclude, "exclude")
         if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), shape[0]):
             raise ValueError(
                 f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, got shape {exclude.shape}"
