@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import fastsketch as fs
+from fastsketch._model import plain
 from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.cli._identity import VERSION, Identity, differences, to_compare
 from fastsketch.cli._reading import Learner, Reader
@@ -42,22 +43,25 @@ def resumed(
     notes = saved.notes
     try:
         then: Identity = notes["job"]
-        if then.get("version") != VERSION:
-            raise ValueError(
-                f"{path} was written by another version of fastsketch, and does not say enough of its inputs to go on "
-                "from it: start without --resume"
-            )
-        found = differences(job, then)
-        consumed = [Taken(*map(int, taken)) for taken in notes["consumed"]]
-        compared = [index for index in to_compare(job, then) if index < len(consumed)] if not found else []
-        reader.take(notes["reader"])
-    except (KeyError, TypeError, AttributeError) as error:
+        known = then.get("version") == VERSION
+        found = differences(job, then) if known else []
+        consumed = [Taken(*map(int, taken)) for taken in notes["consumed"]] if known else []
+        compared = to_compare(job, then) if known and not found else []
+        if known and not found:
+            reader.take(notes["reader"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StateError(f"{path} is damaged: its notes are not those of a partial result ({error!r})") from error
+    if not known:
+        raise ValueError(
+            f"{path} was written by another version of fastsketch, and does not say enough of its inputs to go on "
+            "from it: start without --resume"
+        )
     if found:
         raise ValueError(f"{path} belongs to another job: {'; '.join(found)}")
-    if not consumed or len(consumed) > len(sources) or sum(taken.rows for taken in consumed) != saved.n_rows:
-        raise StateError(f"{path} is damaged: its counts of rows do not agree")
-    for index in compared:
+    counted = sum(taken.rows for taken in consumed) == saved.n_rows
+    if not (0 < len(consumed) <= len(sources) and counted and plain(saved.parameters) == plain(model.parameters)):
+        raise StateError(f"{path} is damaged: its notes are not those of its model")
+    for index in (index for index in compared if index < len(consumed)):
         _compare(sources[index], consumed[index], reader, path)
     return saved, Consumed(consumed)
 
