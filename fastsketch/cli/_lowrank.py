@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import given, limited, report, writable
+from fastsketch.cli._job import given, limited
+from fastsketch.cli._output import output_of
+from fastsketch.cli._report import report
 from fastsketch.io import SourceError
-from fastsketch.io._replacing import replacing
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._fitted import HistoryLine
 
@@ -32,43 +33,49 @@ Places = NDArray[np.intp]
 # -- complete ----------------------------------------------------------------------------------------------------------
 def complete(args: Namespace) -> None:
     """Fit a model to (row id, column id, value) lines and save it with the ids."""
-    writable(args.output)
-    ids, values = read_table(args.ratings, 3)
-    names = [np.unique(column) for column in ids]
-    rows, columns = (np.searchsorted(known, column) for known, column in zip(names, ids, strict=True))
-    shape = len(names[0]), len(names[1])
-    x = sparse.coo_array((values, (rows, columns)), shape=shape)
-    parameters = given(args)
-    model = LowRankModel(**parameters)
-    if model.rank > min(shape):
-        parameters["rank"] = min(shape)
+    with output_of(args) as out:
+        ids, values = read_table(args.ratings, 3)
+        names = [np.unique(column) for column in ids]
+        rows, columns = (np.searchsorted(known, column) for known, column in zip(names, ids, strict=True))
+        shape = len(names[0]), len(names[1])
+        x = sparse.coo_array((values, (rows, columns)), shape=shape)
+        parameters = given(args)
         model = LowRankModel(**parameters)
-    started = time.perf_counter()
-    try:
-        with limited(args.threads):
-            model.fit(
-                x, validation=args.validation, patience=args.patience, callback=None if args.json else _print_rank
-            )
-    except ValueError as error:
-        raise ValueError(_with_ids(str(error), names)) from None
-    model.notes = {"rows": names[0].tolist(), "columns": names[1].tolist()}
-    model.save(args.output)
-    facts = model.facts()
-    report(
-        args,
-        {
-            **facts,
-            "observations": len(values),
-            "mean_loss": facts["objective"] / facts["n_observations"],
-            "seconds": time.perf_counter() - started,
-            "output": args.output,
-        },
-    )
+        if model.rank > min(shape):
+            parameters["rank"] = min(shape)
+            model = LowRankModel(**parameters)
+        started = time.perf_counter()
+
+        def say(line: HistoryLine) -> None:
+            out.say(_as_line(line))
+
+        try:
+            with limited(args.threads):
+                model.fit(x, validation=args.validation, patience=args.patience, callback=None if args.json else say)
+        except ValueError as error:
+            raise ValueError(_with_ids(str(error), names)) from None
+        except KeyboardInterrupt as stop:
+            stop.add_note("nothing has been saved: a fit of a low-rank model has no partial result")
+            raise
+        model.notes = {"rows": names[0].tolist(), "columns": names[1].tolist()}
+        out.save(model)
+        facts = model.facts()
+        report(
+            args,
+            {
+                **facts,
+                "observations": len(values),
+                "mean_loss": facts["objective"] / facts["n_observations"],
+                "seconds": time.perf_counter() - started,
+                "output": args.output,
+            },
+            out,
+        )
 
 
-def _print_rank(line: HistoryLine) -> None:
+def _as_line(line: HistoryLine) -> str:
     score = "" if line["validation"] is None else f"  validation {line['validation']:.5f}"
-    print(f"rank {line['rank']:>4}  objective {line['objective']:.6g}{score}  {line['seconds']:.2f} s", flush=True)
+    return f"rank {line['rank']:>4}  objective {line['objective']:.6g}{score}  {line['seconds']:.2f} s"
 
 
 def _with_ids(message: str, names: list[Ids]) -> str:
@@ -83,21 +90,22 @@ def _with_ids(message: str, names: list[Ids]) -> str:
 # -- predict and recommend ---------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
     """Predictions for (row id, column id) lines; for an id that is not known the biases answer."""
-    writable(args.output)
-    model, names = _with_names(args.model)
-    ids, _ = read_table(args.pairs, 2)
-    rows, columns = (_places(column, known) for column, known in zip(ids, names, strict=True))
-    with limited(args.threads):
-        method = model.predict_proba if args.proba else model.predict
-        predicted = method(rows, columns, rank=args.rank)
-    with replacing(args.output) as file:
-        text = io.TextIOWrapper(file, "utf-8", newline="")
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerows(zip(*(column.tolist() for column in ids), (f"{value:.9g}" for value in predicted), strict=True))
-        text.flush()
-        text.detach()
-    unknown = int(((rows < 0) | (columns < 0)).sum())
-    report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output})
+    with output_of(args, ".csv") as out:
+        model, names = _with_names(args.model)
+        ids, _ = read_table(args.pairs, 2)
+        rows, columns = (_places(column, known) for column, known in zip(ids, names, strict=True))
+        with limited(args.threads):
+            method = model.predict_proba if args.proba else model.predict
+            predicted = method(rows, columns, rank=args.rank)
+        with out.writing() as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            lines = csv.writer(text, lineterminator="\n")
+            shown = (f"{value:.9g}" for value in predicted)
+            lines.writerows(zip(*(column.tolist() for column in ids), shown, strict=True))
+            text.flush()
+            text.detach()
+        unknown = int(((rows < 0) | (columns < 0)).sum())
+        report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output}, out)
 
 
 def recommend(args: Namespace) -> None:

@@ -228,8 +228,8 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
 
         target = tmp_path / f"{stop}.fsk"
         monkeypatch.setattr(FrequentDirections, "update", update)
-        out = run(capsys, *command, target, status=1)
-        assert "interrupted" in out.err
+        out = run(capsys, *command, target, status=130)
+        assert "interrupted" in out.err and f"{stop}.fsk.partial" in out.err
         monkeypatch.setattr(FrequentDirections, "update", original)
         run(capsys, *command, target, "-l", 9, "--resume", status=2)  # another command's partial result
         run(capsys, *command, target, "--resume")
