@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except (ValueError, TypeError, OSError, OverflowError, ImportError, MemoryError) as error:
-        print(f"fastsketch: error: {error or type(error).__name__}", file=sys.stderr)
+        # one line, whatever a name or a library put into the message
+        print(f"fastsketch: error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
         return 2
     return 0

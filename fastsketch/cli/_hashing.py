@@ -18,6 +18,7 @@ from fastsketch.cli._progress import Progress
 from fastsketch.hashing import SketchHash
 from fastsketch.io import SourceError, open_source
 from fastsketch.io._replacing import replacing
+from fastsketch.io._sources import read_npy_header
 
 Codes = NDArray[np.uint8]
 
@@ -39,10 +40,7 @@ def encode(args: Namespace) -> None:
     with limited(args.threads), codes_file(args.output, width) as append:
         for path, source in zip(args.inputs, sources, strict=True):
             for chunk, position in source.chunks():
-                try:
-                    append(model.encode(chunk))
-                except ValueError as error:
-                    raise ValueError(f"{path}, after row {rows}: {error}") from None
+                append(_encoded(model, chunk, path, rows))
                 rows += chunk.shape[0]
                 progress.show((before + position) / total, rows)
             before += source.size
@@ -59,6 +57,14 @@ def encode(args: Namespace) -> None:
             "output": args.output,
         },
     )
+
+
+def _encoded(model: SketchHash, chunk: Any, path: str, before: int) -> Codes:
+    """Codes of rows of a file, of which `before` have been encoded; an error names it."""
+    try:
+        return model.encode(chunk)
+    except ValueError as error:
+        raise ValueError(f"{path}, after row {before}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -88,12 +94,14 @@ def codes_file(path: str, width: int) -> Generator[Callable[[Codes], None]]:
 def read_codes(path: str, width: int) -> Codes:
     """The codes that ``encode`` wrote, (n, width)."""
     try:
-        codes = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise SourceError(f"{path} cannot be read as codes: {error}") from None
-    if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] != width:
-        raise SourceError(f"{path} must hold uint8 codes of {width} bytes, got {codes.dtype} {codes.shape}")
-    return codes
+        header = read_npy_header(Path(path))
+        if header.dtype != np.uint8 or len(header.shape) != 2 or header.shape[1] != width or header.fortran:
+            raise SourceError(f"{path} must hold uint8 codes of {width} bytes, got {header.dtype} {header.shape}")
+        if header.shape[0] == 0:  # nothing to map
+            return np.empty(header.shape, np.uint8)
+        return np.memmap(path, np.uint8, "r", header.offset, header.shape)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def search(args: Namespace) -> None:
@@ -106,7 +114,9 @@ def search(args: Namespace) -> None:
     codes = read_codes(args.codes, -(-model.n_bits // 8))
     source = open_source(args.queries, n_features=model.n_features, zero_based=args.zero_based)
     with limited(args.threads):
-        encoded = [model.encode(chunk) for chunk, _ in source.chunks()]
+        encoded: list[Codes] = []
+        for chunk, _ in source.chunks():
+            encoded.append(_encoded(model, chunk, args.queries, sum(map(len, encoded))))
         queries = np.concatenate(encoded) if encoded else np.empty((0, codes.shape[1]), np.uint8)
         started = time.perf_counter()
         distances, indices = fs.hamming_topk(queries, codes, k=args.k)
