@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str, error: BaseException) -> None:
-    """One line on standard error, with what was noted on the error on its way."""
+    """One line on standard error, whatever a name or a library put into it, with what was noted on the error."""
+    line = " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
     with contextlib.suppress(OSError):
-        print(f"fastsketch: {'; '.join([text, *getattr(error, '__notes__', ())])}", file=sys.stderr)
+        print(f"fastsketch: {line}", file=sys.stderr)

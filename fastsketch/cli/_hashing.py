@@ -18,6 +18,7 @@ from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
 from fastsketch.hashing import SketchHash
 from fastsketch.io import SourceError, open_source
+from fastsketch.io._sources import read_npy_header
 
 Codes = NDArray[np.uint8]
 
@@ -89,12 +90,14 @@ def codes_file(file: BinaryIO, width: int) -> Generator[Callable[[Codes], None]]
 def read_codes(path: str, width: int) -> Codes:
     """The codes that ``encode`` wrote, (n, width)."""
     try:
-        codes = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise SourceError(f"{path} cannot be read as codes: {error}") from None
-    if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] != width:
-        raise SourceError(f"{path} must hold uint8 codes of {width} bytes, got {codes.dtype} {codes.shape}")
-    return codes
+        header = read_npy_header(Path(path))
+        if header.dtype != np.uint8 or len(header.shape) != 2 or header.shape[1] != width or header.fortran:
+            raise SourceError(f"{path} must hold uint8 codes of {width} bytes, got {header.dtype} {header.shape}")
+        if header.shape[0] == 0:  # nothing to map
+            return np.empty(header.shape, np.uint8)
+        return np.memmap(path, np.uint8, "r", header.offset, header.shape)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def search(args: Namespace) -> None:
@@ -105,8 +108,11 @@ def search(args: Namespace) -> None:
         model = SketchHash.load(args.model)
         codes = read_codes(args.codes, -(-model.n_bits // 8))
         source = open_source(args.queries, n_features=model.n_features, zero_based=args.zero_based)
+        encoded: list[Codes] = []
         with limited(args.threads):
-            encoded = [model.encode(chunk) for chunk, _ in source.chunks()]
+            for chunk, _ in source.chunks():
+                with naming(source, sum(map(len, encoded))):
+                    encoded.append(model.encode(chunk))
             queries = np.concatenate(encoded) if encoded else np.empty((0, codes.shape[1]), np.uint8)
             started = time.perf_counter()
             distances, indices = fs.hamming_topk(queries, codes, k=args.k)

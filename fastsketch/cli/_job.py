@@ -18,8 +18,9 @@ from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import Learner, PlainRows, Reader
 from fastsketch.cli._signals import held
 from fastsketch.io import Source, open_source
+from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._sources import SvmlightSource
-from fastsketch.io._svmlight import open_text
+from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE
 
 L = TypeVar("L", bound=Learner)
 
@@ -155,8 +156,9 @@ def naming(source: Source, start_row: int) -> Generator[None]:
 
 def line_of(source: SvmlightSource, row: int) -> int:
     """The line of a row of text, counted from 1; rows count from 0, and empty lines and comments are none."""
-    with open_text(source.path) as file:
-        for number, line in enumerate(file, 1):
+    with InputFile(source.path) as file:
+        blocks = whole_lines(file, BLOCK_BYTES, LONGEST_LINE)
+        for number, line in enumerate((line for block in blocks for line in block.splitlines()), 1):
             if line.split(b"#", 1)[0].strip():
                 row -= 1
                 if row < 0:

@@ -320,9 +320,10 @@ static int parse(const char *text, size_t size)
     ptrdiff_t lines, colons;
     memcpy(copy, text, size);
     fs_svm_count(copy, (ptrdiff_t)size, &lines, &colons);
-    double *labels = space((size_t)lines + 1, 8), *data = space((size_t)colons + 1, 8);
+    const size_t most = (colons < (ptrdiff_t)size / 4 ? (size_t)colons : size / 4) + 1; /* as svmlight.pyx */
+    double *labels = space((size_t)lines + 1, 8), *data = space(most, 8);
     int64_t *indptr = space((size_t)lines + 2, 8);
-    int32_t *indices = space((size_t)colons + 1, 4);
+    int32_t *indices = space(most, 4);
     fs_svm s;
     memset(&s, 0, sizeof s);
     s.text = copy, s.size = (ptrdiff_t)size, s.base = 1;
@@ -419,12 +420,13 @@ int main(void)
         for (int bits = 3; bits < 10; bits++)
             srht((ptrdiff_t)1 << bits, sizes[a], sizes[a] < 1 << bits ? sizes[a] : 3);
     }
-    const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
+    const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         parse(fixed[i], strlen(fixed[i]));
     check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
+    check(parse("1 1:1 2:1 3:1 4:1\n", 18) == FS_SVM_DONE && parse("1 1:1\r1:1\n", 10) == FS_SVM_RETURN, "svmlight");
     for (int round = 0; round < 200000; round++) {
         char text[40];
         const size_t size = (size_t)((uniform() + 0.5) * 40);
