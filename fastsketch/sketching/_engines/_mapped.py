@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.dense import move_mean
 from fastsketch._model import Arrays
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting
@@ -42,6 +43,7 @@ class MappedEngine:
         )
         # of the blocks that are complete
         self._settled_mean = np.zeros(n_features if setting.center else 0)
+        self._settled_low = np.zeros_like(self._settled_mean)  # the mean is a sum of two: see csrc/fs_rows.h
         self._settled_weight = 0.0
         self._settled_rows = 0
 
@@ -110,7 +112,7 @@ class MappedEngine:
 
     def _settle_block(self) -> None:
         found = self.block.close()
-        correction = self._move_mean(found.mean, found.weight)
+        correction = self._move_mean(found.mean, found.mean_low, found.weight)
         self._settled_rows += found.n_rows
         if len(found.rows):
             self.inner.update(found.rows)
@@ -118,19 +120,17 @@ class MappedEngine:
             self.inner.update(correction)
         self.block.restart(self.block.index + 1)
 
-    def _move_mean(self, mean: NDArray[np.float64] | None, weight: float) -> NDArray[Any] | None:
+    def _move_mean(
+        self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
+    ) -> NDArray[Any] | None:
         """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
         before = self._settled_weight
         self._settled_weight += weight
-        if mean is None or not mean.size or weight <= 0:
+        if mean is None or low is None or not mean.size or weight <= 0:
             return None
-        if before == 0:
-            self._settled_mean[:] = mean
-            return None
-        move = mean - self._settled_mean
-        self._settled_mean += weight / self._settled_weight * move
-        row = np.sqrt(before / self._settled_weight) * np.sqrt(weight) * move
-        return row.astype(self.dtype)[np.newaxis]
+        row = mean.copy()
+        move_mean(self._settled_mean, self._settled_low, before, base=row, shift=low, block_weight=weight)
+        return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
         """End the block that is being filled, at any length."""
@@ -150,7 +150,7 @@ class MappedEngine:
 
     def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
         """Add the means and counts of another settled engine; return the correction row, or None."""
-        correction = self._move_mean(other._settled_mean, other._settled_weight)
+        correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
         self._settled_rows += other._settled_rows
         return correction
 
@@ -163,6 +163,7 @@ class MappedEngine:
             **inner,
             **block,
             "mean": self._settled_mean.copy() if copy else self._settled_mean,
+            "mean_low": self._settled_low.copy() if copy else self._settled_low,
             "settled": np.array([self._settled_weight]),
             "place": np.array([self._settled_rows, self.block.index]),
         }
@@ -173,9 +174,11 @@ class MappedEngine:
         def named(prefix: str) -> Arrays:
             return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
-        if arrays["mean"].shape != self._settled_mean.shape:
-            raise ValueError(f"array 'mean' has shape {arrays['mean'].shape}, expected {self._settled_mean.shape}")
-        self._settled_mean[:] = arrays["mean"]
+        low = arrays.get("mean_low", np.zeros_like(self._settled_low))  # none in files of schema 1 and 2
+        for name, array, mine in (("mean", arrays["mean"], self._settled_mean), ("mean_low", low, self._settled_low)):
+            if array.shape != mine.shape:
+                raise ValueError(f"array {name!r} has shape {array.shape}, expected {mine.shape}")
+            mine[:] = array
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
         self.inner.restore(named("inner_"))
