@@ -41,7 +41,7 @@ def extensions():
         "state": [],
         "csr": ["csrc/fs_csr.c"],
         "dense": ["csrc/fs_rows.c"],
-        "sparse": ["csrc/fs_sparse.c"],
+        "sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
         "hadamard": ["csrc/fs_hadamard.c"],
         "random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
         "hamming": ["csrc/fs_hamming.c"],

@@ -30,6 +30,60 @@ double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
     return sum;
 }
 
+int64_t NAME(csr_pivots)(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                         const REAL *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                         double *present, double *pivot)
+{
+    int64_t entries = 0;
+    for (ptrdiff_t c = 0; c < n_chosen; c++)
+        present[chosen[c]] = -1; /* from here on: the root weight of the row whose value is the pivot */
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const int32_t j = indices[e];
+            if (!slot[j])
+                continue;
+            entries++;
+            if (root_weight[i] > present[j]) {
+                present[j] = root_weight[i];
+                pivot[j] = (double)data[e];
+            }
+        }
+    return entries;
+}
+
+void NAME(csr_fill)(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, REAL *data,
+                    const int32_t *chosen, const int32_t *slot, int32_t *stamp)
+{
+    int64_t to = indptr[n] + n_fill;
+    for (ptrdiff_t c = 0; c < n_chosen; c++)
+        stamp[c] = -1;
+    /* from the last row to the first: what is written lies behind all that is still to be read */
+    for (ptrdiff_t i = n - 1; i >= 0; i--) {
+        const int64_t end = to;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            if (slot[indices[e]])
+                stamp[slot[indices[e]] - 1] = (int32_t)i;
+        for (ptrdiff_t c = 0; c < n_chosen; c++)
+            if (stamp[c] != i) {
+                indices[--to] = chosen[c];
+                data[to] = 0;
+            }
+        for (int64_t e = indptr[i + 1] - 1; e >= indptr[i]; e--) {
+            indices[--to] = indices[e];
+            data[to] = data[e];
+        }
+        indptr[i + 1] = end;
+    }
+}
+
+void NAME(csr_weigh)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, REAL *data, const double *root_weight,
+                     const double *pivot)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            data[e] = (REAL)(root_weight[i] * ((double)data[e] - pivot[indices[e]]));
+}
+
 FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                                  const REAL *data, const REAL *z, REAL *out)
 {

@@ -27,9 +27,13 @@ cdef extern from "fs_rows.h" nogil:
     void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
     void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
     void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *shift)
+                          double old_weight, double block_weight, double *mean, double *low, double *base,
+                          double *shift)
     void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *shift)
+                          double old_weight, double block_weight, double *mean, double *low, double *base,
+                          double *shift)
+    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
+                      const double *shift)
     void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
     void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
@@ -96,7 +100,10 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
 
 
 cdef void settle(DenseState s, real* buffer) noexcept nogil:
-    """Apply decay and centring to the rows loaded since the last shrink."""
+    """Apply decay and centring to the rows loaded since the last shrink.
+
+    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    """
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept, i, j
     cdef Py_ssize_t first = s.capacity - s.fill
@@ -115,10 +122,11 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             root[j] *= factor
             factor *= sqrt(s.decay)
         power = factor * factor
-        if real is float:
-            fs_scale_rows_s(h, d, fresh, &s.square[0])
-        else:
-            fs_scale_rows_d(h, d, fresh, &s.square[0])
+        if not s.center:  # else the rows are not weighted yet
+            if real is float:
+                fs_scale_rows_s(h, d, fresh, &s.square[0])
+            else:
+                fs_scale_rows_d(h, d, fresh, &s.square[0])
         for i in range(kept):
             s.gain[i] *= factor
             s.lam[i] *= power
@@ -136,10 +144,12 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         for j in range(h):
             weight += root[j] * root[j]
         if real is float:
-            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.shift[0])
+            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
+                             &s.base[0], &s.shift[0])
             fs_square_rows_s(h + 1, d, d, fresh - d, &s.square[0])
         else:
-            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.shift[0])
+            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
+                             &s.base[0], &s.shift[0])
             fs_square_rows_d(h + 1, d, d, fresh - d, &s.square[0])
         for j in range(h + 1):
             s.squared_norm += s.square[j]
@@ -205,8 +215,13 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
     cdef Py_ssize_t done = 0, count, j, slot
     cdef Py_ssize_t limit = s.capacity - s.center
     cdef double w
+    cdef bint weighted = weight is not NULL and not s.center
     cdef int info
     while done < n:
+        if s.fill >= limit:  # an earlier call failed here
+            info = flush(s, buffer, part, work, lwork)
+            if info:
+                return info
         slot = s.capacity - s.fill - 1
         count = limit - s.fill
         if count > n - done:
@@ -214,10 +229,10 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
         for j in range(count):
             s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
         if real is float:
-            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weight is not NULL else NULL, -1, scale,
+            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
                            buffer + slot * d, -d, &s.square[0])
         else:
-            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weight is not NULL else NULL, -1, scale,
+            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
                            buffer + slot * d, -d, &s.square[0])
         for j in range(count):
             w = s.root[slot - j]
@@ -272,3 +287,13 @@ def settle_now(real[:, ::1] buffer, DenseState state):
     """Apply decay and centring to the new rows of the buffer, without a shrink."""
     with nogil:
         settle(state, &buffer[0, 0])
+
+
+def move_mean(double[::1] mean, double[::1] low, double weight, *, double[::1] base, double[::1] shift,
+              double block_weight):
+    """The mean, mean + low, of rows of a total `weight` takes in rows of mean base + shift and of `block_weight` > 0.
+
+    base becomes the correction row between the two means: see csrc/fs_rows.h.
+    """
+    if mean.shape[0]:
+        fs_move_mean(mean.shape[0], weight, block_weight, &mean[0], &low[0], &base[0], &shift[0])

@@ -48,5 +48,7 @@ cdef class SketchState:
     cdef readonly double[::1] lam          # squared norms of the kept rows, longest first
     cdef readonly double[::1] gain         # kept row i stands for gain[i] times its stored entries
     cdef readonly double[::1] mean         # of the rows that are settled; empty if the sketch does not centre
-    cdef readonly double[::1] root         # roots of the weights of the new rows
-    cdef double[::1] shift                 # scratch of centring
+    cdef readonly double[::1] mean_low     # the mean is mean + mean_low: see csrc/fs_rows.h
+    cdef readonly double[::1] root         # roots of the weights of the new rows (and of their decay, once settled)
+    cdef double[::1] base                  # scratch of centring
+    cdef double[::1] shift

@@ -29,7 +29,7 @@ from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
 # Raised whenever an older reader could misread a file; readers accept every version up to their own.
-SCHEMA = 2
+SCHEMA = 3
 
 Source = str | PathLike[str] | BinaryIO
 

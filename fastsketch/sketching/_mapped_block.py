@@ -26,6 +26,7 @@ class Mapped(NamedTuple):
 
     rows: NDArray[Any]  # (r, d)
     mean: NDArray[np.float64] | None  # (d,)
+    mean_low: NDArray[np.float64] | None  # (d,), what rounding took from mean
     weight: float
     n_rows: int  # that went in
 
@@ -169,27 +170,29 @@ class MappedBlock:
     def close(self) -> Mapped:
         """The finished block; its state is used up."""
         state, q = self.state, self.map.rows_out
-        n, weight, mean = state.n_rows, state.weight, None
+        n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
             if n == state.pending_rows and n <= q:  # short: as it is
                 root = np.asarray(state.root)[:n, np.newaxis]
                 rows = state.pending[:n].astype(np.float64)
                 if self.center:
-                    shift = state.shift.astype(np.float64)
-                    moved = rows - shift
-                    move = (root**2 * moved).sum(axis=0) / weight if weight > 0 else 0.0
-                    mean, rows = shift + move, moved - move
-                return Mapped((root * rows).astype(self.dtype), mean, weight, n)
+                    # from the heaviest row: what is subtracted twice is then no larger than the spread
+                    shift = rows[root.argmax()].copy() if n else np.zeros(self.n_features)
+                    rows -= shift
+                    move = (root**2 / weight * rows).sum(axis=0) if weight > 0 else np.zeros_like(shift)
+                    rows -= move
+                    mean, low = _two_sum(shift, move)
+                return Mapped((root * rows).astype(self.dtype), mean, low, weight, n)
             self._need_numbers()
             with self._limit():
                 kernel.finish(state.out, state)
             if self.center:
                 sums = np.asarray(state.sums)
                 move = sums / weight if weight > 0 else np.zeros_like(sums)
-                mean = state.shift + move
+                mean, low = _two_sum(state.shift.astype(np.float64), move)
                 out: NDArray[Any] = state.out
                 out -= np.outer(np.asarray(state.ones), move)
-            return Mapped(state.out * self.dtype.type(self.map.scale), mean, weight, n)
+            return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
 
     def restart(self, index: int) -> None:
         """Begin another block in the same space."""
@@ -201,6 +204,13 @@ class MappedBlock:
         for name in state.COUNTS:
             setattr(state, name, 0)
         self._take_numbers(index)
+
+
+def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(a + b as rounded, what rounding took from it), exactly."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:

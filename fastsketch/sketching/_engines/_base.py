@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.dense import move_mean
 from fastsketch._kernels.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
@@ -31,9 +32,13 @@ SLICE_BYTES = 4 << 20
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+# New rows of a sketch that centres are stored unweighted, but divided by the same power of two as what becomes of them.
+# Roots of weights up to this power of two, and down to its inverse, shift that power; beyond, what counts is that the
+# rows themselves stay in the range.
+ROOT_EXPONENTS = {4: 80, 8: 600}
 
 # Arrays of every engine's state, beside its buffer.
-SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "root")
+SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
@@ -63,6 +68,7 @@ class Engine(Generic[State, Piece]):
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
         self.mean: NDArray[np.float64] = np.asarray(state.mean)
+        self.mean_low: NDArray[np.float64] = np.asarray(state.mean_low)
         self.root: NDArray[np.float64] = np.asarray(state.root)
 
     # -- defined by subclasses --------------------------------------------------------------------------------------
@@ -115,7 +121,11 @@ class Engine(Generic[State, Piece]):
         raise NotImplementedError
 
     def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        raise NotImplementedError
+
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         raise NotImplementedError
 
     def new_rows(self) -> slice:
@@ -130,6 +140,10 @@ class Engine(Generic[State, Piece]):
         """The inverse of ``own_arrays``."""
         raise NotImplementedError
 
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        raise NotImplementedError
+
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
@@ -137,8 +151,9 @@ class Engine(Generic[State, Piece]):
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
-        if n > step:
+        if n > step or (self.allocates and n >= self.room()):
             saved = self.arrays(copy=True)
+        if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
             for start in range(0, n, step):
@@ -164,6 +179,11 @@ class Engine(Generic[State, Piece]):
             with _threads.blas_for(self.capacity):
                 self.absorb(piece, weights, scale=scale)
 
+    @property
+    def allocates(self) -> bool:
+        """Whether a shrink may ask for memory, and so fail: a batch that comes to one is undone from a copy, then."""
+        return False
+
     def room(self) -> int:
         """New rows that the buffer takes before it shrinks."""
         return self.capacity - self.setting.center - self.state.fill
@@ -171,7 +191,11 @@ class Engine(Generic[State, Piece]):
     def _fit_scale(self, largest: float, weights: NDArray[np.float64] | None) -> None:
         """Choose the power of two that everything is divided by, from the largest entry seen so far."""
         if weights is not None and weights.size:
-            largest *= min(float(np.sqrt(weights.max())), 1e150)
+            root = float(np.sqrt(weights.max()))
+            if self.setting.center:
+                most = ldexp(1.0, ROOT_EXPONENTS[self.dtype.itemsize])
+                root = max(root, 1 / most) if root < 1 else min(root, most)
+            largest *= min(root, 1e150)
         if largest == 0.0:
             return
         top = max(frexp(min(largest, 1e308))[1], self.state.top)
@@ -188,7 +212,9 @@ class Engine(Generic[State, Piece]):
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
+            self.multiply_new(factor)
             self.mean *= factor
+            self.mean_low *= factor
         # one factor after the other: its square may leave the range though the product does not
         state.shrinkage = state.shrinkage * factor * factor
         state.squared_norm = state.squared_norm * factor * factor
@@ -198,6 +224,8 @@ class Engine(Generic[State, Piece]):
         """Multiply the weight of all rows so far by a factor."""
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
+        if not self.setting.center:  # else they are not weighted yet
+            self.multiply_new(root)
         self.root[self.new_rows()] *= root
         for name in state.SUMS:
             setattr(state, name, getattr(state, name) * factor)
@@ -247,6 +275,7 @@ class Engine(Generic[State, Piece]):
             "lam": self.lam,
             "gain": self.gain,
             "mean": self.mean,
+            "mean_low": self.mean_low,
             "root": self.root[self.new_rows()],
             **self.own_arrays(),
         }
@@ -273,7 +302,9 @@ class Engine(Generic[State, Piece]):
         slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
         for name, value in book.items():
             checks.number_within(value, name, -slack if name == "squared_norm" else 0.0, np.inf)
-        checks.rows_of(arrays, "mean", (n_features if setting.center else 0,), np.dtype(np.float64))
+        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        if "mean_low" in arrays:  # not in files of schema 1 and 2
+            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
         checks.rows_of(arrays, "root", (fill - kept,), np.dtype(np.float64))
         checks.not_negative(arrays, "root", (fill - kept,))
         cls.validate_own(arrays, count, setting, n_features, dtype=dtype)
@@ -281,7 +312,13 @@ class Engine(Generic[State, Piece]):
     def restore(self, arrays: Arrays) -> None:
         """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        self.lam[:], self.gain[:], self.mean[:] = arrays["lam"], arrays["gain"], arrays["mean"]
+        if "mean_low" not in arrays:
+            # of schema 1 or 2: no second part of the mean, and new rows were weighted before they were centred
+            arrays = {**arrays, "mean_low": np.zeros_like(self.mean)}
+            if self.setting.center:
+                arrays |= self.unweighted(arrays, arrays["root"])
+        self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
+        self.mean[:], self.mean_low[:] = arrays["mean"], arrays["mean_low"]
         self.root[self.new_rows()] = arrays["root"]
         self.put_arrays(arrays)
 
@@ -316,11 +353,10 @@ class Engine(Generic[State, Piece]):
             w, h = mine.settled_weight, theirs.settled_weight
             if h > 0:
                 # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are
-                move = other.mean - self.mean
-                correction = np.sqrt(w / (w + h)) * np.sqrt(h) * move
-                mine.squared_norm += float(correction @ correction)
-                self.mean[:] = self.mean + h / (w + h) * move if w > 0 else other.mean
-                correction = correction.astype(self.dtype)[np.newaxis]
+                row = other.mean.copy()
+                move_mean(self.mean, self.mean_low, w, base=row, shift=other.mean_low, block_weight=h)
+                mine.squared_norm += float(row @ row)
+                correction = row.astype(self.dtype)[np.newaxis]
         for name in mine.SUMS:
             setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
         mine.n_rows += theirs.n_rows

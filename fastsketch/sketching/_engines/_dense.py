@@ -45,7 +45,8 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
         """The rows of the buffer, and the exact sum."""
-        checks.rows_of(arrays, "buffer", (count["fill"], n_features), dtype)
+        # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
+        (checks.finite if setting.center else checks.rows_of)(arrays, "buffer", (count["fill"], n_features), dtype)
         own = {"buffer"}
         if setting.solver == "exact":
             own.add("cov")
@@ -108,6 +109,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         if self.exact:
             self.cov[:] = own["cov"]
 
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        buffer = own["buffer"].copy()
+        buffer[: len(root)] /= np.where(root > 0, root, 1.0)[:, np.newaxis]
+        return {"buffer": buffer}
+
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, at their true length, a view."""
         kernel.settle_now(self.buffer, self.state)
@@ -124,9 +131,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         self.state.age = -1  # the rows need not be orthogonal
         self.gain[:] = 1.0
 
-    def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         self.buffer[self.new_rows()] *= self.dtype.type(factor)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
         self.gain *= factor
         for _ in range(2):  # the square of a factor may leave the range though the product does not
             self.lam *= factor

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.dense import move_mean
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._dense import DenseEngine
@@ -43,6 +44,7 @@ class MappedEngine:
         )
         # of the blocks that are complete
         self._settled_mean = np.zeros(n_features if setting.center else 0)
+        self._settled_low = np.zeros_like(self._settled_mean)  # the mean is a sum of two: see csrc/fs_rows.h
         self._settled_weight = 0.0
         self._settled_rows = 0
 
@@ -123,7 +125,7 @@ class MappedEngine:
 
     def _settle_block(self) -> None:
         found = self.block.close()
-        correction = self._move_mean(found.mean, found.weight)
+        correction = self._move_mean(found.mean, found.mean_low, found.weight)
         self._settled_rows += found.n_rows
         if len(found.rows):
             self.inner.update(found.rows)
@@ -131,19 +133,17 @@ class MappedEngine:
             self.inner.update(correction)
         self.block.restart(self.block.index + 1)
 
-    def _move_mean(self, mean: NDArray[np.float64] | None, weight: float) -> NDArray[Any] | None:
+    def _move_mean(
+        self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
+    ) -> NDArray[Any] | None:
         """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
         before = self._settled_weight
         self._settled_weight += weight
-        if mean is None or not mean.size or weight <= 0:
+        if mean is None or low is None or not mean.size or weight <= 0:
             return None
-        if before == 0:
-            self._settled_mean[:] = mean
-            return None
-        move = mean - self._settled_mean
-        self._settled_mean += weight / self._settled_weight * move
-        row = np.sqrt(before / self._settled_weight) * np.sqrt(weight) * move
-        return row.astype(self.dtype)[np.newaxis]
+        row = mean.copy()
+        move_mean(self._settled_mean, self._settled_low, before, base=row, shift=low, block_weight=weight)
+        return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
         """End the block that is being filled, at any length."""
@@ -163,7 +163,7 @@ class MappedEngine:
 
     def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
         """Add the means and counts of another settled engine; return the correction row, or None."""
-        correction = self._move_mean(other._settled_mean, other._settled_weight)
+        correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
         self._settled_rows += other._settled_rows
         return correction
 
@@ -176,6 +176,7 @@ class MappedEngine:
             **inner,
             **block,
             "mean": self._settled_mean.copy() if copy else self._settled_mean,
+            "mean_low": self._settled_low.copy() if copy else self._settled_low,
             "settled": np.array([self._settled_weight]),
             "place": np.array([self._settled_rows, self.block.index]),
         }
@@ -188,16 +189,19 @@ class MappedEngine:
         DenseEngine.validate(_named(arrays, "inner_"), cls.inner_setting(setting, sized_map), n_features, dtype=dtype)
         MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        if "mean_low" in arrays:  # not in files of schema 1 and 2
+            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
         checks.not_negative(arrays, "settled", (1,))
         n_rows, index = checks.array_of(arrays, "place", (2,), np.dtype(np.int64)).tolist()
         checks.as_count(n_rows, "rows in complete blocks")
         checks.number_within(index, "index of the block", compressor.first_block, 2.0**63 - 2**32)
         others = [name for name in arrays if not name.startswith(("inner_", "block_"))]
-        checks.only({name: arrays[name] for name in others}, "mean", "settled", "place")
+        checks.only({name: arrays[name] for name in others}, "mean", "mean_low", "settled", "place")
 
     def restore(self, arrays: Arrays) -> None:
         """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
+        self._settled_low[:] = arrays.get("mean_low", 0.0)  # none in files of schema 1 and 2
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
         self.inner.restore(_named(arrays, "inner_"))

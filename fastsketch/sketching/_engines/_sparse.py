@@ -45,7 +45,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
         checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
-        checks.rows_of(arrays, "data", (stored,), dtype)
+        # as for a dense buffer: rows that wait to be centred are not weighted yet
+        (checks.finite if setting.center else checks.rows_of)(arrays, "data", (stored,), dtype)
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
         indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
         checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
@@ -71,6 +72,11 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     @property
     def _n_new(self) -> int:
         return self.state.fill - self.state.kept
+
+    @property
+    def allocates(self) -> bool:
+        """Whether a shrink may ask for memory: centring makes entries of common features nonzero."""
+        return self.setting.center
 
     def fits(self, rows: Any) -> bool:
         """Whether the batch is sparse."""
@@ -132,6 +138,11 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         np.asarray(state.indices)[:used] = own["indices"]
         state.data[:used] = own["data"]
 
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        by = np.repeat(np.where(root > 0, root, 1.0), np.diff(own["indptr"]))
+        return {"data": (own["data"] / by).astype(self.dtype)}
+
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
         kept = self.state.kept
@@ -145,7 +156,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
             rows = twin.settled_rows().copy()
             set_scalars(self.state, scalars(twin.state))
-            self.lam[:], self.gain[:], self.mean[:] = twin.lam, twin.gain, twin.mean
+            self.lam[:], self.gain[:], self.mean[:], self.mean_low[:] = twin.lam, twin.gain, twin.mean, twin.mean_low
             return rows
         gain = self.gain[:kept, np.newaxis].astype(self.dtype)
         return np.vstack([self.z[:, :kept].T * gain, self._new_dense()])
@@ -165,9 +176,12 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.gain[:] = 1.0
         np.asarray(self.state.indptr)[0] = 0
 
-    def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.gain *= factor
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        self.gain *= factor
         for _ in range(2):  # the square of a factor may leave the range though the product does not
             self.lam *= factor
