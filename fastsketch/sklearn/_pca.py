@@ -11,6 +11,7 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastsketch._kernels.guard import Guard, changes
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
@@ -164,6 +165,11 @@ class SketchedPCA(IncrementalPCA):
         self.sketch_ = FrequentDirections(size, method=self.method, solver=self.solver, center=True, dtype=X.dtype)
         self._variance = FeatureVariance()
 
+    @property
+    def _guard(self) -> Guard:
+        return self._variance.guard
+
+    @changes  # of the sketch and the variances together
     def _take(self, X: Any) -> None:
         self.sketch_.update(X)
         self._variance.update(X)
