@@ -52,6 +52,7 @@ def extensions():
         "dots": ["csrc/fs_dots.c"],
         "block": ["csrc/fs_block.c"],
         "svmlight": ["csrc/fs_svmlight.c"],
+        "guard": [],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []
     modules = [

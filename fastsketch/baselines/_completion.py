@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import integer, real
@@ -61,6 +62,7 @@ class Completion(Model, abstract=True):
         self._last: Step | None = None
         self._history: list[Iteration] = []
 
+    @changes
     def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
         """Fit the observed entries of X.
 
@@ -117,7 +119,7 @@ class Completion(Model, abstract=True):
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Scores of pairs (rows[k], columns[k]), (k,); 0 for an index -1, one never seen."""
         last = self._known()
-        one, two = as_pairs(rows, columns, self.shape)
+        one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
         return np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
@@ -56,6 +57,7 @@ class LSH(LinearHasher, MergeableModel):
         self._total: _Total | None = None
         self._directions: NDArray[np.float64] | None = None
 
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
 

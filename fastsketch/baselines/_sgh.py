@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays
 from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
@@ -80,6 +81,7 @@ class SGH(Hasher):
     def _begin(self) -> None:
         self._learned: _Learned | None = None
 
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn from all rows at once, array_like or scipy.sparse (n, d); returns self.
 

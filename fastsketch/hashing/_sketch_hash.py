@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
 from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
@@ -156,6 +157,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._learned: _Learned | None = None  # of the rows seen so far, as soon as they are needed
 
     # -- learning --------------------------------------------------------------------------------------------------
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn from one row or many.
 
@@ -223,6 +225,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._summary = other._summary.closed()
         self._values.update(part=other.part, first_block=other.first_block)
 
+    @changes
     def seal(self) -> Self:
         """Say that this part is complete: it becomes one node, the smallest to send and to merge.
 
@@ -248,12 +251,14 @@ class SketchHash(LinearHasher, MergeableModel):
         self.seal()
 
     # -- reading: never changes the state --------------------------------------------------------------------------
+    @reads
     def _total(self) -> Node | None:
         """All rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
+    @reads
     def _read(self) -> _Learned:
         """The hash functions, or ValueError without rows."""
         if self._learned is None:
@@ -312,6 +317,10 @@ class SketchHash(LinearHasher, MergeableModel):
                 raise ValueError(f"projection must have shape ({self.n_features}, {self.n_bits}), got {anchor.shape}")
             if not np.isfinite(anchor).all():
                 raise ValueError("projection must be finite")
+        return self._anchor_at(anchor)
+
+    @changes
+    def _anchor_at(self, anchor: Array) -> Self:
         self._anchor, self._learned = anchor, None
         return self
 
@@ -355,6 +364,7 @@ class SketchHash(LinearHasher, MergeableModel):
         return out
 
     # -- keeping it ------------------------------------------------------------------------------------------------
+    @reads
     def copy(self) -> Self:
         """An independent model in the same state; it shares the arrays that never change."""
         other = type(self)(**self.parameters)

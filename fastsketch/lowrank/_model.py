@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
@@ -170,6 +171,7 @@ class LowRankModel(Answers):
         self._continuation: Continuation | None = None
 
     # -- fitting ---------------------------------------------------------------------------------------------------
+    @changes
     def fit(
         self,
         X: Rows,
@@ -242,6 +244,7 @@ class LowRankModel(Answers):
         self._fitted, self._continuation = fitted, continuation
         return self
 
+    @changes
     def add_ranks(self, n: int, *, patience: int | None = None, callback: "Callback | None" = None) -> Self:
         """Go on from the last fit with n more ranks, as if it had been asked for them at once.
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _model
+from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch._losses import LOSSES, OnlineLossName
@@ -248,11 +249,13 @@ class AdaptiveGrid(_Adaptive):
         raise TypeError("a grid has many regrets: call compare_with of an AdaptiveSubgradient")
 
     @property
+    @reads
     def cumulative_loss(self) -> NDArray[np.float64]:
         """Sum of losses so far, (len(learning_rate), len(delta))."""
         shape = len(self.learning_rate), len(self.delta)
         return np.zeros(shape) if self._learned is None else self._learned.losses.reshape(shape).copy()
 
+    @reads
     def best(self) -> AdaptiveSubgradient:
         """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now."""
         i = int(np.argmin(self.cumulative_loss))

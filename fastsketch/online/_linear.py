@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, integer, real
@@ -64,6 +65,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self.last_scores: NDArray[np.float64] = np.empty(0)
 
+    @changes
     def update(self, rows: Rows, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.
 
@@ -130,6 +132,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def _loss(self, z: Floats, y: Floats) -> Floats:
         return LOSSES[self.loss].value(z, y, as_loss_parameter(self.loss, None))
 
+    @changes
     def compare_with(self, comparator: ArrayLike) -> Self:
         """Measure regret against these fixed coefficients from here on.
 
@@ -154,6 +157,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
     @property
+    @reads
     def coef(self) -> NDArray[np.float64]:
         """w, (d,) float64."""
         if self._learned is None:
@@ -215,6 +219,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return expected(self.loss, self.decision_function(rows))
 
     @property
+    @reads
     def progress(self) -> Progress:
         """n_rows, cumulative_loss, mean_loss, error_rate (of signs) and regret (None without a comparator)."""
         n_rows, loss, mistakes = (0, 0.0, 0) if self._learned is None else self._learned.totals()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch._validation import (
@@ -102,7 +103,8 @@ class FrequentDirections(MergeableModel):
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
-    shorter one runs to its end before an interrupt is seen. Objects are not to be updated from two threads at once.
+    shorter one runs to its end before an interrupt is seen. While one thread updates a model, other threads that update
+    or read it get a RuntimeError.
 
     Parameters read as they were given; ``resolved`` has the solver, buffer_size, dtype and compressor in use.
 
@@ -162,6 +164,7 @@ class FrequentDirections(MergeableModel):
         self._reading: Reading | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
+    @changes
     def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
         """Add one row or many.
 
@@ -193,6 +196,7 @@ class FrequentDirections(MergeableModel):
         self._engine = engine
         return self
 
+    @changes
     def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
@@ -231,6 +235,7 @@ class FrequentDirections(MergeableModel):
             raise ValueError("the sketch has seen no rows: call update first")
         return self._engine
 
+    @reads
     def _read(self) -> Reading:
         engine = self._seen_engine()
         if self._reading is None:
@@ -258,6 +263,7 @@ class FrequentDirections(MergeableModel):
         return 0.0 if self._engine is None else self._read().shrinkage
 
     @property
+    @reads
     def error_bound(self) -> float:
         """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
 
@@ -280,6 +286,7 @@ class FrequentDirections(MergeableModel):
         return None if found is None else found.copy()
 
     @property
+    @reads
     def squared_norm(self) -> float:
         """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows."""
         engine = self._engine
@@ -305,6 +312,7 @@ class FrequentDirections(MergeableModel):
         """Columns d of the rows; None before the first batch."""
         return None if self._engine is None else self._engine.n_features
 
+    @reads
     def gram(self) -> NDArray[np.float64]:
         """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
@@ -368,6 +376,7 @@ class FrequentDirections(MergeableModel):
         s, vt, alpha = self._regularised(alpha, inverse=True)
         return solve_gram(s, vt, alpha=alpha, v=as_vector(v, vt.shape[1]).astype(np.float64, copy=False))
 
+    @reads
     def _regularised(
         self, alpha: float | None, *, inverse: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:

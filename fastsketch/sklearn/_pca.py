@@ -11,6 +11,7 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._kernels.guard import Guard, changes
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
@@ -167,6 +168,11 @@ class SketchedPCA(Begun, IncrementalPCA):
         self._variance = FeatureVariance()
         self._fix_parameters()
 
+    @property
+    def _guard(self) -> Guard:
+        return self._variance.guard
+
+    @changes  # of the sketch and the variances together
     def _take(self, X: Any) -> None:
         self.sketch_.update(X)
         self._variance.update(X)

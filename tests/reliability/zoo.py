@@ -139,7 +139,7 @@ SPECIMENS = (
     _completion("low-rank", fs.LowRankModel),
     _completion("low-rank-huber", fs.LowRankModel, loss="huber"),
     _completion("admm", baselines.ADMML1),
-    _completion("wiberg", baselines.WibergL1),
+    _completion("wiberg", baselines.WibergL1, max_iterations=2),
     _completion("ais-impute", baselines.AISImpute),
     _completion("alt-min", baselines.AltMin),
 )
