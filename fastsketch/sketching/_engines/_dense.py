@@ -10,7 +10,7 @@ from fastsketch._kernels.shrink import top_eigh
 from fastsketch._kernels.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
@@ -45,7 +45,8 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
         """The rows of the buffer, and the exact sum."""
-        checks.rows_of(arrays, "buffer", (count["fill"], n_features), dtype)
+        rows = checks.rows_of(arrays, "buffer", (count["fill"], n_features), dtype)
+        check_gains(arrays["gain"], rows[::-1][: count["kept"]])
         own = {"buffer"}
         if setting.solver == "exact":
             own.add("cov")
