@@ -238,7 +238,7 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         state, arrays = self._state()
-        return _unpickled, (type(self), self.parameters, self.notes, state, arrays)
+        return received, (type(self), self.parameters, self.notes, state, arrays)
 
     @classmethod
     def _built(
@@ -429,9 +429,10 @@ def _home(cls: type) -> str:
     return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
 
 
-def _unpickled(
+def received(
     cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
 ) -> Model:
+    """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
     own = {name: np.array(array) for name, array in arrays.items()}
     try:
@@ -440,6 +441,10 @@ def _unpickled(
         raise
     except INCONSISTENT as error:
         raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
+
+
+# the name that pickles of earlier versions have
+_unpickled = received
 
 
 def _named(source: files.Source) -> str:

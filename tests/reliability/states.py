@@ -23,7 +23,7 @@ from tests.reliability.zoo import SPECIMENS
 # Rows seen: a few, so that buffers are not full; past a shrink; as many as fill buffers and blocks to the last row.
 LENGTHS = (3, 40, 47)
 
-# -- a file that one seed makes ------------------------------------------------------------------------------------------
+# -- a file that one seed makes ----------------------------------------------------------------------------------------
 _contents = {}
 
 
@@ -65,9 +65,10 @@ def mutated(content, rng):
     return bytes(new)
 
 
-# -- crafted files -------------------------------------------------------------------------------------------------------
+# -- crafted files -----------------------------------------------------------------------------------------------------
 NUMBERS = (0, 1, -1, 2, 3, 17, -7, 2**15, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**62, 2**63 - 1, 10**30, 10**400)
 REALS = (math.nan, math.inf, -math.inf, -1.0, -0.0, 0.5, 1e-320, 1e-300, 1e30, 1e154, 1e300, 1.7e308, -1e300)
+DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u8", "|b1", "<c16", "|u1", ">f8")
 OTHERS = (None, True, False, "", "x", [], {}, [[1]], {"a": 1}, "1", 1.5, float(2**40))
 
 
@@ -158,9 +159,7 @@ def change_whole(about, arrays, rng):
         elif kind == 2:
             arrays[name] = np.concatenate([array, array[-1:]]) if array.ndim else array
         elif kind == 3:
-            arrays[name] = array.astype(
-                ("<f4", "<f8", "<i4", "<i8", "<u8", "|b1", "<c16", "|u1", ">f8")[rng.integers(9)]
-            )
+            arrays[name] = array.astype(DTYPES[rng.integers(len(DTYPES))])
         elif kind == 4:
             arrays[name] = np.full_like(array, near_entry(array, 1, rng))
         elif kind == 5:
@@ -224,7 +223,7 @@ def crafted(content, rng):
     return files.pack(about, arrays)
 
 
-# -- what becomes of it --------------------------------------------------------------------------------------------------
+# -- what becomes of it ------------------------------------------------------------------------------------------------
 def same(one, two):
     """Whether two readings are equal, NaN to NaN."""
     if isinstance(one, dict):
@@ -258,19 +257,12 @@ def try_mutated(seed):
 def use(specimen, model, content):
     """Everything that a model is for, with good arguments; errors are to be exceptions of the library."""
     errors = []
+    clean = (ArithmeticError, ValueError, LookupError, TypeError, MemoryError, RuntimeError, AttributeError)
 
     def attempt(step):
         try:
             return step()
-        except (
-            ArithmeticError,
-            ValueError,
-            LookupError,
-            TypeError,
-            MemoryError,
-            RuntimeError,
-            AttributeError,
-        ) as error:
+        except clean as error:
             errors.append(error)
             return None
 
@@ -305,7 +297,7 @@ def use(specimen, model, content):
 
 
 def try_crafted(seed):
-    """What happened to one crafted file: refused, used (and whether it was used without an error), or what must not be."""
+    """What happened to one crafted file: refused, used (perhaps with a clean error), or what must not be."""
     specimen, content = original(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""No state file, damaged by chance or crafted by hand, is silently wrong, ends the process or keeps it busy for ever."""
+"""No state file, damaged by chance or crafted by hand, is silently wrong, ends the process or keeps it for ever."""
 
 import collections
 import json
