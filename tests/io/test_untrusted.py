@@ -1,4 +1,4 @@
-"""State files from strangers: right checksums, wrong content. A StateError that says what, before any memory is taken."""
+"""State files from strangers, right checksums and wrong content: a StateError that says what is wrong."""
 
 import io
 import json
@@ -93,16 +93,16 @@ CASES = [
     ("sketch-exact-float32", put("count", KEPT, 1), "not consistent"),
     ("sketch-mapped-srht", put("block_count", PENDING, 40), "pending rows must lie in"),
     ("sketch-mapped-srht", put("block_count", BLOCK_ROWS, 16), "rows of the block must lie in"),
-    ("sketch-mapped-srht", put("block_count", BLOCK_ROWS, 9), "no whole steps|weight"),
+    ("sketch-mapped-srht", put("block_count", BLOCK_ROWS, 9), "pending rows must lie in"),
     ("sketch-mapped-centred", put("block_count", SHIFTED, 0), "shifted"),
     ("sketch-mapped-srht", put("place", 1, -1), "index of the block"),
     ("hash-srht", state("n_features", 400_000_000), "expected"),
     ("hash-srht", state("index", 2**63), "index"),
     ("hash-fd", put("leaf_count", N_ROWS, 16), "rows of the block being filled"),
-    ("hash-srht", put("leaf_root", 15, 1.0), "no weight"),
+    ("hash-srht", put("leaf_root", 7, 1.0), "no weight"),
     ("hash-srht", put("reservoir_priority", 0, 2**64 - 1), "order"),
     ("online-rfd-csr", put("kept_indices", 0, 12), "column index outside"),
-    ("online-rfd-csr", put("kept_indptr", 1, 10**6), "not in order"),
+    ("online-rfd-csr", put("kept_indptr", 1, 10**6), "not in order|end beyond"),
     ("online-rfd", put("count", ROWS, 7), "rows since the last shrink"),
     ("online-rfd", put("count", MISTAKES, 41), "mistakes"),
     ("online-rfd", put("count", FULL, 1), "full must lie in"),
@@ -136,17 +136,20 @@ def test_what_no_model_can_have_is_refused_by_name(name, change, message):
         fs.from_bytes(changed(name, change, n))
 
 
-# A small file that states large sizes; prints how much memory was touched beside that of the imports.
+# Small files that state large sizes: prints the MB of memory touched by each beside that of the imports.
 LOAD = """
 import resource, sys
 import fastsketch as fs
 import fastsketch.baselines, fastsketch.online, fastsketch.lowrank, scipy.linalg
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    fs.load(sys.argv[1])
-except fs.StateError:
-    print("refused", end=" ")
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+for path in sys.argv[1:]:
+    before = most()
+    try:
+        fs.load(path)
+    except fs.StateError:
+        pass
+    print(most() - before)
 """
 
 
@@ -183,13 +186,16 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change"), SIZES)
-def test_a_small_file_takes_little_memory(tmp_path, name, change):
-    path = tmp_path / "small.fsk"
-    path.write_bytes(changed(name, change))
-    done = subprocess.run([sys.executable, "-c", LOAD, str(path)], capture_output=True, text=True, timeout=300)
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that was touched is counted on Linux")
+def test_small_files_take_little_memory(tmp_path):
+    paths = [tmp_path / f"{number}.fsk" for number in range(len(SIZES))]
+    for path, (name, change) in zip(paths, SIZES, strict=True):
+        path.write_bytes(changed(name, change))
+    command = [sys.executable, "-c", LOAD, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) <= 24, done.stdout
+    taken = [int(line) for line in done.stdout.split()]
+    assert len(taken) == len(SIZES) and max(taken) <= 24, list(zip(taken, SIZES, strict=False))
 
 
 # -- the header and the archive ----------------------------------------------------------------------------------------
@@ -259,7 +265,7 @@ def test_members_of_one_name_or_larger_than_the_file():
         fs.from_bytes(bytes(larger))
 
 
-# -- lack of memory, and numbers that leave their range ------------------------------------------------------------------
+# -- lack of memory, and numbers that leave their range ----------------------------------------------------------------
 @pytest.mark.parametrize("after", range(6))
 def test_lack_of_memory_while_writing_is_that(tmp_path, monkeypatch, after):
     sketch, path = ZOO["sketch-rfd"].learned(), tmp_path / "s.fsk"
@@ -287,10 +293,9 @@ def test_lack_of_memory_while_writing_is_that(tmp_path, monkeypatch, after):
 @pytest.mark.parametrize("solver", ["gram", "svd"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_eigensolver_looks_for_the_values_of_infinity(solver, dtype):
-    sketch = fs.FrequentDirections(5, solver=solver).update(
-        np.random.default_rng(0).standard_normal((40, 12)).astype(dtype)
-    )
-    sketch._engine.gain[:2] = 1e300
+    rows = np.random.default_rng(0).standard_normal((40, 12)).astype(dtype)
+    sketch = fs.FrequentDirections(5, solver=solver).update(rows)
+    sketch._engine.gain[:2] = np.inf
     with pytest.raises(np.linalg.LinAlgError), np.errstate(all="ignore"):
         sketch.update(np.ones((20, 12), dtype))
     with pytest.raises(np.linalg.LinAlgError), np.errstate(all="ignore"):
