@@ -251,7 +251,7 @@ class Model:
         state, arrays = self._state()
         # copies: pickle reads them when this call has ended, and somebody else may change the model
         own = {name: array.copy() for name, array in arrays.items()}
-        return _unpickled, (type(self), self.parameters, copy.deepcopy(self.notes), copy.deepcopy(state), own)
+        return received, (type(self), self.parameters, copy.deepcopy(self.notes), copy.deepcopy(state), own)
 
     @classmethod
     def _built(
@@ -456,9 +456,10 @@ def _home(cls: type) -> str:
     return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
 
 
-def _unpickled(
+def received(
     cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
 ) -> Model:
+    """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
     own = {name: np.array(array) for name, array in arrays.items()}
     try:
@@ -467,6 +468,10 @@ def _unpickled(
         raise
     except INCONSISTENT as error:
         raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
+
+
+# the name that pickles of earlier versions have
+_unpickled = received
 
 
 def _named(source: files.Source) -> str:

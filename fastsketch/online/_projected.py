@@ -53,13 +53,13 @@ class ProjectedState(PointsState):
         if fixed is None:
             self.products += np.outer(g, g)
             q = np.linalg.qr(self.products @ projection(self.setting, len(x), int(self.count[ROUND])))[0]
-            _, s, vt = np.linalg.svd(q.T @ self.products, full_matrices=False)
+            _, s, vt = _svd(q.T @ self.products)
             inner = vt @ x
             self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ vt)
             return
         self.products += np.outer(g, g @ fixed)
         q = np.linalg.qr(self.products)[0]
-        _, s, wt = np.linalg.svd(self.products.T @ q, full_matrices=False)
+        _, s, wt = _svd(self.products.T @ q)
         v = q @ wt.T
         inner = v.T @ x
         self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ v.T + (x - v @ inner))
@@ -69,6 +69,13 @@ class ProjectedState(PointsState):
 
     def coefs(self) -> Floats:
         return self.base.copy()
+
+
+def _svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    if not np.isfinite(matrix).all():  # LAPACK may look for the singular values of infinity for ever
+        raise np.linalg.LinAlgError("the products of the gradients have left the range of numbers")
+    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    return u, s, vt
 
 
 def start(

@@ -30,6 +30,8 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     engine = engine.clone()
     rows = engine.reduce().astype(np.float64, copy=False)
     dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
+    if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
+        raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     try:
         _, s, vt = svd(rows, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:

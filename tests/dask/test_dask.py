@@ -212,3 +212,32 @@ HASH = fs.SketchHash(4)
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("where", ["threads", "processes"])
+def test_a_part_that_comes_back_inconsistent_is_refused_by_name(where, monkeypatch):
+    def load(index):
+        return ROWS[index * M : (index + 1) * M]
+
+    update = fs.FrequentDirections.update
+
+    def spoilt(self, rows, *args):
+        update(self, rows, *args)
+        if np.array_equal(rows, load(2)):
+            self._engine.state.n_rows = -7
+        return self
+
+    template = fs.FrequentDirections(6, solver="gram")
+    before = template.to_bytes()
+    monkeypatch.setattr(fs.FrequentDirections, "update", spoilt)
+    parts = [delayed(load)(index) for index in range(4)]
+    with pytest.raises(fs.StateError, match=r"partition 2 .* n_rows must lie in"):
+        if where == "threads":
+            fsd.fit(template, parts)
+        else:
+            with (
+                distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+                distributed.Client(cluster),
+            ):
+                fsd.fit(template, parts)
+    assert template.to_bytes() == before

@@ -47,6 +47,13 @@ def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
     return 0 if low <= top <= high else max(-limit, min(limit, top))
 
 
+def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
+    """Raise ValueError for a kept row that stands for far more than itself: a shrink, or a fade, makes rows shorter."""
+    long = gain[: len(kept)] > 2.0  # beyond 1 by rounding, or for rows of zeros
+    if long.any() and kept[long].any():
+        raise ValueError(f"array 'gain' makes kept rows longer, by up to {gain.max():g}")
+
+
 State = TypeVar("State", bound=SketchState)
 # A slice of a batch as the kernels take it.
 Piece = TypeVar("Piece")

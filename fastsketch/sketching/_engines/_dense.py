@@ -10,7 +10,7 @@ from fastsketch._kernels.shrink import top_eigh
 from fastsketch._kernels.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
@@ -46,7 +46,9 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     ) -> None:
         """The rows of the buffer, and the exact sum."""
         # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
-        (checks.finite if setting.center else checks.rows_of)(arrays, "buffer", (count["fill"], n_features), dtype)
+        check = checks.finite if setting.center else checks.rows_of
+        rows = check(arrays, "buffer", (count["fill"], n_features), dtype)
+        check_gains(arrays["gain"], rows[::-1][: count["kept"]])
         own = {"buffer"}
         if setting.solver == "exact":
             own.add("cov")

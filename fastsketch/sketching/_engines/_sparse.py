@@ -9,7 +9,7 @@ from fastsketch._kernels import sparse as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import is_sparse
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -44,7 +44,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         """The kept rows, and the new ones as CSR: the kernels look at no index."""
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
-        checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        z = checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        check_gains(arrays["gain"], z.T)
         # as for a dense buffer: rows that wait to be centred are not weighted yet
         (checks.finite if setting.center else checks.rows_of)(arrays, "data", (stored,), dtype)
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
