@@ -196,7 +196,17 @@ class _Sketched(Optimizer):
         p.sub_((options.lr * move).reshape(p.shape).to(p.dtype))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits."""
+        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits.
+
+        Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
+        """
+        parts: Any = state_dict
+        if not (
+            isinstance(parts, dict)
+            and isinstance(parts.get("state"), dict)
+            and isinstance(parts.get("param_groups"), list)
+        ):
+            raise TypeError(f"state_dict must be what state_dict() returned, got {type(parts).__name__}")
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
