@@ -200,13 +200,10 @@ class _Sketched(Optimizer):
 
         Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
         """
-        parts: Any = state_dict
-        if not (
-            isinstance(parts, dict)
-            and isinstance(parts.get("state"), dict)
-            and isinstance(parts.get("param_groups"), list)
-        ):
-            raise TypeError(f"state_dict must be what state_dict() returned, got {type(parts).__name__}")
+        given: object = state_dict
+        parts = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        if not isinstance(parts.get("state"), dict) or not isinstance(parts.get("param_groups"), list):
+            raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]

@@ -1,4 +1,4 @@
-"""What an estimator began with stays: parameters that partial_fit cannot follow, sparse rows that are not consistent."""
+"""Parameters that partial_fit cannot follow, and sparse rows that are not consistent, are refused."""
 
 import pickle
 
