@@ -200,9 +200,7 @@ class _Sketched(Optimizer):
 
         Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
         """
-        given: object = state_dict
-        parts = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-        if not isinstance(parts.get("state"), dict) or not isinstance(parts.get("param_groups"), list):
+        if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
             raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
