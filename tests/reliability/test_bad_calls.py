@@ -14,7 +14,7 @@ from tests.reliability.figures import amount, report
 
 ROOT = Path(__file__).parents[2]
 # Seconds that one call may take; the first also waits for the imports.
-LIMIT, START = 20, 120
+LIMIT, START = 30, 120
 
 
 class Child:
@@ -81,7 +81,7 @@ def made(step):
 
 def test_bad_calls():
     begin = time.monotonic()
-    counts, wrong = made(amount(401, 11))
+    counts, wrong = made(amount(577, 11))
     print("", *wrong, sep="\n")
     report(
         "bad calls, over every public callable",
