@@ -2,7 +2,8 @@
 
 scipy takes the arrays of a container at their word, as our kernels do: an index outside the matrix is then read and
 written outside of memory, and the flags of order that a container carries may be of other arrays. So all arrays are
-looked at here, once, before scipy or a kernel touches them; flags are never asked.
+looked at here, once, before scipy or a kernel touches them; flags are never asked. What another thread changes in them
+during the call is not seen.
 """
 
 from itertools import chain

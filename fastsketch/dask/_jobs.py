@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
-from fastsketch._validation import as_integer
+from fastsketch._validation import as_integer, is_sparse
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._codes import code_width
 from fastsketch.hashing._hasher import Hasher
@@ -66,7 +66,8 @@ def _partitions(data: Any) -> _Partitions:
         lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
         return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
-    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+    # a sparse matrix would be iterated row by row, by scipy, unseen
+    if isinstance(data, str | bytes) or is_sparse(data) or not hasattr(data, "__iter__"):
         raise TypeError(f"data must be a dask array or a list of delayed partitions, got {type(data).__name__}")
     parts = [part if isinstance(part, Delayed) else delayed(part)() if callable(part) else None for part in data]
     if any(part is None for part in parts):

@@ -48,7 +48,7 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
         return out.astype(np.int64).reshape(-1)
     if out.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
-    out = np.atleast_1d(out).astype(np.int64)
+    out = np.atleast_1d(out)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     if out.min() < -1 or out.max() >= size:
@@ -56,7 +56,7 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
             f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
             f"{int(out.min() if out.min() < -1 else out.max())}"
         )
-    return out
+    return out.astype(np.int64)
 
 
 def as_pairs(

@@ -201,7 +201,12 @@ class _Sketched(Optimizer):
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits."""
+        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits.
+
+        Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
+        """
+        if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
+            raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]

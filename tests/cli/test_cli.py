@@ -19,6 +19,7 @@ from fastsketch._model import Model
 from fastsketch._parameters import parameter
 from fastsketch.cli import main
 from fastsketch.cli._parser import make_parser
+from tests.broken import BROKEN
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 
@@ -99,6 +100,8 @@ def test_sparse_inputs_take_the_widest(capsys, tmp_path):
     sparse.save_npz(tmp_path / "c.npz", sparse.csr_array(np.ones((2, 9))))
     run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "c.npz", "-o", tmp_path / "o.fsk")
     assert (fs.load(tmp_path / "o.fsk").n_rows, fs.load(tmp_path / "o.fsk").n_features) == (4, 9)
+    sparse.save_npz(tmp_path / "broken.npz", BROKEN["csr32 indptr backwards"]())
+    assert "broken.npz" in run(capsys, "sketch", tmp_path / "broken.npz", "-o", tmp_path / "q.fsk", status=2).err
     np.save(tmp_path / "d.npy", np.ones((2, 4)))
     out = run(
         capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "d.npy", "-o", tmp_path / "p.fsk", status=2

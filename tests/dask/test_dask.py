@@ -12,6 +12,7 @@ import pytest
 import fastsketch as fs
 from fastsketch import baselines
 from fastsketch._model import MergeableModel
+from tests.broken import BROKEN
 from tests.helpers import same_state
 
 da = pytest.importorskip("dask.array")
@@ -196,6 +197,8 @@ HASH = fs.SketchHash(4)
         (lambda: fsd.fit(WHOLE, da.from_array(ROWS)), ValueError, f"must have seen no rows, it has seen {len(ROWS)}"),
         (lambda: fsd.fit(HASH, ROWS.tolist()), TypeError, "delayed"),
         (lambda: fsd.fit(HASH, "x"), TypeError, "dask array"),
+        (lambda: fsd.fit(HASH, BROKEN["csc32 indptr backwards"]()), TypeError, "dask array or a list"),
+        (lambda: fsd.fit(HASH, [BROKEN["csc32 indptr backwards"]]), ValueError, "rows is not a consistent csc"),
         (lambda: fsd.fit(HASH, []), ValueError, "at least one partition"),
         (lambda: fsd.fit(HASH, da.zeros(5)), ValueError, "two-dimensional"),
         (lambda: fsd.fit(HASH, da.zeros((5, 0))), ValueError, "columns"),

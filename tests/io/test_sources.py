@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.io import _sources as sources
 from fastsketch.io import load_svmlight, open_source
+from tests.broken import BROKEN
 
 ROWS = np.random.default_rng(0).standard_normal((500, 40)) * (np.random.default_rng(1).random((500, 40)) < 0.2)
 
@@ -288,6 +290,27 @@ def test_bad_files(tmp_path, kind):
     path = bad_file(tmp_path, kind)
     with pytest.raises(ValueError, match=path.name):
         fs.sketch_file(path, 4)
+
+
+def test_matrices_that_are_not_consistent_are_refused(tmp_path):
+    """scipy writes and reads them without complaint."""
+    path, tried = tmp_path / "bad.npz", 0
+    for name, make in BROKEN.items():
+        matrix = make()
+        if matrix.format in ("lil", "dok") or name.endswith(("in floats", "in a list")):  # not what a file is
+            continue
+        try:
+            sparse.save_npz(path, matrix)
+            sparse.load_npz(path)
+        except (ArithmeticError, AttributeError, TypeError, ValueError):
+            continue
+        with pytest.raises(sources.SourceError, match=f"{re.escape(str(path))}.*not a consistent"):
+            open_source(path)
+        tried += 1
+        if "32 indptr backwards" in name:
+            with pytest.raises(ValueError, match="bad.npz"):
+                fs.sketch_file(path, 4)
+    assert tried > 30
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

@@ -1,5 +1,6 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
 #include "fs_block.h"
+#include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
 #include "fs_hamming.h"
@@ -34,6 +35,33 @@ static void *space(size_t n, size_t size)
     void *p = calloc(n ? n : 1, size);
     check(p != NULL, "memory");
     return p;
+}
+
+/* Arrays of any content: each check ends within them, and says the same for both widths. */
+static void csr(ptrdiff_t n, ptrdiff_t stored)
+{
+    int32_t *indptr = space((size_t)n + 1, 4), *indices = space((size_t)stored, 4);
+    int64_t *wide_indptr = space((size_t)n + 1, 8), *wide_indices = space((size_t)stored, 8);
+    for (int trial = 0; trial < 200; trial++) {
+        for (ptrdiff_t i = 0; i <= n; i++)
+            indptr[i] = (int32_t)(i * stored / (n ? n : 1));
+        for (ptrdiff_t e = 0; e < stored; e++)
+            indices[e] = (int32_t)(20 * (uniform() + 0.5));
+        if (trial % 2)
+            indptr[(ptrdiff_t)((double)(n + 1) * (uniform() + 0.5))] += (int32_t)(12 * uniform());
+        if (trial % 3 == 1 && stored)
+            indices[(ptrdiff_t)((double)stored * (uniform() + 0.5))] = trial % 4 ? -1 : INT32_MAX;
+        for (ptrdiff_t i = 0; i <= n; i++)
+            wide_indptr[i] = indptr[i];
+        for (ptrdiff_t e = 0; e < stored; e++)
+            wide_indices[e] = indices[e];
+        ptrdiff_t where, other;
+        const int64_t width = trial % 5 ? 20 : trial % 7 - 1;
+        const int status = fs_check_csr_32(n, width, stored, indptr, indices, &where);
+        check(status == fs_check_csr_64(n, width, stored, wide_indptr, wide_indices, &other) && where == other, "csr");
+        check(status != FS_CSR_ORDERED || indptr[n] <= stored, "csr end");
+    }
+    free(indptr), free(indices), free(wide_indptr), free(wide_indices);
 }
 
 static void rows(ptrdiff_t n, ptrdiff_t d)
@@ -401,6 +429,7 @@ int main(void)
     for (int a = 0; a < n_sizes; a++)
         for (int b = 1; b < n_sizes; b++) {
             rows(sizes[a], sizes[b]);
+            csr(sizes[a], sizes[b] - 1);
             if (sizes[a] >= 2)
                 panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
             if (sizes[a] >= 2)
