@@ -1,5 +1,6 @@
 """KeyboardInterrupt at any line of the library: an operation is done or not begun, and what comes after it is right."""
 
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -64,8 +65,8 @@ def interrupted(operation, at):
 def without_times(model):
     """The state of a model but for the times that completions note."""
     state, arrays = model._state()
-    state = {name: value for name, value in state.items() if name != "history"}
-    return repr(state), {name: array.tobytes() for name, array in arrays.items()}, repr(model.parameters)
+    text = re.sub(r"'seconds': [^,}]+", "", repr(state))
+    return text, {name: array.tobytes() for name, array in arrays.items()}, repr(model.parameters)
 
 
 def moments(n, how_many, rng):
@@ -78,7 +79,8 @@ def check(counts, make, operation, rng, how_many, *, after):
     model = make()
     operation(model)  # whatever is imported or compiled, is now
     expected = without_times(model)
-    n = lines_of(lambda: operation(make()))
+    fresh = make()
+    n = lines_of(lambda: operation(fresh))
     for at in moments(n, how_many, rng):
         model = make()
         before = without_times(model)
@@ -100,7 +102,9 @@ def test_updates_and_fits():
         except Exception:
             counts["unreadable"] += 1
 
-    for specimen in SPECIMENS:
+    slow = {"completion-admm", "completion-wiberg", "completion-ais-impute", "completion-alt-min"}  # when traced
+    specimens = [specimen for specimen in SPECIMENS if specimen.name not in slow]
+    for specimen in specimens:
         for n in (1, 25):
             more = specimen.rows(7, 40 if "completion" in specimen.name else n)
             try:
@@ -119,7 +123,7 @@ def test_updates_and_fits():
             )
     report(
         "interrupts of update and fit",
-        f"{counts['interrupts']} at lines of {len(SPECIMENS)} models",
+        f"{counts['interrupts']} at lines of {len(specimens)} models",
         **{name: counts[name] for name in ("half_done", "wrong_afterwards", "unreadable")},
     )
 
