@@ -17,19 +17,34 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.cli import main
+from fastsketch.cli import _signals, main
 
 # A run takes part of a second: one that takes this long hangs.
 LIMIT = 60.0
 ENDED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
+@contextlib.contextmanager
+def open_to_signals(handled=_signals.handled):
+    """The command's own handling of signals, for those that have waited too."""
+    with handled():
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDED_BY)
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDED_BY)
+
+
 def forked(work):
     """The process number of a fork that ends with the status that work() returns."""
+    # a signal waits until the command handles it: before, it is Python's
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDED_BY)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDED_BY)
         return pid
     status = 99
+    _signals.handled = open_to_signals
     try:
         with open(os.devnull, "w") as null:  # noqa: PTH123
             os.dup2(null.fileno(), 1)
@@ -88,10 +103,10 @@ def of_command(about, rng, seen):
         # most in the second half of the first run, where there is something to lose
         delay = seconds * rng.uniform(0.0, 1.3)
         ended = waited(run(name), delay, by)
-        seen["runs_killed"] += ended != 0
+        seen["killed"] += ended == -signal.SIGKILL
+        seen["interrupted"] += ended in ENDED_BY.values()
         seen["hangs"] += ended == "hang"
-        # a signal may come before the command has begun, too
-        seen["wrong_status"] += ended not in (0, -by, ENDED_BY.get(by, -by))
+        seen["wrong_status"] += ended not in (0, ENDED_BY.get(by, -by))
         partial = Path(f"{name}.partial")
         if by != signal.SIGKILL and ended == ENDED_BY[by]:
             seen["left_behind"] += any(not entry.endswith(".partial") for entry in left())
@@ -110,6 +125,7 @@ def of_command(about, rng, seen):
             seen["resumed"] += bool(resume)
             # killed a second time, then let through
             ended = waited(run(name, *resume), seconds * rng.random() if tries == 0 else None)
+            seen["killed"] += ended == -signal.SIGKILL
             seen["refused"] += ended not in (0, -signal.SIGKILL)
             tries += 1
             if tries > 5:
