@@ -18,9 +18,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from fastsketch.cli._parser import make_parser
     from fastsketch.cli._signals import OF_CTRL_C, handled
 
-    arguments = make_parser().parse_args(argv)
     try:
         with handled():
+            arguments = make_parser().parse_args(argv)
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:

@@ -152,7 +152,8 @@ def output_of(args: Namespace, suffix: str = ".fsk") -> Generator[Output]:
         if out.kept:
             stop.add_note(f"the result is in {out.kept}")
         elif not getattr(stop, "__notes__", ()):
-            stop.add_note("nothing has been saved")
+            kept = out.partial is not None and out.partial.exists()
+            stop.add_note(f"{out.partial} is as it was" if kept else "nothing has been saved")
         raise
 
 

@@ -77,14 +77,15 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     out = io.BytesIO()
+    archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
     try:
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in {"header": text, **members}.items():
-                # A fixed date makes equal states equal bytes.
-                info = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-                with archive.open(info, "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-    except Exception as error:
+        for name, array in {"header": text, **members}.items():
+            # A fixed date makes equal states equal bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.close()
+    except BaseException as error:
+        archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
         _raise_lack_of_memory(error)
         raise
     return out.getvalue()
