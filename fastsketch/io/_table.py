@@ -53,38 +53,43 @@ def read_table(path: str | PathLike[str], *, values: bool) -> Table:
         If the file is missing, damaged or empty, or a line breaks one of these rules (the message names it).
     """
     path = Path(path)
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+        return parse_table(file, values=values)
+
+
+def parse_table(file: InputFile, *, values: bool) -> Table:
+    """The table in an open file: see read_table."""
     names: tuple[dict[str, int], dict[str, int]] = {}, {}
     places: tuple[list[int], list[int]] = [], []
     numbers: list[float] = []
     wanted = 3 if values else 2
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
-        first = True
-        delimiter, width = ",", 0
-        for number, line in _lines(file):
+    first = True
+    delimiter, width = ",", 0
+    for number, line in _lines(file):
+        if first:
+            delimiter = _delimiter(line)
+        try:
+            fields = _fields(line, delimiter)
             if first:
-                delimiter = _delimiter(line)
-            try:
-                fields = _fields(line, delimiter)
-                if first:
-                    first, width = False, len(fields)
-                    if width < wanted:
-                        raise ValueError(f"{wanted} columns are needed, there are {width}")
-                    if values and _is_header(fields[2]):
-                        continue
-                if len(fields) != width:
-                    raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
-                if values:
-                    numbers.append(_number(fields[2]))
-                for column in (0, 1):
-                    name = fields[column].strip()
-                    if not name:
-                        raise ValueError(f"column {column + 1} is empty")
-                    known = names[column]
-                    places[column].append(known.setdefault(name, len(known)))
-            except ValueError as error:
-                raise SourceError(f"{path}, line {number}: {error}") from None
+                first, width = False, len(fields)
+                if width < wanted:
+                    raise ValueError(f"{wanted} columns are needed, there are {width}")
+                if values and _is_header(fields[2]):
+                    continue
+            if len(fields) != width:
+                raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
+            if values:
+                numbers.append(_number(fields[2]))
+            for column in (0, 1):
+                name = fields[column].strip()
+                if not name:
+                    raise ValueError(f"column {column + 1} is empty")
+                known = names[column]
+                places[column].append(known.setdefault(name, len(known)))
+        except ValueError as error:
+            raise SourceError(f"{file.path}, line {number}: {error}") from None
     if not places[0]:
-        raise SourceError(f"{path} holds no lines")
+        raise SourceError(f"{file.path} holds no lines")
     rows, columns = (Ids(list(known), np.array(at, np.intp)) for known, at in zip(names, places, strict=True))
     return Table(rows, columns, np.array(numbers, np.float64))
 
