@@ -265,7 +265,8 @@ def _complete(commands: Any) -> None:
         "complete",
         help="fit a low-rank model to ratings",
         description="Fit a low-rank model to lines of row id, column id, value: comma- or tab-separated text (.gz, "
-        ".bz2, .xz too), with or without a header; ids may be any text.",
+        ".bz2, .xz too), with or without a header (its third column is a word without digits); ids may be any text. "
+        "Every line has as many columns as the first; those beyond the third are not looked at.",
     )
     parser.add_argument("ratings", metavar="RATINGS.csv")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model and the ids")

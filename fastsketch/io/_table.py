@@ -18,7 +18,7 @@ BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
 # Letters that stand for a value, and are no name of a column.
 _NO_NAMES = {"nan", "inf", "infinity", "na", "n/a", "null", "none"}
 
@@ -53,40 +53,48 @@ def read_table(path: str | PathLike[str], *, values: bool) -> Table:
         If the file is missing, damaged or empty, or a line breaks one of these rules (the message names it).
     """
     path = Path(path)
-    names: tuple[dict[str, int], dict[str, int]] = {}, {}
-    places: tuple[list[int], list[int]] = [], []
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+        return parse_table(file, values=values)
+
+
+def parse_table(file: InputFile, *, values: bool) -> Table:
+    """The table in an open file: see read_table."""
+    row_names: dict[str, int] = {}
+    column_names: dict[str, int] = {}
+    rows: list[int] = []
+    columns: list[int] = []
     numbers: list[float] = []
     wanted = 3 if values else 2
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
-        first = True
-        delimiter, width = ",", 0
-        for number, line in _lines(file):
-            if first:
+    delimiter, width = ",", 0
+    for number, line in _lines(file):
+        try:
+            if width == 0:
                 delimiter = _delimiter(line)
-            try:
-                fields = _fields(line, delimiter)
-                if first:
-                    first, width = False, len(fields)
-                    if width < wanted:
-                        raise ValueError(f"{wanted} columns are needed, there are {width}")
-                    if values and _is_header(fields[2]):
-                        continue
-                if len(fields) != width:
-                    raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
-                if values:
-                    numbers.append(_number(fields[2]))
-                for column in (0, 1):
-                    name = fields[column].strip()
-                    if not name:
-                        raise ValueError(f"column {column + 1} is empty")
-                    known = names[column]
-                    places[column].append(known.setdefault(name, len(known)))
-            except ValueError as error:
-                raise SourceError(f"{path}, line {number}: {error}") from None
-    if not places[0]:
-        raise SourceError(f"{path} holds no lines")
-    rows, columns = (Ids(list(known), np.array(at, np.intp)) for known, at in zip(names, places, strict=True))
-    return Table(rows, columns, np.array(numbers, np.float64))
+            fields = line.split(delimiter) if '"' not in line else _fields(line, delimiter)
+            if width == 0:
+                width = len(fields)
+                if width < wanted:
+                    raise ValueError(f"{wanted} columns are needed, there are {width}")
+                if values and _is_header(fields[2]):
+                    continue
+            if len(fields) != width:
+                raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
+            row, column = fields[0].strip(), fields[1].strip()
+            if not row or not column:
+                raise ValueError(f"column {2 if row else 1} is empty")
+            if values:
+                numbers.append(_number(fields[2]))
+        except ValueError as error:
+            raise SourceError(f"{file.path}, line {number}: {error}") from None
+        rows.append(row_names.setdefault(row, len(row_names)))
+        columns.append(column_names.setdefault(column, len(column_names)))
+    if not rows:
+        raise SourceError(f"{file.path} holds no lines")
+    return Table(
+        Ids(list(row_names), np.array(rows, np.intp)),
+        Ids(list(column_names), np.array(columns, np.intp)),
+        np.array(numbers, np.float64),
+    )
 
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
@@ -104,12 +112,13 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
             raise _no_text(file.path, line, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
         for line in text[:-1].split("\n"):
             number += 1
-            line = line.rstrip("\r")
             if "\r" in line:
-                raise SourceError(
-                    f"{file.path}, line {number}: a carriage return within the line (lines end in \\n or \\r\\n)"
-                )
-            if line.strip():
+                line = line.rstrip("\r")
+                if "\r" in line:
+                    raise SourceError(
+                        f"{file.path}, line {number}: a carriage return within the line (lines end in \\n or \\r\\n)"
+                    )
+            if line and not line.isspace():
                 yield number, line
 
 
@@ -123,9 +132,7 @@ def _delimiter(line: str) -> str:
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
-    """The columns of one line; ValueError for quotes that do not enclose one."""
-    if '"' not in line:
-        return line.split(delimiter)
+    """The columns of a line with quotes; ValueError for those that do not enclose one."""
     found: list[str] = []
     at = 0
     while True:
@@ -164,7 +171,6 @@ def _is_header(text: str) -> bool:
 
 
 def _number(text: str) -> float:
-    value = float(text) if _NUMBER.fullmatch(text) else math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{text.strip()[:40]!r} is no finite decimal number")
-    return value
+    if _NUMBER(text) and math.isfinite(value := float(text)):
+        return value
+    raise ValueError(f"{text.strip()[:40]!r} is no finite decimal number")
