@@ -5,6 +5,9 @@ from typing_extensions import Buffer, disjoint_base
 GRAM: Final[int]
 SVD: Final[int]
 EXACT: Final[int]
+REFRESH: Final[int]
+ROUNDING_PER_SHRINK: Final[int]
+ROUNDING_PER_SVD: Final[int]
 NOTHING_SEEN: Final[int]
 
 @disjoint_base
