@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching._engines import AnyEngine
 
-# Units of rounding, by size of the dtype, of the largest squared singular value by which a read-out itself may be off. It
-# runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
+# Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
+# It runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
 # LAPACK's SVD, whose error was measured up to 60 units on 6,000 streams.
 READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 

@@ -34,9 +34,7 @@ FAMILIES = (
     "counts",
 )
 
-pytestmark = pytest.mark.skipif(
-    UNIT > np.finfo(np.float64).eps / 1000, reason="long double is no longer than double here"
-)
+pytestmark = pytest.mark.skipif(np.finfo(LONG).nmant < 60, reason="long double is no longer than double here")
 
 
 def rows_of(family, rng, n, d, *, dtype):

@@ -43,7 +43,7 @@ MODELS = {
         fs.FrequentDirections(4, solver="gram", center=True).update(csr(69), np.linspace(0.0, 3.0, 69)).fade(0.5)
     ),
 }
-# Those of which schema 3 holds something else than schema 2: the second part of the mean, rows that are not weighted yet.
+# Those of which schema 3 holds something else than schema 2: the mean's second part, rows that are not weighted yet.
 OF_SCHEMA_3 = ("dense-rfd", "sparse-centred", "mapped-gaussian", "weighted-centred", "sparse-weighted-centred")
 
 
