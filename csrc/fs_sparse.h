@@ -14,10 +14,10 @@ ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, 
 double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out);
 double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out);
 
-/* Before a block of CSR rows, which come as they are, is centred by linearity: a feature that most of the block's weight
- * has is moved by a pivot, its value in the heaviest row that has it. What remains of it is about as large as its
- * spread; and the square of a feature that at least half of the weight lacks is at most twice its spread. Without it,
- * the difference of two sums would lose what the mean is larger than the spread.
+/* Before a block of CSR rows, which come as they are, is centred by linearity: a feature that most of the block's
+ * weight has is moved by a pivot, its value in the heaviest row that has it. What remains of it is about as large as
+ * its spread; and the square of a feature that at least half of the weight lacks is at most twice its spread. Without
+ * it, the difference of two sums would lose what the mean is larger than the spread.
  *
  * fs_csr_common: present[j] = weight of the rows that have feature j (given as root weights); chosen gets the features
  * whose is above half of total, and slot[j] (all 0 on entry) 1 + the place of j in it. Returns how many there are.
@@ -39,8 +39,8 @@ void fs_csr_fill_d(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *ind
                    const int32_t *chosen, const int32_t *slot, int32_t *stamp);
 void fs_csr_weigh_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, float *data, const double *root_weight,
                     const double *pivot);
-void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data,
-                    const double *root_weight, const double *pivot);
+void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data, const double *root_weight,
+                    const double *pivot);
 
 /* out (n x k, leading dimension k) = N z[:, :k]. */
 void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,

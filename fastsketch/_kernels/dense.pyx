@@ -10,7 +10,8 @@ from libc.math cimport sqrt
 from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
 from fastsketch._kernels.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
-from fastsketch._kernels.state cimport GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, SketchState
+from fastsketch._kernels.state cimport (
+    GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, SketchState)
 
 import numpy as np
 
@@ -115,13 +116,13 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         return
     if s.decay != 1.0:
         # The newest row lies first. Row j is followed in time by j rows: its square shrinks by decay^j, all that came
-        # before the block by decay^h.
-        factor = 1.0
+        # before the block by decay^h. Powers of decay, not of its root, whose rounding would add up with one sign.
+        factor = power = 1.0
         for j in range(h):
             s.square[j] = factor
             root[j] *= factor
-            factor *= sqrt(s.decay)
-        power = factor * factor
+            power *= s.decay
+            factor = sqrt(power)
         if not s.center:  # else the rows are not weighted yet
             if real is float:
                 fs_scale_rows_s(h, d, fresh, &s.square[0])
@@ -160,7 +161,7 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
 cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
     """Settle the buffer, then bring it to n_keep rows (or add it to the covariance and empty it)."""
     cdef Py_ssize_t d = s.n_features
-    cdef double delta = 0.0, top = 0.0, allowance
+    cdef double delta = 0.0, top = 0.0, before = 0.0, allowance
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef Py_ssize_t m, i
     cdef real* f
@@ -170,15 +171,24 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     m = s.fill
     f = buffer + (s.capacity - m) * d
     if s.solver == EXACT:
-        # C += F.T @ F
+        # C += F.T @ F.  A sum of m products is off by m / 2 units of rounding of the sum of their sizes, whatever its
+        # order, and rows that are alike may all round to one side. Addition to C and its decay round once, and so
+        # does each step of a power of decay.
+        for i in range(d):
+            before += s.cov[i, i]
         if real is float:
             syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 0.0, part, d)
             fs_add_lower_s(d, part, &s.cov[0, 0])
             for i in range(d):
                 top += <double> part[i * d + i]  # the block's trace bounds its largest eigenvalue
-            s.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
         else:
             syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 1.0, &s.cov[0, 0], d)
+            for i in range(d):
+                top += s.cov[i, i]
+            top -= before
+        allowance = 2.220446049250313e-16 * (before + top) * (1.0 if s.decay == 1.0 else 1.0 + 0.5 * m)
+        allowance += sqrt(s.rounding) + 0.5 * m * eps * top
+        s.rounding = allowance * allowance
         s.fill = s.kept = 0
         s.age = 1  # cov is no longer zero
         return 0
@@ -195,7 +205,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         if info:
             return info
         s.age = s.age + 1 if diagonal else 0
-    allowance = ROUNDING_PER_SHRINK * eps * top
+    allowance = (ROUNDING_PER_SVD if s.solver == SVD else ROUNDING_PER_SHRINK) * eps * top
     if s.solver == GRAM and real is float:
         # Norms are summed in double, and the remaining error has no preferred sign: squares add up.
         s.rounding += allowance * allowance

@@ -1,7 +1,8 @@
 """A stream of CSR rows: the buffer keeps new rows sparse, and the kept rows feature-major (z = K', d x ldz).
 
 Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
-W1' K + W2' N. Centring is folded in by linearity, so N is never shifted.
+W1' K + W2' N. Centring is folded in by linearity, so N stays sparse; features that most of a block's weight has are
+moved by a pivot first, which keeps the two sides of that difference as small as the spread (csrc/fs_sparse.h).
 """
 
 cimport cython
@@ -165,7 +166,7 @@ cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
 
     New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
     """
-    cdef double factor = 1.0, power
+    cdef double factor = 1.0, power = 1.0
     cdef Py_ssize_t i, j, kept = s.kept
     cdef int64_t e
     for j in range(h - 1, -1, -1):
@@ -173,8 +174,8 @@ cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
             for e in range(s.indptr[j], s.indptr[j + 1]):
                 data[e] = <real> (data[e] * factor)
         s.root[j] *= factor
-        factor *= sqrt(s.decay)
-    power = factor * factor
+        power *= s.decay  # not powers of the root of decay, whose rounding would add up with one sign
+        factor = sqrt(power)
     for i in range(kept):
         s.gain[i] *= factor
         s.lam[i] *= power

@@ -6,6 +6,8 @@ GRAM: Final[int]
 SVD: Final[int]
 EXACT: Final[int]
 REFRESH: Final[int]
+ROUNDING_PER_SHRINK: Final[int]
+ROUNDING_PER_SVD: Final[int]
 NOTHING_SEEN: Final[int]
 
 @disjoint_base

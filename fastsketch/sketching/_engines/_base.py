@@ -6,7 +6,7 @@ therefore all or nothing by itself; a longer one is undone from a copy of the bu
 interrupted.
 """
 
-from math import frexp, ldexp
+from math import frexp, ldexp, sqrt
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -364,10 +364,20 @@ class Engine(Generic[State, Piece]):
                 move_mean(self.mean, self.mean_low, w, base=row, shift=other.mean_low, block_weight=h)
                 mine.squared_norm += float(row @ row)
                 correction = row.astype(self.dtype)[np.newaxis]
+        rounding = self.joint_rounding(theirs.rounding)
         for name in mine.SUMS:
             setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
+        mine.rounding = rounding
         mine.n_rows += theirs.n_rows
         return correction
+
+    def joint_rounding(self, other: float) -> float:
+        """The square of the allowance with that of other rows: as within a stream, see ``flush`` of the kernels."""
+        mine = self.state.rounding
+        if self.kind == "dense" and self.setting.solver == "gram" and self.dtype == np.float32:
+            return mine + other
+        allowance = sqrt(mine) + sqrt(other)
+        return allowance * allowance
 
 
 AnyBuffer = Engine[Any, Any]

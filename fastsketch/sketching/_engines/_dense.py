@@ -1,5 +1,6 @@
 """The buffer of dense rows, for solvers gram, svd and exact."""
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels import dense as kernel
 from fastsketch._kernels.shrink import top_eigh
-from fastsketch._kernels.state import EXACT, GRAM, SVD
+from fastsketch._kernels.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
@@ -174,6 +175,8 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         keep = d if d <= size else size - 1
         values, vectors = top_eigh(self.cov.copy(), keep)
         values = np.maximum(values, 0.0)
+        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
+        state.rounding = allowance * allowance
         delta = 0.0 if keep == d else float(values[d - size])
         kept = values[d - keep :][::-1].copy()
         spared = min(self.setting.rows_spared, keep)
