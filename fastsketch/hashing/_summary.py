@@ -220,7 +220,8 @@ class BlockSummary:
         for number, node in enumerate(forest.nodes):
             arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
         if reservoir is not None:
-            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.settled()
+            # of a copy: to settle is to change, and several threads may read
+            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.copy().settled()
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:

@@ -28,6 +28,18 @@ def test_a_few_rows_go_in_place(method):
     assert model._summary._held.leaf is not leaf and leaf.n_rows == 15
 
 
+def test_a_read_leaves_the_sample_alone():
+    """Two threads that save one model at once mixed up its rows."""
+    model = fresh().update(ROWS[:300]).update(ROWS[300:])
+    reservoir = model._summary._held.reservoir
+    pieces = list(reservoir._pieces)
+    assert len(pieces) > 1
+    model.to_bytes()
+    model.projection  # noqa: B018
+    assert len(reservoir._pieces) == len(pieces)
+    assert all(one is two for one, two in zip(reservoir._pieces, pieces, strict=True))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_of_another_kind_are_converted_a_few_at_a_time(dtype):
     """A block of the exact sum holds 64,000 rows: a batch that fits it is not expanded as a whole."""
