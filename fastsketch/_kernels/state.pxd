@@ -14,7 +14,6 @@ cpdef enum:
     # in float32 would otherwise bias the shrinkage.
     REFRESH = 16
 
-cdef enum:
     # One shrink may be off by this many units of rounding of the largest eigenvalue. Measured on 500 streams and their
     # merges: up to 12, mostly the eigenvectors' lack of orthogonality, which is LAPACK's own; far less in long streams,
     # where the Gram matrix is nearly diagonal.
