@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import _signals, main
@@ -92,14 +93,15 @@ def of_command(about, rng, seen):
         """Files that no run should leave."""
         return [path.name for path in Path().iterdir() if path.name.startswith((f"{name}.", f".{name}."))]
 
-    start = time.monotonic()
-    if waited(run("whole")) != 0:
-        seen["failed"] += 1
-        return
-    seconds = time.monotonic() - start
+    for _ in range(2):  # the second one finds everything in the caches of the system
+        start = time.monotonic()
+        if waited(run("whole")) != 0:
+            seen["failed"] += 1
+            return
+        seconds = time.monotonic() - start
     whole = content(Path("whole"))
     for number in range(about["kills"]):
-        by = signal.SIGKILL if about["only_kills"] else (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)[number % 3]
+        by = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)[number % 3]
         # most in the second half of the first run, where there is something to lose
         delay = seconds * rng.uniform(0.0, 1.3)
         ended = waited(run(name), delay, by)
@@ -189,6 +191,10 @@ if __name__ == "__main__":
     import fastsketch.lowrank
     import fastsketch.online  # noqa: F401
 
+    # Numba is loaded, and its functions are compiled: kills are to come while a command learns
+    for warm in (np.ones((8, 8)), sparse.csr_array(np.eye(8))):
+        fs.SketchedNewton(5).update(warm, np.ones(8))
+        fs.AdaptiveSubgradient(5, method="ada_fd").update(warm, np.ones(8))
     task = json.loads(sys.stdin.read())
     os.chdir(task["folder"])
     counts = Counter()

@@ -92,7 +92,7 @@ def test_killed_commands(inputs, tmp_path):
         for file in inputs.iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
         task = {"name": "cut", "line": COMMANDS[name], "resumable": "--checkpoint" in COMMANDS[name]}
-        found = forks(folder, what="command", seed=1, kills=amount(4, 20), only_kills=False, **task)
+        found = forks(folder, what="command", seed=1, kills=amount(4, 20), **task)
         print(f"{name}: {dict(found)}")
         counts += found
     never = {name: counts[name] for name in NEVER}
