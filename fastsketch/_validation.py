@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._sparse import as_csr
 
@@ -164,7 +164,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
         out = np.full(n_rows, float(out))
     if out.shape != (n_rows,):
         raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
-    return np.ascontiguousarray(out, np.float64)
+    return in_place(out, np.dtype(np.float64))
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
@@ -196,3 +196,9 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
     else:
         row = int(np.searchsorted(rows.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
     raise not_finite(offset + row, name=name)
+
+
+def in_place(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """As a kernel can read it where it lies: of this dtype, C-contiguous and aligned; the array itself if it is so."""
+    out = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
+    return out if out.flags.aligned else out.copy()

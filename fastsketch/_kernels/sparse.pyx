@@ -408,7 +408,8 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
             square = fs_load_csr_s(nnz, data + indptr[i], factor, stored + start)
         else:
             square = fs_load_csr_d(nnz, data + indptr[i], factor, stored + start)
-        memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
+        if nnz:  # of an empty batch there is no array to copy from
+            memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
         s.indptr[j + 1] = start + nnz
         s.weight = s.decay * s.weight + w
         if not s.center:

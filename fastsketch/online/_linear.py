@@ -10,7 +10,17 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, integer, real
-from fastsketch._validation import Rows, as_flag, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
+from fastsketch._validation import (
+    Rows,
+    as_flag,
+    as_numbers,
+    as_rows,
+    as_vector,
+    as_weights,
+    check_finite,
+    in_place,
+    is_sparse,
+)
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned, Zeros, outline
 
@@ -293,11 +303,11 @@ def _as_csr(rows: Any) -> Batch:
 
         rows = csr_array(rows)
     return Csr(
-        np.ascontiguousarray(rows.data, np.float64),
-        np.ascontiguousarray(rows.indices, np.int32),
-        np.ascontiguousarray(rows.indptr, np.int64),
+        in_place(rows.data, np.float64),
+        in_place(rows.indices, np.int32),
+        in_place(rows.indptr, np.int64),
     )
 
 
 def _as_dense(rows: Any) -> Batch:
-    return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
+    return in_place(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels import sparse as kernel
 from fastsketch._model import Arrays
-from fastsketch._validation import is_sparse
+from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
@@ -97,9 +97,9 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             rows = csr_array(rows)
         with np.errstate(over="ignore"):
             return (
-                np.ascontiguousarray(rows.indptr, np.int64),
-                np.ascontiguousarray(rows.indices, np.int32),
-                np.ascontiguousarray(rows.data, self.dtype),
+                in_place(rows.indptr, np.int64),
+                in_place(rows.indices, np.int32),
+                in_place(rows.data, self.dtype),
             )
 
     def scan(self, piece: Csr) -> tuple[int, float]:
