@@ -28,8 +28,6 @@ ROTATIONS: Final = ("itq", "random", None)
 
 # Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
 RESERVOIR_ROWS = 2000
-# Columns that LAPACK's integers count.
-MOST_FEATURES = 1 << 31
 
 
 class _Learned(NamedTuple):
@@ -386,7 +384,7 @@ class SketchHash(LinearHasher, MergeableModel):
         if not state:
             checks.only(arrays, "anchor")
             return
-        d, dtype = as_integer(state["n_features"], "n_features", 1, MOST_FEATURES), as_dtype(state["dtype"])
+        d, dtype = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS), as_dtype(state["dtype"])
         if anchor is not None and len(anchor) != d:
             raise ValueError(f"the anchor must have {d} rows, got {len(anchor)}")
         if self.dtype is not None and dtype != self.dtype:

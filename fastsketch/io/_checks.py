@@ -19,6 +19,8 @@ INT64 = np.dtype(np.int64)
 
 # Counts stay below this: sums of two of them, and a batch more, are still machine integers.
 MOST_COUNT = 1 << 62
+# Columns that LAPACK's integers count.
+MOST_COLUMNS = 1 << 31
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:

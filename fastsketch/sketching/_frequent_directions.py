@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 MOST = float(np.finfo(np.float64).max)
 # Blocks that a part of a job may have, as a power of two.
 PART_BITS = 32
-# Columns that LAPACK's integers count.
-MOST_FEATURES = 1 << 31
 
 
 class FrequentDirections(MergeableModel):
@@ -444,7 +442,7 @@ class FrequentDirections(MergeableModel):
         ):
             if mine is not None and given != mine:
                 raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
-        d = as_integer(about["n_features"], "n_features", 1, MOST_FEATURES)
+        d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         engine.validate(arrays, setting, d, dtype=as_dtype(about["dtype"]))
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:

@@ -86,7 +86,7 @@ CASES = [
     ("sketch-rfd", put("buffer", (0, 0), np.nan), "finite"),
     ("sketch-rfd", put("buffer", (0, 0), 1e300), "squares"),
     ("sketch-rfd", put("lam", 0, -1.0), "negative"),
-    ("sketch-rfd", put("gain", 0, 1e300), "longer"),
+    ("sketch-rfd", put("gain", 0, 1e300), "too long"),
     ("sketch-rfd", parameter("sketch_size", 10**7), "array 'lam'"),
     ("sketch-rfd", parameter("center", True), "not consistent"),
     ("sketch-exact-float32", put("cov", (0, 0), np.inf), "finite"),

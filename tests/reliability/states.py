@@ -3,7 +3,9 @@
 Run as a program it tries a range of seeds and prints its counts, one JSON line after each seed, so that whoever started
 it knows the seed of a crash; for instance on a library built with sanitizers:
 
-    LD_PRELOAD=libasan.so python -m tests.reliability.states crafted 0 5000
+    LD_PRELOAD=libasan.so python -m tests.reliability.states crafted 0 5000 nolimit
+
+(`nolimit`: without the limit on address space, of which a sanitizer's shadow memory needs far more.)
 """
 
 import copy
@@ -316,7 +318,7 @@ def main(kind, first, last):
     import resource
 
     faulthandler.enable()
-    if "nolimit" not in sys.argv:  # a sanitizer's shadow memory needs the whole address space
+    if "nolimit" not in sys.argv:  # see above
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     for seed in range(int(first), int(last)):
         print(json.dumps({"seed": seed, "name": original(seed)[0].name}), flush=True)

@@ -79,7 +79,7 @@ def others(found, *expected):
     return sum(strange.values())
 
 
-@pytest.mark.parametrize("count", [amount(600, 20_000)])
+@pytest.mark.parametrize("count", [amount(200, 20_000)])
 def test_mutated_state_files(count):
     found = tried("mutated", count)
     assert found["refused"] > count // 2
@@ -94,7 +94,7 @@ def test_mutated_state_files(count):
     )
 
 
-@pytest.mark.parametrize("count", [amount(300, 5_000)])
+@pytest.mark.parametrize("count", [amount(150, 5_000)])
 def test_crafted_state_files(count):
     found = tried("crafted", count)
     used = found["used"] + found["used with a clean error"]

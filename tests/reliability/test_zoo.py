@@ -13,7 +13,11 @@ def test_every_kind_is_there():
 
 
 def test_every_engine_is_there():
-    kinds = {specimen.learned()._state()[0]["engine"]["kind"] for specimen in SPECIMENS if "sketch" in specimen.name}
+    kinds = {
+        specimen.learned()._state()[0]["engine"]["kind"]
+        for specimen in SPECIMENS
+        if specimen.name.startswith("sketch-")
+    }
     assert kinds == {"dense", "sparse", "mapped"}
 
 

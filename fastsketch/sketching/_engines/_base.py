@@ -48,10 +48,13 @@ def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
 
 
 def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
-    """Raise ValueError for a kept row that stands for far more than itself: a shrink, or a fade, makes rows shorter."""
-    long = gain[: len(kept)] > 2.0  # beyond 1 by rounding, or for rows of zeros
-    if long.any() and kept[long].any():
-        raise ValueError(f"array 'gain' makes kept rows longer, by up to {gain.max():g}")
+    """Raise ValueError for kept rows (checked ones, not empty in columns) that stand for what leaves their range."""
+    most = float(np.finfo(kept.dtype).max)
+    for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # shorter ones stay in the range of the rows as they are
+        with np.errstate(over="ignore"):
+            square = float(kept[i] @ kept[i]) * gain[i] * gain[i]
+        if not square <= most / len(kept):
+            raise ValueError(f"array 'gain' makes kept row {i} too long: {gain[i]:g} times its entries")
 
 
 State = TypeVar("State", bound=SketchState)
