@@ -121,10 +121,21 @@ FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correc
         from[j] = (double)x[heaviest * d + j];
         by[j] = 0;
     }
-    /* shift = sum_i w_i (x_i - base) / h */
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL *FS_RESTRICT row = x + i * d;
-        const double w = root_weight[i] * (root_weight[i] / block_weight);
+    /* shift = sum_i w_i (x_i - base) / h, four rows at a time: fewer passes over shift and base */
+    ptrdiff_t first = 0;
+    for (; first + 4 <= n; first += 4) {
+        const REAL *FS_RESTRICT row = x + first * d;
+        double w[4];
+        for (int k = 0; k < 4; k++)
+            w[k] = root_weight[first + k] * (root_weight[first + k] / block_weight);
+        for (ptrdiff_t j = 0; j < d; j++)
+            by[j] = (((by[j] + w[0] * ((double)row[j] - from[j])) + w[1] * ((double)row[d + j] - from[j])) +
+                     w[2] * ((double)row[2 * d + j] - from[j])) +
+                    w[3] * ((double)row[3 * d + j] - from[j]);
+    }
+    for (; first < n; first++) {
+        const REAL *FS_RESTRICT row = x + first * d;
+        const double w = root_weight[first] * (root_weight[first] / block_weight);
         for (ptrdiff_t j = 0; j < d; j++)
             by[j] += w * ((double)row[j] - from[j]);
     }

@@ -67,6 +67,8 @@ class Engine(Generic[State, Piece]):
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
+    # Whether a shrink may ask for memory, and so fail: a batch that comes to one can then be undone from a copy.
+    allocates = False
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.setting = setting
@@ -188,11 +190,6 @@ class Engine(Generic[State, Piece]):
         else:
             with _threads.blas_for(self.capacity):
                 self.absorb(piece, weights, scale=scale)
-
-    @property
-    def allocates(self) -> bool:
-        """Whether a shrink may ask for memory, and so fail: a batch that comes to one is undone from a copy, then."""
-        return False
 
     def room(self) -> int:
         """New rows that the buffer takes before it shrinks."""

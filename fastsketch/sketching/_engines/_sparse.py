@@ -30,6 +30,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         super().__init__(setting, n_features, dtype=dtype)
         self.z = self.state.z
+        self.allocates = setting.center  # which makes entries of common features nonzero
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
@@ -73,11 +74,6 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     @property
     def _n_new(self) -> int:
         return self.state.fill - self.state.kept
-
-    @property
-    def allocates(self) -> bool:
-        """Whether a shrink may ask for memory: centring makes entries of common features nonzero."""
-        return self.setting.center
 
     def fits(self, rows: Any) -> bool:
         """Whether the batch is sparse."""
@@ -129,6 +125,15 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             "indices": np.asarray(state.indices)[:used],
             "data": state.data[:used],
         }
+
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
+        out = super().arrays()
+        if copy:
+            # all of z at once: a copy of its first columns costs several times as much
+            out = {name: array.copy() for name, array in out.items() if name != "z"}
+            out["z"] = self.z.copy()[:, : self.state.kept]
+        return out
 
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
