@@ -25,11 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer
+from fastsketch.io._npy import read_header as read_npy_header
 from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
 # Raised whenever an older reader could misread a file; readers accept every version up to their own.
 SCHEMA = 3
+
+# Bytes of JSON: the ids of ten million rows, in the notes of a model, and no more memory than a machine has.
+LONGEST_HEADER = 1 << 28
 
 Source = str | PathLike[str] | BinaryIO
 
@@ -166,22 +170,15 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _start_of_array(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """(shape, whether in Fortran order, dtype) as an .npy member states them; the values come next."""
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(member)
-
-
 def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
     info = _member(archive, "header", name)
-    if info.file_size > min(size, 2**24):
+    if info.file_size > min(size, LONGEST_HEADER):
         raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
     try:
         with archive.open(info) as member:
-            shape, _, dtype = _start_of_array(member)
+            head = read_npy_header(member)
             text = member.read()
-        if dtype != np.uint8 or shape != (len(text),):
+        if head.dtype != np.uint8 or head.shape != (len(text),):
             raise ValueError("its header is no text")
         header = json.loads(text, object_pairs_hook=_unlike_pairs)
         if header["format"] != FORMAT:
@@ -218,7 +215,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
         raise StateError(f"{name} is damaged: array {key!r} does not have the size that its header states")
     try:
         with archive.open(info) as member:
-            if _start_of_array(member) != (shape, False, dtype):
+            if read_npy_header(member)[:3] != (shape, False, dtype):
                 raise ValueError("shape, order or dtype differ")
             content, found = _content(member, bytes_wanted)
         if found != crc:

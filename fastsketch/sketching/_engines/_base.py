@@ -304,7 +304,9 @@ class Engine(Generic[State, Piece]):
         checks.number_within(count["top"], "top", NOTHING_SEEN, 1025)
         expected = exponent_for(count["top"], dtype) if count["top"] != NOTHING_SEEN else 0
         checks.number_within(count["exponent"], "exponent", expected, expected)
-        book = checks.named_numbers(arrays, "book", SketchState.SUMS, np.float64)
+        # sums of squares may have left the range: they are infinite then, and say so
+        sums = checks.array_of(arrays, "book", (len(SketchState.SUMS),)).tolist()
+        book = dict(zip(SketchState.SUMS, sums, strict=True))
         # a centred sum of squares is a difference: rounding may leave one of equal rows below zero
         slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
         for name, value in book.items():
