@@ -5,6 +5,7 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
