@@ -91,7 +91,7 @@ def test_numpy_alone_reads_the_arrays(tmp_path):
         for name, about in header["arrays"].items():
             assert list(arrays[name].shape) == about["shape"]
             assert arrays[name].dtype.str == about["dtype"]
-    assert read_header(tmp_path / "s.fsk")["schema"] == 2
+    assert read_header(tmp_path / "s.fsk")["schema"] == SCHEMA
 
 
 def test_every_truncation_is_refused(tmp_path):
