@@ -13,6 +13,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.io import StateError, read_header
+from fastsketch.io._state import SCHEMA
 from fastsketch.io import _state as files
 from tests.helpers import SOLVERS, stream
 
