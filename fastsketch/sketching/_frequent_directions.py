@@ -265,8 +265,9 @@ class FrequentDirections(MergeableModel):
     def error_bound(self) -> float:
         """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
 
-        Delta (half of it for "rfd") plus an allowance for the rounding of the shrinks, which matters in float32 when
-        Delta is within about 1e-5 of ||A||_2^2.
+        Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
+        float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
+        their mean. Infinite where squares leave the range of a double.
         """
         if self._engine is None:
             return 0.0

@@ -13,6 +13,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.io import StateError, read_header
+from fastsketch.io._state import SCHEMA
 from fastsketch.io import _state as files
 from tests.helpers import SOLVERS, stream
 
@@ -91,7 +92,7 @@ def test_numpy_alone_reads_the_arrays(tmp_path):
         for name, about in header["arrays"].items():
             assert list(arrays[name].shape) == about["shape"]
             assert arrays[name].dtype.str == about["dtype"]
-    assert read_header(tmp_path / "s.fsk")["schema"] == 3
+    assert read_header(tmp_path / "s.fsk")["schema"] == SCHEMA
 
 
 def test_every_truncation_is_refused(tmp_path):
