@@ -200,5 +200,5 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
     """As a kernel can read it where it lies: of this dtype, C-contiguous and aligned; the array itself if it is so."""
-    out = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
+    out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
     return out if out.flags.aligned else out.copy()
