@@ -13,8 +13,8 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.io import StateError, read_header
-from fastsketch.io._state import SCHEMA
 from fastsketch.io import _state as files
+from fastsketch.io._state import SCHEMA
 from tests.helpers import SOLVERS, stream
 
 
