@@ -27,7 +27,7 @@ def sketch(args: Namespace) -> None:
 
 def merge(args: Namespace) -> None:
     """Merge state files of models of one kind."""
-    with output_of(args) as out:
+    with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
             for path, other in zip(args.inputs[1:], models[1:], strict=True):

@@ -141,10 +141,22 @@ class Output:
             mute(self.stream)
 
 
+# Arguments of the commands that name files to read.
+INPUTS = ("inputs", "ratings", "pairs", "model", "codes", "queries", "test", "exclude")
+
+
 @contextlib.contextmanager
-def output_of(args: Namespace, suffix: str = ".fsk") -> Generator[Output]:
-    """The output of a command, for as long as it runs; an interrupt says what has become of the result."""
+def output_of(args: Namespace, suffix: str = ".fsk", *, over_input: bool = False) -> Generator[Output]:
+    """The output of a command, for as long as it runs; an interrupt says what has become of the result.
+
+    It must be none of the inputs, unless `over_input`.
+    """
     out = Output(args.output, suffix)
+    if not over_input and out.path is not None:
+        for given in (getattr(args, name, None) for name in INPUTS):
+            for source in given if isinstance(given, list) else [given] if given else []:
+                if _same_file(out.path, str(source)):
+                    raise ValueError(f"the output {args.output} is also an input: it would be lost")
     try:
         with out.alone():
             yield out
@@ -185,6 +197,13 @@ def _is_standard_output(name: str) -> bool:
         return False
 
 
+def _same_file(path: Path, name: str) -> bool:
+    try:
+        return path.samefile(name)
+    except (OSError, ValueError):
+        return False
+
+
 def _checked(name: str) -> Path | None:
     """The regular file that a name leads to, None for what is none; what could not be written is an error now."""
     folder = Path(name).parent
@@ -196,6 +215,8 @@ def _checked(name: str) -> Path | None:
         raise ValueError(f"the output is a directory: {name}") from None
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"{name} is a link to {path}, whose folder does not exist")
+    if path is not None and path.exists() and not path.stat().st_mode & 0o222:
+        raise ValueError(f"the output is read-only: {name}")
     writable: Any = path.parent if path is not None else name
     if not os.access(writable, os.W_OK):
         raise ValueError(f"the output cannot be written: no permission for {writable}")

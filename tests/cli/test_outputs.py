@@ -181,3 +181,36 @@ def test_a_disk_that_is_full_at_the_end_loses_nothing(here, capfd, monkeypatch):
     (rescued,) = here.glob("fastsketch-*.fsk")
     assert rescued.name in error and fs.load(rescued).n_rows == 60
     assert list((here / "folder").iterdir()) == []
+
+
+def test_an_input_is_no_output(made, capsys, monkeypatch):
+    monkeypatch.chdir(made)
+    Path("link.npy").unlink(missing_ok=True)
+    Path("link.npy").symlink_to("rows.npy")
+    for command, output in (
+        ("sketch", "rows.npy"),
+        ("hash", "link.npy"),
+        ("encode", "rows.npy"),
+        ("search", "c.npy"),
+        ("learn", "t.svm"),
+        ("complete", "r.csv"),
+        ("predict", "l.fsk"),
+    ):
+        before = Path(output).read_bytes()
+        assert main([*COMMANDS[command], "-o", output]) == 2
+        assert f"the output {output} is also an input" in capsys.readouterr().err
+        assert Path(output).read_bytes() == before
+    total = Path("total.fsk")
+    total.write_bytes(Path("a.fsk").read_bytes())
+    assert main(["merge", "total.fsk", "a.fsk", "-o", "total.fsk"]) == 0  # reads all before it writes
+    assert fs.load(total).n_rows == 2 * fs.load("a.fsk").n_rows
+
+
+def test_a_file_that_is_read_only_stays(made, capsys, monkeypatch):
+    monkeypatch.chdir(made)
+    kept = Path("kept.fsk")
+    kept.write_bytes(b"mine")
+    kept.chmod(0o444)
+    assert main([*COMMANDS["sketch"], "-o", "kept.fsk"]) == 2
+    assert "the output is read-only: kept.fsk" in capsys.readouterr().err
+    assert kept.read_bytes() == b"mine"

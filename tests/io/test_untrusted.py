@@ -82,7 +82,7 @@ CASES = [
     ("sketch-rfd", put("count", TOP, 2000), "top must lie in"),
     ("sketch-rfd", put("book", 0, -1.0), "shrinkage must lie in"),
     ("sketch-rfd", put("book", 4, -1.0), "rounding must lie in"),
-    ("sketch-rfd", put("book", 1, np.nan), "finite"),
+    ("sketch-rfd", put("book", 1, np.nan), "squared_norm must lie in"),
     ("sketch-rfd", put("buffer", (0, 0), np.nan), "finite"),
     ("sketch-rfd", put("buffer", (0, 0), 1e300), "squares"),
     ("sketch-rfd", put("lam", 0, -1.0), "negative"),

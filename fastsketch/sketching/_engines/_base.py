@@ -310,7 +310,7 @@ class Engine(Generic[State, Piece]):
         # a centred sum of squares is a difference: rounding may leave one of equal rows below zero
         slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
         for name, value in book.items():
-            checks.number_within(value, name, -slack if name == "squared_norm" else 0.0, np.inf)
+            checks.number_within(value, name, 0.0 - slack if name == "squared_norm" else 0.0, np.inf)
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
         if "mean_low" in arrays:  # not in files of schema 1 and 2
             checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
