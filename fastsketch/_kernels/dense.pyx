@@ -39,6 +39,10 @@ cdef extern from "fs_rows.h" nogil:
     void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
 
+cdef enum:
+    NO_ROOM = 1 << 21  # beyond every status of LAPACK
+
+
 @cython.auto_pickle(False)
 cdef class DenseState(SketchState):
     """State of a sketch with a buffer of dense rows."""
@@ -167,6 +171,8 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     cdef real* f
     cdef int info
     cdef bint diagonal
+    if s.center and s.fill >= s.capacity:
+        return NO_ROOM  # for the correction row: left so by a call that failed, and was not undone
     settle(s, buffer)
     m = s.fill
     f = buffer + (s.capacity - m) * d
@@ -295,6 +301,8 @@ def flush_now(real[:, ::1] buffer, DenseState state):
 
 def settle_now(real[:, ::1] buffer, DenseState state):
     """Apply decay and centring to the new rows of the buffer, without a shrink."""
+    if state.center and state.fill >= state.capacity:
+        converged(NO_ROOM, "the shrink before this call")
     with nogil:
         settle(state, &buffer[0, 0])
 

@@ -6,14 +6,26 @@ has gone, and the output is no file (if it is one, it has been saved: 0). 1 is a
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    with contextlib.ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # closed by the shell
+                nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+                stack.callback(setattr, sys, name, None)
+                setattr(sys, name, nowhere)
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     from fastsketch.cli._output import mute
     from fastsketch.cli._parser import make_parser
     from fastsketch.cli._signals import OF_CTRL_C, handled

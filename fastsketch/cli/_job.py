@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Generator
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import fastsketch as fs
-from fastsketch._validation import as_real
+from fastsketch._validation import as_integer, as_real
 from fastsketch.cli import _checkpoint
 from fastsketch.cli._consumed import Consumed
 from fastsketch.cli._identity import identity
@@ -27,7 +28,7 @@ L = TypeVar("L", bound=Learner)
 
 def limited(n: int | None) -> contextlib.AbstractContextManager[Any]:
     """The --threads option as a context."""
-    return contextlib.nullcontext() if n is None else fs.thread_limit(n)
+    return contextlib.nullcontext() if n is None else fs.thread_limit(as_integer(n, "--threads", 1))
 
 
 def given(args: Namespace) -> dict[str, Any]:
@@ -54,6 +55,8 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
     if args.resume and out.partial is not None:
         model, consumed = _checkpoint.resumed(out.partial, model, job, sources, reader)
     else:
+        if out.partial is not None and out.partial.exists():
+            print(f"fastsketch: {out.partial} will be replaced: --resume would go on from it", file=sys.stderr)
         reader.begin(sources)
     started, rows_before = time.perf_counter(), model.n_rows
     progress = Progress(out.title, args.progress)

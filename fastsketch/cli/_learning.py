@@ -18,6 +18,9 @@ from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
 
+# Short enough for a checkpoint or an interrupt in a second or so, whatever the method; the bits do not depend on it.
+ROWS_AT_A_TIME = 4096
+
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
 
@@ -69,7 +72,7 @@ class LabelledRows:
     def __init__(self, args: Namespace, out: Output, *, every: int) -> None:
         self._regression = args.regression
         self._out = out
-        self._every = every  # 0: no lines, and pieces as long as the source's
+        self._every = every  # 0: no lines
         self._labels: Labels | None = None
 
     def begin(self, sources: Sequence[Source]) -> None:
@@ -94,7 +97,7 @@ class LabelledRows:
                 with naming(source, row):
                     targets = self._labels.signs(labels)
             row += rows.shape[0]
-            step = self._every or rows.shape[0]
+            step = self._every or ROWS_AT_A_TIME
             for start in range(0, rows.shape[0], step):
                 part = slice(start, min(start + step, rows.shape[0]))
                 yield (rows[part], targets[part]), part.stop - part.start, position

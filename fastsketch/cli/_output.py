@@ -7,13 +7,16 @@ import sys
 from argparse import Namespace
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO, cast
 
 from fastsketch.cli._signals import held
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import pour, regular_target, replacing, spooled, straight, sweep
 
 STANDARD = "-"
+
+# Bytes: file systems take 255, and the partial result and the lock lie beside the output.
+LONGEST_NAME = 240
 
 
 class Saved(Protocol):
@@ -134,7 +137,7 @@ class Output:
             return
         try:
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:
+        except OSError:
             if self.name is None:
                 raise
             self._quiet = True
@@ -153,10 +156,9 @@ def output_of(args: Namespace, suffix: str = ".fsk", *, over_input: bool = False
     """
     out = Output(args.output, suffix)
     if not over_input and out.path is not None:
-        for given in (getattr(args, name, None) for name in INPUTS):
-            for source in given if isinstance(given, list) else [given] if given else []:
-                if _same_file(out.path, str(source)):
-                    raise ValueError(f"the output {args.output} is also an input: it would be lost")
+        for source in _inputs(args):
+            if _same_file(out.path, source):
+                raise ValueError(f"the output {args.output} is also an input: it would be lost")
     try:
         with out.alone():
             yield out
@@ -197,6 +199,12 @@ def _is_standard_output(name: str) -> bool:
         return False
 
 
+def _inputs(args: Namespace) -> Generator[str]:
+    for name in INPUTS:
+        given: Any = getattr(args, name, None)
+        yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
+
+
 def _same_file(path: Path, name: str) -> bool:
     try:
         return path.samefile(name)
@@ -215,6 +223,8 @@ def _checked(name: str) -> Path | None:
         raise ValueError(f"the output is a directory: {name}") from None
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"{name} is a link to {path}, whose folder does not exist")
+    if path is not None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes: no room for .partial and .lock")
     if path is not None and path.exists() and not path.stat().st_mode & 0o222:
         raise ValueError(f"the output is read-only: {name}")
     writable: Any = path.parent if path is not None else name

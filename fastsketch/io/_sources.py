@@ -73,10 +73,12 @@ def open_source(path: str | PathLike[str], *, n_features: int | None = None, zer
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
     zero_based = as_flag(zero_based, "zero_based")
     try:
-        if path.stat().st_size == 0:
-            raise SourceError(f"{path} is empty")
         if path.is_dir():
             raise SourceError(f"{path} is a directory")
+        if path.exists() and not path.is_file():
+            raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
+        if path.stat().st_size == 0:
+            raise SourceError(f"{path} is empty")
         if path.suffix == ".npy":
             return NpySource(path)
         if path.suffix == ".npz":

@@ -71,6 +71,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         """(learning rate, delta) of every point, (k,) each."""
         raise NotImplementedError
 
+    def _n_points(self) -> int:
+        return 1
+
     def _takes_sparse(self) -> bool:
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
         return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
@@ -97,6 +100,10 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
+        if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
+            raise ValueError(
+                f"it has {len(arrays['base'])} sets of coefficients, its parameters say {self._n_points()}"
+            )
         super()._validate(state, arrays)
         if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
             raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
@@ -243,6 +250,9 @@ class AdaptiveGrid(_Adaptive):
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
         return rates.ravel(), deltas.ravel()
+
+    def _n_points(self) -> int:
+        return len(self.learning_rate) * len(self.delta)
 
     def compare_with(self, comparator: Any) -> Any:
         """Not for a grid: take the regret of its best()."""

@@ -139,7 +139,9 @@ class MappedBlock:
         checks.number_within(pending, "pending rows", 0, min(n, p - 1))
         if (n - pending) % p:
             raise ValueError(f"the {n} rows of the block, less {pending} pending ones, are no whole steps of {p}")
-        checks.number_within(count["shifted"], "shifted", int(center and n > 0), int(center and n > 0))
+        # from the first row of some weight on
+        seen = int(center and n > 0 and book["weight"] > 0)
+        checks.number_within(count["shifted"], "shifted", seen, seen)
         checks.number_within(book["weight"], "weight", 0.0, np.inf)
         checks.number_within(book["largest"], "largest", 0.0, sized_map.most(dtype))
         checks.finite(arrays, "out", (q, d), dtype)

@@ -176,7 +176,7 @@ def test_a_kind_defined_elsewhere(capsys, tmp_path):
         (["sketch", "missing.npy", "-o", "o.fsk"], "missing.npy"),
         (["sketch", "rows.npy", "-l", "1", "-o", "o.fsk"], "sketch_size must be at least 2, got 1"),
         (["sketch", "rows.npy", "--beta", "0.5", "-o", "o.fsk"], "beta"),
-        (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "n must be at least 1"),
+        (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "--threads must be at least 1"),
         (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
         (["sketch", "rows.npy", "-o", "."], "directory"),
         (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),

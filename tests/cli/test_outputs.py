@@ -214,3 +214,23 @@ def test_a_file_that_is_read_only_stays(made, capsys, monkeypatch):
     assert main([*COMMANDS["sketch"], "-o", "kept.fsk"]) == 2
     assert "the output is read-only: kept.fsk" in capsys.readouterr().err
     assert kept.read_bytes() == b"mine"
+
+
+def test_a_name_without_room_for_its_partial_result(made, capsys, monkeypatch):
+    monkeypatch.chdir(made)
+    assert main([*COMMANDS["sketch"], "-o", "x" * 246 + ".fsk"]) == 2
+    assert "the name of the output is longer than 240 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stream", [">&-", "2>&-", ">&- 2>&-", ">/dev/full"])
+def test_nobody_listens(made, stream):
+    command = f"{sys.executable} -m fastsketch {' '.join(COMMANDS['sketch'])} -o quiet.fsk {stream}"
+    found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert fs.load(made / "quiet.fsk").n_rows == 60
+
+
+def test_pipes_are_no_inputs(made):
+    command = f"cat t.svm | {sys.executable} -m fastsketch learn /dev/stdin -o piped.fsk"
+    found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
+    assert found.returncode == 2 and "/dev/stdin is no regular file" in found.stderr

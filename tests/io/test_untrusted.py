@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -300,3 +301,14 @@ def test_no_eigensolver_looks_for_the_values_of_infinity(solver, dtype):
         sketch.update(np.ones((20, 12), dtype))
     with pytest.raises(np.linalg.LinAlgError), np.errstate(all="ignore"):
         sketch.sketch()
+
+
+def test_a_grid_is_held_against_its_arrays_first():
+    """10,000 x 10,000 points: refused before anything of that length is made."""
+    many = [1.0] * 10_000
+    big = changed("online-grid", lambda about, _: about["parameters"].update(learning_rate=many, delta=many))
+    tracemalloc.start()
+    with pytest.raises(StateError, match="its parameters say 100000000"):
+        fs.from_bytes(big)
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()

@@ -1,5 +1,7 @@
 """The certificate of centred sketches where the mean is much larger than the spread, against long double."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -189,3 +191,28 @@ def test_rows_of_extreme_weight_stay_in_the_range(root):
     sketch.update(rows, np.full(60, root**2))
     assert abs(sketch._engine.exponent) <= SAFE_EXPONENTS[4][2]
     check(sketch, rows, np.full(60, root**2))
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_shrink_that_fails_is_undone(solver, center):
+    """Weights that take squares out of the range: the eigensolver refuses them, again and again."""
+    rows = np.random.default_rng(0).standard_normal((40, 12))
+    sketch = fs.FrequentDirections(6, solver=solver, center=center).update(rows[:2])
+    failed = 0
+    for _ in range(6):
+        before = sketch.to_bytes()
+        try:
+            sketch.update(rows, sample_weight=1e308)
+        except np.linalg.LinAlgError:
+            failed += 1
+            assert sketch.to_bytes() == before
+        with contextlib.suppress(np.linalg.LinAlgError):
+            sketch.sketch()
+    assert failed or not center or solver == "exact"
+
+
+@pytest.mark.parametrize("kind", ["srht", "countsketch", "gaussian"])
+def test_a_block_of_rows_without_weight_is_kept(kind):
+    model = fs.FrequentDirections(6, center=True, compressor=kind).update(np.ones((3, 4)), sample_weight=0.0)
+    assert fs.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()

@@ -67,8 +67,6 @@ class Engine(Generic[State, Piece]):
 
     kind: ClassVar[str]
     compressor: Compressor | None = None
-    # Whether a shrink may ask for memory, and so fail: a batch that comes to one can then be undone from a copy.
-    allocates = False
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.setting = setting
@@ -163,7 +161,7 @@ class Engine(Generic[State, Piece]):
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
-        if n > step or (self.allocates and n >= self.room()):
+        if n > step or n >= self.room():  # a shrink may come, and no eigensolver is sure to end
             saved = self.arrays(copy=True)
         if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
@@ -325,7 +323,10 @@ class Engine(Generic[State, Piece]):
             # of schema 1 or 2: no second part of the mean, and new rows were weighted before they were centred
             arrays = {**arrays, "mean_low": np.zeros_like(self.mean)}
             if self.setting.center:
-                arrays |= self.unweighted(arrays, arrays["root"])
+                rows = self.unweighted(arrays, arrays["root"])
+                for name, array in rows.items():
+                    checks.require_finite(array, name)
+                arrays |= rows
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
         self.mean[:], self.mean_low[:] = arrays["mean"], arrays["mean_low"]
         self.root[self.new_rows()] = arrays["root"]

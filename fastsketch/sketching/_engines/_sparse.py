@@ -30,7 +30,6 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         super().__init__(setting, n_features, dtype=dtype)
         self.z = self.state.z
-        self.allocates = setting.center  # which makes entries of common features nonzero
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
