@@ -9,6 +9,8 @@ RUN := $(VENV)/python
 PIP := $(RUN) -m pip
 # One release, named exactly: "torch" alone may bring gigabytes for a GPU.
 TORCH ?= torch==2.13.0
+# Of each target of `make fuzz`.
+SECONDS ?= 60
 
 .venv/ready: pyproject.toml setup.py
 	$(PYTHON) -m venv .venv && $(PIP) install -q --upgrade pip && touch $@
@@ -26,12 +28,14 @@ style: .venv/ready  ## style of Python, Cython and C
 	$(PIP) install -q --group lint && $(VENV)/ruff check . && $(VENV)/ruff format --check . && PATH="$$PWD/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
 types: .venv/ready  ## the package strictly, documents and examples as an editor shows them, stubs against compiled kernels
 	$(PIP) install -q --group lint ".[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
-asan:  ## the C kernels under address and undefined-behaviour sanitizers
-	$(CC) -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Icsrc tests/kernels/asan.c csrc/*.c -lm -o .asan && ./.asan; status=$$?; rm -f .asan; exit $$status
+asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers
+	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py
+fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under a fuzzer: make fuzz SECONDS=600
+	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test reliability build lint style types asan bench asv profile
+.PHONY: demo test reliability build lint style types asan fuzz bench asv profile

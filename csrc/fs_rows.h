@@ -26,16 +26,26 @@ double fs_copy_square_d(ptrdiff_t n, const double *x, double *out);
 void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor);
 void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor);
 
-/* Online centring of one block of n rows x[i, :] = root_weight[i] a_i (FROSH Algorithm 1, step 7).
- *   shift        = block mean - old mean            (d doubles, scratch)
- *   x[i, :]     -= root_weight[i] * block mean
- *   correction   = sqrt(W h / (W + h)) shift        (a row; W = old_weight, h = block weight)
- *   mean        += h / (W + h) * shift
- * A block of total weight zero leaves mean alone and gives a row of zeros. */
+/* Online centring of one block of n rows, which come as they are, not yet weighted (FROSH Algorithm 1, step 7).
+ *   base         = the heaviest row
+ *   shift        = block mean - base
+ *   x[i, :]      = root_weight[i] * (x[i, :] - base - shift), rounded once
+ *   correction   = sqrt(W h / (W + h)) (block mean - old mean)  (a row; W = old_weight, h = block weight)
+ *   mean + low  += h / (W + h) (block mean - old mean)
+ * Every difference is taken before anything is rounded to the size of the mean, so that the error is relative to the
+ * spread of the rows. Differences from the heaviest row are safe wherever the old mean lies: times the root of a
+ * row's weight they are at most the block's spread. A block of total weight zero becomes rows of zeros and leaves the
+ * mean alone. base and shift: d doubles of scratch. */
 void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                      double old_weight, double block_weight, double *mean, double *shift);
+                      double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
 void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                      double old_weight, double block_weight, double *mean, double *shift);
+                      double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
+
+/* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
+ * of two doubles, low at most half a unit of rounding of mean: one double would know the small differences between
+ * the means of blocks only to a unit of rounding of the mean. */
+void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
+                  const double *shift);
 
 /* total (lower triangle, column-major, double) += part (lower triangle, column-major). */
 void fs_add_lower_s(ptrdiff_t d, const float *part, double *total);

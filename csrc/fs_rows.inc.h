@@ -104,36 +104,50 @@ FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double 
 }
 
 FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight,
-                                 double old_weight, double block_weight, double *mean, double *shift)
+                                 double old_weight, double block_weight, double *mean, double *low, double *base,
+                                 double *shift)
 {
-    REAL *FS_RESTRICT last = correction;
-    const double total = old_weight + block_weight;
+    double *FS_RESTRICT from = base;
+    double *FS_RESTRICT by = shift;
+    ptrdiff_t heaviest = 0;
     if (!(block_weight > 0)) {
-        memset(last, 0, (size_t)d * sizeof *last);
+        memset(x, 0, (size_t)(n * d) * sizeof *x);
+        memset(correction, 0, (size_t)d * sizeof *x);
         return;
     }
-    /* shift = sum_i w_i a_i / h, with w_i a_i = root_weight[i] * x[i, :] */
-    for (ptrdiff_t j = 0; j < d; j++)
-        shift[j] = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL *FS_RESTRICT row = x + i * d;
-        const double w = root_weight[i] / block_weight;
+    for (ptrdiff_t i = 1; i < n; i++)
+        heaviest = root_weight[i] > root_weight[heaviest] ? i : heaviest;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        from[j] = (double)x[heaviest * d + j];
+        by[j] = 0;
+    }
+    /* shift = sum_i w_i (x_i - base) / h, four rows at a time: fewer passes over shift and base */
+    ptrdiff_t first = 0;
+    for (; first + 4 <= n; first += 4) {
+        const REAL *FS_RESTRICT row = x + first * d;
+        double w[4];
+        for (int k = 0; k < 4; k++)
+            w[k] = root_weight[first + k] * (root_weight[first + k] / block_weight);
         for (ptrdiff_t j = 0; j < d; j++)
-            shift[j] += w * (double)row[j];
+            by[j] = (((by[j] + w[0] * ((double)row[j] - from[j])) + w[1] * ((double)row[d + j] - from[j])) +
+                     w[2] * ((double)row[2 * d + j] - from[j])) +
+                    w[3] * ((double)row[3 * d + j] - from[j]);
+    }
+    for (; first < n; first++) {
+        const REAL *FS_RESTRICT row = x + first * d;
+        const double w = root_weight[first] * (root_weight[first] / block_weight);
+        for (ptrdiff_t j = 0; j < d; j++)
+            by[j] += w * ((double)row[j] - from[j]);
     }
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL *FS_RESTRICT row = x + i * d;
+        const double r = root_weight[i];
         for (ptrdiff_t j = 0; j < d; j++)
-            row[j] = (REAL)((double)row[j] - root_weight[i] * shift[j]);
+            row[j] = (REAL)(r * (((double)row[j] - from[j]) - by[j]));
     }
-    const double lever = sqrt(old_weight / total) * sqrt(block_weight);
-    const double step = block_weight / total;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const double move = shift[j] - mean[j];
-        last[j] = (REAL)(lever * move);
-        /* the first block sets the mean exactly, for any old value */
-        mean[j] = old_weight > 0 ? mean[j] + step * move : shift[j];
-    }
+    fs_move_mean(d, old_weight, block_weight, mean, low, base, shift);
+    for (ptrdiff_t j = 0; j < d; j++)
+        correction[j] = (REAL)base[j];
 }
 
 FS_CLONES void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)

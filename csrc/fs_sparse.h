@@ -14,6 +14,34 @@ ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, 
 double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out);
 double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out);
 
+/* Before a block of CSR rows, which come as they are, is centred by linearity: a feature that most of the block's
+ * weight has is moved by a pivot, its value in the heaviest row that has it. What remains of it is about as large as
+ * its spread; and the square of a feature that at least half of the weight lacks is at most twice its spread. Without
+ * it, the difference of two sums would lose what the mean is larger than the spread.
+ *
+ * fs_csr_common: present[j] = weight of the rows that have feature j (given as root weights); chosen gets the features
+ * whose is above half of total, and slot[j] (all 0 on entry) 1 + the place of j in it. Returns how many there are.
+ * fs_csr_pivots: pivot[j] of the chosen ones (the others stay); present is used up. Returns how many entries they have.
+ * fs_csr_fill: rows get zeros in the chosen features that they lack, n_fill together, at the end; the arrays have room
+ * for them. stamp: n_chosen entries of scratch.
+ * fs_csr_weigh: data = root_weight[i] (data - pivot[j]), rounded once. */
+ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
+                        const double *root_weight, double total, double *present, int32_t *chosen, int32_t *slot);
+int64_t fs_csr_pivots_s(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                        const float *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                        double *present, double *pivot);
+int64_t fs_csr_pivots_d(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                        const double *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                        double *present, double *pivot);
+void fs_csr_fill_s(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, float *data,
+                   const int32_t *chosen, const int32_t *slot, int32_t *stamp);
+void fs_csr_fill_d(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, double *data,
+                   const int32_t *chosen, const int32_t *slot, int32_t *stamp);
+void fs_csr_weigh_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, float *data, const double *root_weight,
+                    const double *pivot);
+void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data, const double *root_weight,
+                    const double *pivot);
+
 /* out (n x k, leading dimension k) = N z[:, :k]. */
 void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                       const float *data, const float *z, float *out);
@@ -21,7 +49,7 @@ void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *in
                       const double *data, const double *z, double *out);
 
 /* Lower triangle of gram (n x n, row i column k at gram[i * n + k], k <= i) = N N', summed in double.
- * head: d entries, all -1 on entry and on return; next and owner: nnz entries of scratch. */
+ * head: d entries, all 0 on entry and on return; next and owner: nnz entries of scratch. */
 void fs_csr_gram_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data, int32_t *head,
                    int32_t *next, int32_t *owner, double *gram);
 void fs_csr_gram_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data, int32_t *head,

@@ -30,6 +30,60 @@ double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
     return sum;
 }
 
+int64_t NAME(csr_pivots)(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                         const REAL *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                         double *present, double *pivot)
+{
+    int64_t entries = 0;
+    for (ptrdiff_t c = 0; c < n_chosen; c++)
+        present[chosen[c]] = -1; /* from here on: the root weight of the row whose value is the pivot */
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const int32_t j = indices[e];
+            if (!slot[j])
+                continue;
+            entries++;
+            if (root_weight[i] > present[j]) {
+                present[j] = root_weight[i];
+                pivot[j] = (double)data[e];
+            }
+        }
+    return entries;
+}
+
+void NAME(csr_fill)(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, REAL *data,
+                    const int32_t *chosen, const int32_t *slot, int32_t *stamp)
+{
+    int64_t to = indptr[n] + n_fill;
+    for (ptrdiff_t c = 0; c < n_chosen; c++)
+        stamp[c] = -1;
+    /* from the last row to the first: what is written lies behind all that is still to be read */
+    for (ptrdiff_t i = n - 1; i >= 0; i--) {
+        const int64_t end = to;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            if (slot[indices[e]])
+                stamp[slot[indices[e]] - 1] = (int32_t)i;
+        for (ptrdiff_t c = 0; c < n_chosen; c++)
+            if (stamp[c] != i) {
+                indices[--to] = chosen[c];
+                data[to] = 0;
+            }
+        for (int64_t e = indptr[i + 1] - 1; e >= indptr[i]; e--) {
+            indices[--to] = indices[e];
+            data[to] = data[e];
+        }
+        indptr[i + 1] = end;
+    }
+}
+
+void NAME(csr_weigh)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, REAL *data, const double *root_weight,
+                     const double *pivot)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            data[e] = (REAL)(root_weight[i] * ((double)data[e] - pivot[indices[e]]));
+}
+
 FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                                  const REAL *data, const REAL *z, REAL *out)
 {
@@ -52,7 +106,8 @@ void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, 
     for (ptrdiff_t i = 0; i < n * n; i++)
         gram[i] = 0;
     /* One list per feature of the entries met so far: every pair of nonzeros in a column is visited once, and a
-     * column that only one row has costs nothing. */
+     * column that only one row has costs nothing. Lists hold 1 + entry, so that memory of zeros is that of no entries:
+     * that of a wide model is then touched only where rows have columns. */
     for (ptrdiff_t i = 0; i < n; i++) {
         double *FS_RESTRICT row = gram + i * n;
         for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
@@ -60,13 +115,13 @@ void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, 
             const int32_t j = indices[e];
             next[e] = head[j];
             owner[e] = (int32_t)i;
-            head[j] = (int32_t)e;
-            for (int32_t o = (int32_t)e; o >= 0; o = next[o])
-                row[owner[o]] += v * (double)data[o];
+            head[j] = (int32_t)e + 1;
+            for (int32_t o = (int32_t)e + 1; o > 0; o = next[o - 1])
+                row[owner[o - 1]] += v * (double)data[o - 1];
         }
     }
     for (int64_t e = 0; e < indptr[n]; e++)
-        head[indices[e]] = -1;
+        head[indices[e]] = 0;
 }
 
 FS_CLONES void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr,

@@ -1,14 +1,20 @@
 #include "fs_svmlight.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Powers of ten that a double holds exactly: m * 10^e is correctly rounded for m <= 2^53, |e| <= 22 (Clinger 1990). */
 static const double fs_exact_ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 static int is_digit(char c) { return (unsigned char)(c - '0') < 10; }
-static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-static int is_end(char c) { return is_blank(c) || c == '\n' || c == '#'; }
+static int is_blank(char c) { return c == ' ' || c == '\t'; }
+static int is_end(char c) { return is_blank(c) || c == '\r' || c == '\n' || c == '#'; }
+/* Carriage returns belong to the newline after them; one anywhere else may be meant for the end of a line. */
+static int is_lone_return(const char *p, const char *stop)
+{
+    return *p == '\r' && stop - p > 1 && p[1] != '\r' && p[1] != '\n';
+}
 
 FS_CLONES void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newlines, ptrdiff_t *colons)
 {
@@ -62,7 +68,6 @@ static double scale_exactly(uint64_t mantissa, int exponent)
  * 0: *value is exact; 1: a number-like token that needs a full conversion; -1: not a number. *end is its end. */
 static int read_number(const char *p, const char *stop, double *value, const char **end)
 {
-    const char *start = p;
     uint64_t mantissa = 0;
     int digits = 0, exponent = 0, seen = 0, negative = 0;
     if (p < stop && (*p == '-' || *p == '+'))
@@ -113,15 +118,8 @@ static int read_number(const char *p, const char *stop, double *value, const cha
 #endif
         return 1;
     }
-    if (seen) { /* trailing letters, a second point, ... */
-        *end = p;
-        return -1;
-    }
-    /* nan, inf and everything else is left to the full conversion */
-    for (p = start; p < stop && !is_end(*p); p++)
-        ;
     *end = p;
-    return p > start ? 1 : -1;
+    return -1; /* nan, inf, trailing letters, a second point, ... */
 }
 
 int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indices, double *data)
@@ -134,13 +132,17 @@ int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indice
     while (p < stop) {
         while (p < stop && is_blank(*p))
             p++;
-        if (p == stop)
-            break;
-        if (*p == '#')
-            while (p < stop && *p != '\n')
+        if (p < stop && *p == '#')
+            while (p < stop && *p != '\n' && !is_lone_return(p, stop))
                 p++;
+        while (p < stop && *p == '\r' && !is_lone_return(p, stop))
+            p++;
         if (p == stop)
             break;
+        if (*p == '\r') {
+            status = FS_SVM_RETURN;
+            break;
+        }
         if (*p == '\n') {
             if (state->in_row) {
                 state->rows++;
@@ -168,9 +170,16 @@ int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indice
             }
             continue;
         }
-        if (*p == 'q' && stop - p > 4 && p[1] == 'i' && p[2] == 'd' && p[3] == ':') {
-            while (p < stop && !is_end(*p))
-                p++;
+        if (state->in_row == 1 && state->last < 0 && stop - p > 4 && memcmp(p, "qid:", 4) == 0) {
+            const char *first = p + 4;
+            for (end = first; end < stop && is_digit(*end); end++)
+                ;
+            if (end == first || end == stop || !is_end(*end)) {
+                status = FS_SVM_BAD_QUERY;
+                break;
+            }
+            state->in_row = 2;
+            p = end;
             continue;
         }
         {

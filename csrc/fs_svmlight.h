@@ -1,4 +1,6 @@
-/* Parser for blocks of svmlight / libsvm text: "label [qid:n] index:value ... [# comment]". */
+/* Parser for blocks of svmlight / libsvm text: "label [qid:n] index:value ... [# comment]".
+ * Numbers are decimal and finite, indices increase, lines end in \n or \r\n, and what is nothing of this is an error.
+ */
 #ifndef FS_SVMLIGHT_H
 #define FS_SVMLIGHT_H
 #include "fs_common.h"
@@ -14,7 +16,7 @@ typedef struct {
     ptrdiff_t line;  /* newlines passed */
     int64_t last;    /* last column of the current row, -1 at its start */
     int64_t widest;  /* largest column so far plus 1 */
-    int in_row;      /* a label has been read and the line goes on */
+    int in_row;      /* 1: a label has been read and the line goes on; 2: a qid too */
     ptrdiff_t token; /* FS_SVM_SLOW: first and one past the last byte of the number to convert */
     ptrdiff_t token_end;
 } fs_svm;
@@ -26,9 +28,11 @@ enum {
     FS_SVM_BAD_LABEL = -1,
     FS_SVM_BAD_INDEX = -2,
     FS_SVM_BAD_VALUE = -3,
-    FS_SVM_ORDER = -4, /* indices must increase within a row */
-    FS_SVM_BASE = -5,  /* index 0 in a file read as one-based */
-    FS_SVM_RANGE = -6, /* index beyond int32 */
+    FS_SVM_ORDER = -4,  /* indices must increase within a row */
+    FS_SVM_BASE = -5,   /* index 0 in a file read as one-based */
+    FS_SVM_RANGE = -6,  /* index beyond int32 */
+    FS_SVM_RETURN = -7, /* \r that does not belong to a newline */
+    FS_SVM_BAD_QUERY = -8,
 };
 
 /* Number of newlines and of colons: upper bounds for rows and values. */

@@ -1,4 +1,4 @@
-"""The frame of every model: parameters, notes, copies, bytes, files, facts, merges.
+"""The frame of every model: parameters, notes, copies, bytes, files, facts, merges, one changing thread at a time.
 
 A model declares its parameters (``_parameters``) and defines what the frame asks for:
 
@@ -6,6 +6,9 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         '''Weighted sum of the rows.'''
 
         scale: float = real(default=1.0)
+
+        @changes                                # one thread at a time
+        def update(self, rows): ...
 
         def _begin(self):                       # the state before the first row
             self._total, self._n = None, 0
@@ -16,10 +19,15 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         def _restore(self, state, arrays):      # the inverse, on a model that has just begun
             self._total, self._n = arrays.get("total"), state["n"]
 
+        def _validate(self, state, arrays):     # ValueError for what is none, though a stranger's file may hold it
+            as_integer(state["n"], "n", 0)
+
         n_rows and n_features as properties; _merge(other) if it merges.
 
 It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
-``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it.
+``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. Methods that
+change it are decorated with ``changes``, methods that read what those change in place with ``reads``
+(_kernels/guard.pyx).
 """
 
 # pyright: reportPrivateUsage=false
@@ -37,6 +45,7 @@ from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
@@ -91,6 +100,7 @@ class Model:
             self._values[name] = declared.checked(given.get(name, declared.default))
         self._check()
         self.notes = {}
+        self._guard = Guard()
         self._begin()
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
@@ -108,6 +118,13 @@ class Model:
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
         raise NotImplementedError
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Raise ValueError unless a model of these parameters could have this state (nothing is checked by default).
+
+        Asked once for what comes from a file or from another process, on a model that has just begun, before
+        ``_restore``: nothing in it can be trusted, and no more memory may be taken than the arrays themselves have.
+        """
 
     def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
@@ -154,6 +171,7 @@ class Model:
         """The parameters with the value in use for each that was None or "auto", as soon as that is decided."""
         return {**self._values, **self._resolved()}
 
+    @reads
     def facts(self) -> dict[str, Any]:
         """What there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
 
@@ -178,6 +196,7 @@ class Model:
         return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
 
     # -- keeping it ------------------------------------------------------------------------------------------------
+    @reads
     def copy(self) -> Self:
         """An independent model in the same state."""
         state, arrays = self._state()
@@ -196,6 +215,7 @@ class Model:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.copy()
 
+    @reads
     def to_bytes(self) -> bytes:
         """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
         state, arrays = self._state()
@@ -226,14 +246,27 @@ class Model:
             raise StateError(f"{_named(source)} holds a {type(found).__name__}, not a {cls.__name__}")
         return found
 
+    @reads
     def __reduce__(self) -> tuple[Any, ...]:
         state, arrays = self._state()
-        return _unpickled, (type(self), self.parameters, self.notes, state, arrays)
+        # copies: pickle reads them when this call has ended, and somebody else may change the model
+        own = {name: array.copy() for name, array in arrays.items()}
+        return received, (type(self), self.parameters, copy.deepcopy(self.notes), copy.deepcopy(state), own)
 
     @classmethod
-    def _built(cls, parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays) -> Self:
+    def _built(
+        cls,
+        parameters: dict[str, Any],
+        notes: dict[str, Any],
+        state: dict[str, Any],
+        arrays: Arrays,
+        *,
+        trusted: bool = True,
+    ) -> Self:
         model = cls(**parameters)
         model.notes = notes
+        if not trusted:
+            model._validate(state, arrays)
         model._restore(state, arrays)
         return model
 
@@ -253,6 +286,7 @@ class MergeableModel(Model, abstract=True):
         """The parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
 
+    @changes
     def merge(self, other: Self) -> Self:
         """Add what another model has seen, as if its rows had passed through this one.
 
@@ -269,10 +303,24 @@ class MergeableModel(Model, abstract=True):
         ------
         TypeError, ValueError
             If the two do not belong together; this model is then as it was.
+        RuntimeError
+            If another thread is at work in either of them, as for every method that changes or reads what changes.
         """
         family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
         if not isinstance(other, family):
             raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
+        if other is self:  # which no other call can be at work in
+            self._take(self)
+        else:
+            other._give_to(self)
+        return self
+
+    @reads
+    def _give_to(self, other: Any) -> None:
+        other._take(self)
+
+    def _take(self, other: Any) -> None:
+        """Add what `other` has seen, if the two belong together."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
             if not _same(theirs.get(name), mine.get(name)):
@@ -281,17 +329,16 @@ class MergeableModel(Model, abstract=True):
                     "they cannot be merged"
                 )
         if other.n_features is None:
-            return self
+            return
         wanted = self.resolved.get("dtype")
         if wanted is not None and other.resolved.get("dtype") != wanted:
             raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
         if self.n_features is None:
             self._adopt(other)
-            return self
+            return
         if self.n_features != other.n_features:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
         self._merge(other)
-        return self
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
@@ -315,6 +362,10 @@ class MergeableModel(Model, abstract=True):
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
+# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+
+
 def load(source: str | PathLike[str] | BinaryIO) -> Any:
     """Read any model of the library from a path or an open binary file.
 
@@ -347,8 +398,8 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+        return cls._built(parameters, notes, state, arrays, trusted=False)
+    except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
 
 
@@ -405,11 +456,22 @@ def _home(cls: type) -> str:
     return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
 
 
-def _unpickled(
+def received(
     cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
 ) -> Model:
+    """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
-    return cls._built(parameters, notes, state, {name: np.array(array) for name, array in arrays.items()})
+    own = {name: np.array(array) for name, array in arrays.items()}
+    try:
+        return cls._built(parameters, notes, state, own, trusted=False)
+    except MemoryError:
+        raise
+    except INCONSISTENT as error:
+        raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
+
+
+# the name that pickles of earlier versions have
+_unpickled = received
 
 
 def _named(source: files.Source) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._sparse import as_csr
 
 
 class SparseRows(Protocol):
@@ -107,7 +109,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
     """
     if is_sparse(rows):
-        out = _as_csr(rows, name)
+        out = as_csr(rows, name)
     else:
         if isinstance(rows, np.ma.MaskedArray):
             raise TypeError(f"{name} must not be a masked array: fill the masked entries or leave their rows out")
@@ -125,21 +127,6 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
         raise ValueError(f"{name} must have at least one column, got shape {out.shape}")
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
-    return out
-
-
-def _as_csr(rows: Any, name: str) -> Any:
-    if rows.ndim != 2:
-        raise ValueError(f"{name} must be two-dimensional, got {rows.ndim} dimensions")
-    if rows.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {rows.dtype}")
-    out = rows.tocsr()
-    if out.indices.size:
-        if out.indices.min() < 0 or out.indices.max() >= out.shape[1]:
-            raise ValueError(f"{name} has a column index outside [0, {out.shape[1]})")
-        if not out.has_canonical_format:
-            out = out.copy()
-            out.sum_duplicates()
     return out
 
 
@@ -177,7 +164,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
         out = np.full(n_rows, float(out))
     if out.shape != (n_rows,):
         raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
-    return np.ascontiguousarray(out, np.float64)
+    return in_place(out, np.dtype(np.float64))
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
@@ -209,3 +196,9 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
     else:
         row = int(np.searchsorted(rows.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
     raise not_finite(offset + row, name=name)
+
+
+def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
+    """As a kernel can read it where it lies: of this dtype, C-contiguous and aligned; the array itself if it is so."""
+    out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
+    return out if out.flags.aligned else out.copy()

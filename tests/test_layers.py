@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 # A module may import rooms of its own floor or below.
 FLOORS = [
     {"_kernels"},
-    {"_keywords", "_losses", "_model", "_parameters", "_random", "_threads", "_validation"}
+    {"_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
     | {"io", "merging", "reference"},
     {"sketching", "hashing", "online", "lowrank", "baselines"},
     {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},

@@ -131,7 +131,7 @@ cdef void rank_one(Model* s, double weight) noexcept nogil:
     cdef double* made = gathered + s.most * s.cap
     cdef double* givens = made          # 2 n, used before made
     cdef double total = dot(n, s.y, s.y), largest, rho, cosine, sine, one, two, length = sqrt(total)
-    if total <= 0 or weight <= 0:
+    if not (total > 0 and weight > 0 and finite(weight * total) and finite(s.lam[0])):
         return
     largest = max(s.lam[0], weight * total)
     rho = weight * total / largest

@@ -11,7 +11,8 @@ from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
 from fastsketch._kernels.ledger cimport weaken
 from fastsketch._kernels.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
-from fastsketch._kernels.state cimport GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, SketchState
+from fastsketch._kernels.state cimport (
+    GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, SketchState)
 
 import numpy as np
 
@@ -28,11 +29,19 @@ cdef extern from "fs_rows.h" nogil:
     void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
     void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
     void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *shift)
+                          double old_weight, double block_weight, double *mean, double *low, double *base,
+                          double *shift)
     void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *shift)
+                          double old_weight, double block_weight, double *mean, double *low, double *base,
+                          double *shift)
+    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
+                      const double *shift)
     void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
     void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
+
+
+cdef enum:
+    NO_ROOM = 1 << 21  # beyond every status of LAPACK
 
 
 @cython.auto_pickle(False)
@@ -97,7 +106,10 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
 
 
 cdef void settle(DenseState s, real* buffer) noexcept nogil:
-    """Apply decay and centring to the rows loaded since the last shrink."""
+    """Apply decay and centring to the rows loaded since the last shrink.
+
+    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    """
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept, i, j
     cdef Py_ssize_t first = s.capacity - s.fill
@@ -109,17 +121,18 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         return
     if s.decay != 1.0:
         # The newest row lies first. Row j is followed in time by j rows: its square shrinks by decay^j, all that came
-        # before the block by decay^h.
-        factor = 1.0
+        # before the block by decay^h. Powers of decay, not of its root, whose rounding would add up with one sign.
+        factor = power = 1.0
         for j in range(h):
             s.square[j] = factor
             root[j] *= factor
-            factor *= sqrt(s.decay)
-        power = factor * factor
-        if real is float:
-            fs_scale_rows_s(h, d, fresh, &s.square[0])
-        else:
-            fs_scale_rows_d(h, d, fresh, &s.square[0])
+            power *= s.decay
+            factor = sqrt(power)
+        if not s.center:  # else the rows are not weighted yet
+            if real is float:
+                fs_scale_rows_s(h, d, fresh, &s.square[0])
+            else:
+                fs_scale_rows_d(h, d, fresh, &s.square[0])
         for i in range(kept):
             s.gain[i] *= factor
             s.lam[i] *= power
@@ -139,10 +152,12 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         for j in range(h):
             weight += root[j] * root[j]
         if real is float:
-            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.shift[0])
+            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
+                             &s.base[0], &s.shift[0])
             fs_square_rows_s(h + 1, d, d, fresh - d, &s.square[0])
         else:
-            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.shift[0])
+            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
+                             &s.base[0], &s.shift[0])
             fs_square_rows_d(h + 1, d, d, fresh - d, &s.square[0])
         for j in range(h + 1):
             s.squared_norm += s.square[j]
@@ -153,25 +168,36 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
 cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
     """Settle the buffer, then bring it to n_keep rows (or add it to the covariance and empty it)."""
     cdef Py_ssize_t d = s.n_features
-    cdef double delta = 0.0, top = 0.0, allowance
+    cdef double delta = 0.0, top = 0.0, before = 0.0, allowance
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef Py_ssize_t m, i
     cdef real* f
     cdef int info
     cdef bint diagonal
+    if s.center and s.fill >= s.capacity:
+        return NO_ROOM  # for the correction row: left so by a call that failed, and was not undone
     settle(s, buffer)
     m = s.fill
     f = buffer + (s.capacity - m) * d
     if s.solver == EXACT:
-        # C += F.T @ F
+        # C += F.T @ F.  A sum of m products is off by m / 2 units of rounding of the sum of their sizes, whatever its
+        # order, and rows that are alike may all round to one side. Addition to C and its decay round once, and so
+        # does each step of a power of decay.
+        for i in range(d):
+            before += s.cov[i, i]
         if real is float:
             syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 0.0, part, d)
             fs_add_lower_s(d, part, &s.cov[0, 0])
             for i in range(d):
                 top += <double> part[i * d + i]  # the block's trace bounds its largest eigenvalue
-            s.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
         else:
             syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 1.0, &s.cov[0, 0], d)
+            for i in range(d):
+                top += s.cov[i, i]
+            top -= before
+        allowance = 2.220446049250313e-16 * (before + top) * (1.0 if s.decay == 1.0 else 1.0 + 0.5 * m)
+        allowance += sqrt(s.rounding) + 0.5 * m * eps * top
+        s.rounding = allowance * allowance
         s.fill = s.kept = 0
         s.age = 1  # cov is no longer zero
         return 0
@@ -188,7 +214,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         if info:
             return info
         s.age = s.age + 1 if diagonal else 0
-    allowance = ROUNDING_PER_SHRINK * eps * top
+    allowance = (ROUNDING_PER_SVD if s.solver == SVD else ROUNDING_PER_SHRINK) * eps * top
     if s.solver == GRAM and real is float:
         # Norms are summed in double, and the remaining error has no preferred sign: squares add up.
         s.rounding += allowance * allowance
@@ -208,8 +234,13 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
     cdef Py_ssize_t done = 0, count, j, slot
     cdef Py_ssize_t limit = s.capacity - s.center
     cdef double w
+    cdef bint weighted = weight is not NULL and not s.center
     cdef int info
     while done < n:
+        if s.fill >= limit:  # an earlier call failed here
+            info = flush(s, buffer, part, work, lwork)
+            if info:
+                return info
         slot = s.capacity - s.fill - 1
         count = limit - s.fill
         if count > n - done:
@@ -217,10 +248,10 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
         for j in range(count):
             s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
         if real is float:
-            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weight is not NULL else NULL, -1, scale,
+            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
                            buffer + slot * d, -d, &s.square[0])
         else:
-            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weight is not NULL else NULL, -1, scale,
+            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
                            buffer + slot * d, -d, &s.square[0])
         for j in range(count):
             w = s.root[slot - j]
@@ -273,5 +304,17 @@ def flush_now(real[:, ::1] buffer, DenseState state):
 
 def settle_now(real[:, ::1] buffer, DenseState state):
     """Apply decay and centring to the new rows of the buffer, without a shrink."""
+    if state.center and state.fill >= state.capacity:
+        converged(NO_ROOM, "the shrink before this call")
     with nogil:
         settle(state, &buffer[0, 0])
+
+
+def move_mean(double[::1] mean, double[::1] low, double weight, *, double[::1] base, double[::1] shift,
+              double block_weight):
+    """The mean, mean + low, of rows of a total `weight` takes in rows of mean base + shift and of `block_weight` > 0.
+
+    base becomes the correction row between the two means: see csrc/fs_rows.h.
+    """
+    if mean.shape[0]:
+        fs_move_mean(mean.shape[0], weight, block_weight, &mean[0], &low[0], &base[0], &shift[0])

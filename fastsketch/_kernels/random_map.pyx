@@ -227,9 +227,13 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             if largest > b.largest:
                 b.largest = largest
             if b.center and not b.shifted:
-                # The block's first row, near to its mean wherever that lies: differences are as exact as the spread.
-                memcpy(&shift[0], &rows[done, 0], b.d * sizeof(real))
-                b.shifted = True
+                # The block's first row that has a weight, near to its mean wherever that lies: differences are as
+                # exact as the spread.
+                for i in range(now):
+                    if wp is NULL or wp[done + i] > 0.0:
+                        memcpy(&shift[0], &rows[done + i, 0], b.d * sizeof(real))
+                        b.shifted = True
+                        break
             if now == b.p and wp is NULL:
                 b.weighted = False
                 step(b, b.n_rows, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],

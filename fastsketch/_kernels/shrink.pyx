@@ -4,7 +4,7 @@ A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call 
 """
 from time import perf_counter
 
-from libc.math cimport sqrt
+from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
@@ -26,6 +26,8 @@ cdef extern from "fs_panel.h" nogil:
                            double *pack, ptrdiff_t n_pack)
 
 cdef extern from "fs_rows.h" nogil:
+    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
+    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
     double fs_copy_square_s(ptrdiff_t n, const float *x, float *out)
     double fs_copy_square_d(ptrdiff_t n, const double *x, double *out)
     void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
@@ -64,9 +66,18 @@ cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* ta
     return 0
 
 
+cdef bint trace_is_finite(Py_ssize_t m, const real* g) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double trace = 0.0
+    for i in range(m):
+        trace += <double> g[i * m + i]
+    return isfinite(trace)
+
+
 # From this size on our own divide and conquer is faster than LAPACK's (and has room for its work).
 cdef enum:
     DIVIDE_FROM = 40
+    NOT_FINITE = 1 << 20  # beyond every status of LAPACK
 
 
 cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
@@ -79,7 +90,12 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
     cdef real* e = work
     cdef real* tau = work + m
     cdef real* rest = work + 2 * m
+    cdef Py_ssize_t i
     cdef int info
+    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
+    # is asked what it makes of infinity.
+    if not trace_is_finite(m, g):
+        return NOT_FINITE
     lwork -= 2 * m
     info = reduce_to_tridiagonal(m, g, w, e, tau, rest, lwork)
     if info:
@@ -90,6 +106,9 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
         info = stedc(c'I', m, w, e, z, m, rest, lwork, iwork, iwork_size(m))
     if info:
         return info
+    for i in range(m):
+        if not isfinite(w[i]):
+            return NOT_FINITE
     # z[:, -k:] = Q @ z[:, -k:]
     return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z + (m - k) * m, m, rest, lwork)
 
@@ -277,6 +296,13 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
         for j in range(d):
             row[j] = <real> (gain[i] * <double> row[j])
         gain[i] = 1.0
+    # squares that leave the range are LAPACK's matter, an infinity is not
+    if real is float:
+        if fs_scan_rows_s(m, d, d, f, &value) >= 0:
+            return NOT_FINITE
+    else:
+        if fs_scan_rows_d(m, d, d, f, &value) >= 0:
+            return NOT_FINITE
     if d >= m:
         # F' = U S V'; U overwrites F', that is, F's rows become its right singular vectors
         rest = vt + m * m

@@ -1,7 +1,8 @@
 """A stream of CSR rows: the buffer keeps new rows sparse, and the kept rows feature-major (z = K', d x ldz).
 
 Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
-W1' K + W2' N. Centring is folded in by linearity, so N is never shifted.
+W1' K + W2' N. Centring is folded in by linearity, so N stays sparse; features that most of a block's weight has are
+moved by a pivot first, which keeps the two sides of that difference as small as the spread (csrc/fs_sparse.h).
 """
 
 cimport cython
@@ -24,6 +25,22 @@ cdef extern from "fs_sparse.h" nogil:
     ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, double *largest)
     double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out)
     double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out)
+    ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
+                            const double *root_weight, double total, double *present, int32_t *chosen, int32_t *slot)
+    int64_t fs_csr_pivots_s(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                            const float *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                            double *present, double *pivot)
+    int64_t fs_csr_pivots_d(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                            const double *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                            double *present, double *pivot)
+    void fs_csr_fill_s(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, float *data,
+                       const int32_t *chosen, const int32_t *slot, int32_t *stamp)
+    void fs_csr_fill_d(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, double *data,
+                       const int32_t *chosen, const int32_t *slot, int32_t *stamp)
+    void fs_csr_weigh_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, float *data,
+                        const double *root_weight, const double *pivot)
+    void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data,
+                        const double *root_weight, const double *pivot)
     void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                           const float *data, const float *z, float *out)
     void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
@@ -51,6 +68,10 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z)
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
 
+cdef extern from "fs_rows.h" nogil:
+    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
+                      const double *shift)
+
 
 @cython.auto_pickle(False)
 cdef class SparseState(SketchState):
@@ -60,8 +81,10 @@ cdef class SparseState(SketchState):
     cdef readonly int64_t[::1] indptr      # the new rows: CSR arrays that grow
     cdef readonly int32_t[::1] indices
     cdef readonly object data
+    cdef void* values                      # where data lies
     cdef Py_ssize_t ldz
-    cdef int32_t[::1] head
+    cdef int32_t[::1] head                 # (d,): 0 between two uses
+    cdef int32_t[::1] chosen               # (d,) of a sketch that centres: features that are moved by a pivot
     cdef int32_t[::1] next
     cdef int32_t[::1] owner
     cdef object work
@@ -80,7 +103,8 @@ cdef class SparseState(SketchState):
         self.indptr = np.zeros(capacity + 2, np.int64)
         self.indices = np.zeros(0, np.int32)
         self.data = np.zeros(0, dtype)
-        self.head = np.full(n_features, -1, np.int32)
+        self.head = np.zeros(n_features, np.int32)
+        self.chosen = np.empty(n_features if center else 0, np.int32)
         self.work = np.empty(reals, dtype)
         self.small = np.empty(doubles)
         self.gram = np.zeros(capacity * capacity)
@@ -105,6 +129,7 @@ cdef class SparseState(SketchState):
         data[:used] = self.data[:used]
         indices[:used] = self.indices[:used]
         self.data, self.indices = data, indices
+        self.values = <void*> <size_t> data.ctypes.data
         self.next = np.empty(nnz, np.int32)
         self.owner = np.empty(nnz, np.int32)
 
@@ -138,16 +163,20 @@ def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later)
 
 
 cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
-    """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h."""
-    cdef double factor = 1.0, power
+    """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h.
+
+    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    """
+    cdef double factor = 1.0, power = 1.0
     cdef Py_ssize_t i, j, kept = s.kept
     cdef int64_t e
     for j in range(h - 1, -1, -1):
-        for e in range(s.indptr[j], s.indptr[j + 1]):
-            data[e] = <real> (data[e] * factor)
+        if not s.center:
+            for e in range(s.indptr[j], s.indptr[j + 1]):
+                data[e] = <real> (data[e] * factor)
         s.root[j] *= factor
-        factor *= sqrt(s.decay)
-    power = factor * factor
+        power *= s.decay  # not powers of the root of decay, whose rounding would add up with one sign
+        factor = sqrt(power)
     for i in range(kept):
         s.gain[i] *= factor
         s.lam[i] *= power
@@ -160,14 +189,65 @@ cdef void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
         s.squared_norm *= power
 
 
-cdef void block_mean(SparseState s, Py_ssize_t h, const real* data, real* z, double* spread) noexcept nogil:
-    """shift = mean of the block; z[:, kept] = the correction row; mean moves on (FROSH Algorithm 1, step 7)."""
+cdef int make_room_now(SparseState s, Py_ssize_t nnz) except -1 with gil:
+    s.make_room(nnz)
+    return 0
+
+
+cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 nogil:
+    """The block's rows in place, times their root weights; base = the pivots that were subtracted before that.
+
+    MemoryError, and nothing has changed, if there is no room for the entries that pivots make nonzero.
+    """
+    cdef Py_ssize_t d = s.n_features, i, n_chosen
+    cdef int64_t n_fill
+    cdef bint plain = True
+    cdef real* data = <real*> s.values
+    memset(&s.base[0], 0, d * sizeof(double))
+    n_chosen = fs_csr_common(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
+                             &s.head[0])
+    if n_chosen > 0:
+        if real is float:
+            n_fill = fs_csr_pivots_s(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
+                                     &s.head[0], &s.shift[0], &s.base[0])
+        else:
+            n_fill = fs_csr_pivots_d(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
+                                     &s.head[0], &s.shift[0], &s.base[0])
+        n_fill = h * n_chosen - n_fill
+        try:
+            if n_fill > 0:
+                make_room_now(s, s.indptr[h] + n_fill)
+                data = <real*> s.values
+                if real is float:
+                    fs_csr_fill_s(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
+                                  &s.next[0])
+                else:
+                    fs_csr_fill_d(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
+                                  &s.next[0])
+        finally:
+            for i in range(n_chosen):
+                s.head[s.chosen[i]] = 0
+    for i in range(h):
+        plain = plain and s.root[i] == 1.0
+    if n_chosen > 0 or not plain:
+        if real is float:
+            fs_csr_weigh_s(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
+        else:
+            fs_csr_weigh_d(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
+    return 0
+
+
+cdef int block_mean(SparseState s, Py_ssize_t h, real* z, double* spread) except -1 nogil:
+    """Rows less their pivots, weighted; shift = their mean; z[:, kept] = the correction row; mean moves on (FROSH
+    Algorithm 1, step 7)."""
     cdef Py_ssize_t d = s.n_features
-    cdef double weight = 0.0, total, lever, step, move
-    cdef double old = s.settled_weight
+    cdef double weight = 0.0
+    cdef real* data
     cdef Py_ssize_t j, kept = s.kept
     for j in range(h):
         weight += s.root[j] * s.root[j]
+    weigh(s, h, weight, z)
+    data = <real*> s.values
     memset(&s.shift[0], 0, d * sizeof(double))
     spread[0] = 0.0
     if weight > 0.0:
@@ -177,23 +257,20 @@ cdef void block_mean(SparseState s, Py_ssize_t h, const real* data, real* z, dou
             fs_csr_weighted_sum_s(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
         else:
             fs_csr_weighted_sum_d(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
-    total = old + weight
-    lever = sqrt(old / total) * sqrt(weight) if weight > 0.0 else 0.0
-    step = weight / total if weight > 0.0 else 0.0
+        fs_move_mean(d, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0], &s.shift[0])
     for j in range(d):
-        move = s.shift[j] - s.mean[j]
-        z[j * s.ldz + kept] = <real> (lever * move)
-        spread[0] += (lever * move) * (lever * move)
-        if weight > 0.0:
-            s.mean[j] = s.mean[j] + step * move if old > 0.0 else s.shift[j]
-    s.settled_weight = total
+        z[j * s.ldz + kept] = <real> s.base[j]
+        spread[0] += s.base[j] * s.base[j]
+    s.settled_weight += weight
+    return 0
 
 
-cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
+cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
     """Settle the block (decay, centring) and shrink [K; N] to n_keep rows."""
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept
     cdef Py_ssize_t k = kept + s.center, m = kept + s.center + h, r, i, c, start, width, panel
+    cdef real* data = <real*> s.values
     cdef real* g = arena
     cdef real* vec = g + m * m
     cdef real* w = vec + m * m
@@ -212,7 +289,8 @@ cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
         decay_block(s, h, data)
     s.gain[kept] = 1.0  # of the correction row, if there is one
     if s.center:
-        block_mean(s, h, data, z, &spread)
+        block_mean(s, h, z, &spread)
+        data = <real*> s.values
         for i in range(d):
             mu2 += s.shift[i] * s.shift[i]
         if real is float:
@@ -311,24 +389,32 @@ cdef int flush(SparseState s, real* z, real* data, real* arena) noexcept nogil:
 
 
 cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t* indices, const real* data,
-              const double* weight, double scale, real* z, real* stored, real* arena) noexcept nogil:
+              const double* weight, double scale, real* z, real* arena) except? -1 nogil:
     """All n rows, flushing whenever the buffer is full."""
+    cdef real* stored = <real*> s.values
     cdef Py_ssize_t i, j, nnz
     cdef Py_ssize_t limit = s.capacity - s.center
     cdef int64_t start
-    cdef double square, w
+    cdef double square, w, factor
     cdef int info
     for i in range(n):
+        if s.fill >= limit:  # an earlier call failed here
+            info = flush(s, z, arena)
+            if info:
+                return info
+            stored = <real*> s.values
         j = s.fill - s.kept
         start = s.indptr[j]
         nnz = indptr[i + 1] - indptr[i]
         w = weight[i] if weight is not NULL else 1.0
         s.root[j] = sqrt(w)
+        factor = scale if s.center else scale * s.root[j]
         if real is float:
-            square = fs_load_csr_s(nnz, data + indptr[i], scale * s.root[j], stored + start)
+            square = fs_load_csr_s(nnz, data + indptr[i], factor, stored + start)
         else:
-            square = fs_load_csr_d(nnz, data + indptr[i], scale * s.root[j], stored + start)
-        memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
+            square = fs_load_csr_d(nnz, data + indptr[i], factor, stored + start)
+        if nnz:  # of an empty batch there is no array to copy from
+            memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
         s.indptr[j + 1] = start + nnz
         s.weight = s.decay * s.weight + w
         if not s.center:
@@ -336,9 +422,10 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
         s.fill += 1
         s.n_rows += 1
         if s.fill == limit:
-            info = flush(s, z, stored, arena)
+            info = flush(s, z, arena)
             if info:
                 return info
+            stored = <real*> s.values
     return 0
 
 
@@ -346,10 +433,9 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
            SparseState state):
     """Put finite CSR rows (no duplicates) through the buffer, which has room for the fullest block; all in place.
 
-    Raises LinAlgError if an eigensolver does not converge.
+    Raises LinAlgError if an eigensolver does not converge, MemoryError if centring needs more room than there is.
     """
     cdef real[:, ::1] z = state.z
-    cdef real[::1] stored = state.data
     cdef real[::1] arena = state.work
     cdef const double[::1] w
     cdef const double* wp = NULL
@@ -363,15 +449,14 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
         w = weights
         wp = &w[0]
     with nogil:
-        info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &stored[0], &arena[0])
+        info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &arena[0])
     converged(info, "the eigensolver of the shrink")
 
 
 def flush_now(real[:, ::1] z, SparseState state):
     """Settle and shrink all that the buffer holds."""
-    cdef real[::1] stored = state.data
     cdef real[::1] arena = state.work
     cdef int info
     with nogil:
-        info = flush(state, &z[0, 0], &stored[0], &arena[0])
+        info = flush(state, &z[0, 0], &arena[0])
     converged(info, "the eigensolver of the shrink")

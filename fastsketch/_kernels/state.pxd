@@ -19,6 +19,9 @@ cpdef enum:
     # where the Gram matrix is nearly diagonal.
     ROUNDING_PER_SHRINK = 16
 
+    # The same for gesdd, whose vectors become the rows as they are: measured up to 24 on 6,000 buffers.
+    ROUNDING_PER_SVD = 48
+
 
 from fastsketch._kernels.ledger cimport Ledger
 
@@ -50,6 +53,8 @@ cdef class SketchState:
     cdef readonly double[::1] lam          # squared norms of the kept rows, longest first
     cdef readonly double[::1] gain         # kept row i stands for gain[i] times its stored entries
     cdef readonly double[::1] mean         # of the rows that are settled; empty if the sketch does not centre
-    cdef readonly double[::1] root         # roots of the weights of the new rows
-    cdef double[::1] shift                 # scratch of centring
+    cdef readonly double[::1] mean_low     # the mean is mean + mean_low: see csrc/fs_rows.h
+    cdef readonly double[::1] root         # roots of the weights of the new rows (and of their decay, once settled)
+    cdef double[::1] base                  # scratch of centring
+    cdef double[::1] shift
     cdef public Ledger ledger              # of a method that has one, else None

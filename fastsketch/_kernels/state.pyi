@@ -9,6 +9,7 @@ SVD: Final[int]
 EXACT: Final[int]
 REFRESH: Final[int]
 ROUNDING_PER_SHRINK: Final[int]
+ROUNDING_PER_SVD: Final[int]
 NOTHING_SEEN: Final[int]
 
 @disjoint_base
@@ -45,6 +46,8 @@ class SketchState:
     @property
     def mean(self) -> Buffer: ...
     ledger: Ledger | None
+    @property
+    def mean_low(self) -> Buffer: ...
     @property
     def root(self) -> Buffer: ...
     def __init__(

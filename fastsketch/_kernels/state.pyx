@@ -24,5 +24,7 @@ cdef class SketchState:
         self.lam = np.zeros(sketch_size + 1)
         self.gain = np.ones(sketch_size + 1)
         self.mean = np.zeros(n_features if center else 0)
+        self.mean_low = np.zeros(n_features if center else 0)
+        self.base = np.zeros(n_features if center else 0)
         self.shift = np.zeros(n_features if center else 0)
         self.root = np.ones(capacity + 1)

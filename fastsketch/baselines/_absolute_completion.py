@@ -44,7 +44,11 @@ class ADMML1(Completion):
 
     def _run(self, data: Observed) -> Iterator[Step]:
         where = row_numbers(data), data.indices
-        mu = self.mu or 1.0 / max(float(np.std(data.o)), 1e-12)
+        with np.errstate(over="ignore"):
+            spread = float(np.std(data.o))
+        if self.mu is None and spread == np.inf:
+            raise ValueError("X is too large: the squares of its entries overflow, divide it by a number")
+        mu = self.mu or 1.0 / max(spread, 1e-12)
         y, dual = np.zeros((data.m, data.n)), np.zeros((data.m, data.n))
         while True:
             x = y - dual / mu
@@ -90,6 +94,9 @@ class WibergL1(Completion):
 
     def _most(self) -> int:
         return self.max_iterations + 1
+
+    def _ranks(self) -> tuple[int, float]:
+        return self.rank, self.rank
 
     def _run(self, data: Observed) -> Iterator[Step]:
         rng, r = np.random.default_rng(self.seed), self.rank

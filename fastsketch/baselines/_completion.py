@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import integer, real
 from fastsketch._validation import Rows
+from fastsketch.io import _checks as checks
+from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._queries import Scale, as_pairs
 
@@ -59,6 +62,7 @@ class Completion(Model, abstract=True):
         self._last: Step | None = None
         self._history: list[Iteration] = []
 
+    @changes
     def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
         """Fit the observed entries of X.
 
@@ -115,7 +119,7 @@ class Completion(Model, abstract=True):
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Scores of pairs (rows[k], columns[k]), (k,); 0 for an index -1, one never seen."""
         last = self._known()
-        one, two = as_pairs(rows, columns, self.shape)
+        one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
         return np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
@@ -156,15 +160,29 @@ class Completion(Model, abstract=True):
             return {}, {}
         return {"history": [dict(line) for line in self._history]}, {"a": self._last.a, "b": self._last.b}
 
-    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        if not arrays:
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if not state:
+            checks.only(arrays)
             return
-        a, b = arrays["a"], arrays["b"]
-        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.dtype == b.dtype == np.float64:
-            raise ValueError("the factors do not belong together")
-        lines: list[Any] = state["history"]
-        self._history = [Iteration(objective=float(x["objective"]), seconds=float(x["seconds"])) for x in lines]
-        self._last = Step(a, b, self._history[-1]["objective"])
+        rank = arrays["a"].shape[-1] if arrays["a"].ndim else 0
+        for name in ("a", "b"):
+            rows = len(arrays[name]) if arrays[name].ndim else 0
+            checks.number_within(rows, f"rows of array {name!r}", 1, np.inf)
+            checks.finite(arrays, name, (rows, rank))
+        low, high = self._ranks()
+        checks.number_within(rank, "rank of the factors", low, high)
+        checks.only(arrays, "a", "b")
+        lines = [_line(entry) for entry in state["history"]]
+        checks.number_within(len(lines), "iterations", 1, self._most())
+
+    def _ranks(self) -> tuple[int, float]:
+        """Fewest and most columns of the factors."""
+        return 1, np.inf
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if arrays:
+            self._history = [_line(entry) for entry in state["history"]]
+            self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"])
 
     def _facts(self) -> dict[str, Any]:
         if self._last is None:
@@ -177,6 +195,13 @@ class Completion(Model, abstract=True):
 
     def _seen(self) -> str:
         return "not fitted" if self._last is None else f"{self.n_rows} x {self.n_features}"
+
+
+def _line(entry: Any) -> Iteration:
+    # an objective may have overflowed: it is shown, and nothing is computed from it
+    return Iteration(
+        objective=as_figure(entry["objective"], "objective"), seconds=as_figure(entry["seconds"], "seconds")
+    )
 
 
 def row_numbers(data: Observed) -> NDArray[np.int64]:

@@ -5,11 +5,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
-from fastsketch._validation import Rows, as_integer, as_rows, check_finite
+from fastsketch._validation import Rows, as_rows, check_finite
 from fastsketch.hashing._hasher import LinearHasher
+from fastsketch.io import _checks as checks
 
 
 class _Total(NamedTuple):
@@ -55,6 +57,7 @@ class LSH(LinearHasher, MergeableModel):
         self._total: _Total | None = None
         self._directions: NDArray[np.float64] | None = None
 
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
 
@@ -100,12 +103,18 @@ class LSH(LinearHasher, MergeableModel):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return {"n_rows": self.n_rows}, {} if self._total is None else {"sum": self._total.rows}
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n_rows = checks.as_count(state["n_rows"], "n_rows")
+        checks.only(arrays, "sum")
+        if "sum" in arrays:
+            checks.finite(arrays, "sum", (arrays["sum"].size,))
+            checks.number_within(arrays["sum"].size, "n_features", 1, np.inf)
+        elif n_rows:
+            raise ValueError(f"the sum of its {n_rows} rows is missing")
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if "sum" in arrays:
-            total = arrays["sum"]
-            if total.ndim != 1 or total.dtype != np.float64 or not np.isfinite(total).all():
-                raise ValueError("the sum of the rows must be a finite vector")
-            self._total = _Total(total, as_integer(state["n_rows"], "n_rows", 0))
+            self._total = _Total(arrays["sum"], state["n_rows"])
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

@@ -5,11 +5,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays
 from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
 from fastsketch._validation import Rows, as_integer, as_real, as_rows, check_finite, is_sparse
 from fastsketch.hashing._hasher import Hasher
+from fastsketch.io import _checks as checks
 
 Array = NDArray[np.float64]
 
@@ -79,6 +81,7 @@ class SGH(Hasher):
     def _begin(self) -> None:
         self._learned: _Learned | None = None
 
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn from all rows at once, array_like or scipy.sparse (n, d); returns self.
 
@@ -165,18 +168,21 @@ class SGH(Hasher):
         state = {name: found.pop(name) for name in ("width", "n_rows")}
         return state, found
 
-    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if not state:
+            checks.only(arrays)
             return
-        width = as_real(state["width"], "width", 0.0, 1e300, low_open=True)
-        learned = _Learned(**arrays, width=width, n_rows=as_integer(state["n_rows"], "n_rows", 0))
-        d, b = len(learned.mean), self.n_bases
-        shapes = (learned.mean.shape, learned.bases.shape, learned.offset.shape, learned.w.shape)
-        if shapes != ((d,), (b, d), (b,), (b, self.n_bits)):
-            raise ValueError("the shapes of the arrays do not belong together")
-        if not all(array.dtype == np.float64 and np.isfinite(array).all() for array in arrays.values()):
-            raise ValueError("the arrays must be finite and of float64")
-        self._learned = learned
+        as_real(state["width"], "width", 0.0, 1e300, low_open=True)
+        as_integer(state["n_rows"], "n_rows", self.n_bases, checks.MOST_COUNT)
+        d, b = arrays["mean"].size, self.n_bases
+        checks.number_within(d, "n_features", 1, np.inf)
+        for name, shape in (("mean", (d,)), ("bases", (b, d)), ("offset", (b,)), ("w", (b, self.n_bits))):
+            checks.finite(arrays, name, shape)
+        checks.only(arrays, "mean", "bases", "offset", "w")
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if state:
+            self._learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

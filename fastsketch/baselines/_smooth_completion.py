@@ -124,6 +124,9 @@ class AltMin(Completion):
     def _loss_name(self) -> str:
         return self.loss
 
+    def _ranks(self) -> tuple[int, float]:
+        return self.rank, self.rank
+
     def _run(self, data: Observed) -> Iterator[Step]:
         rng = np.random.default_rng(self.seed)
         a, b = (rng.standard_normal((size, self.rank)) / np.sqrt(self.rank) for size in (data.m, data.n))

@@ -1,29 +1,56 @@
 """The command line: ``fastsketch sketch | hash | encode | search | learn | complete | predict | recommend | ...``.
 
-Exit status 0: done; 1: interrupted; 2: wrong usage, or an input that cannot be used (one line says which and why).
+Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
+129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
+has gone, and the output is no file (if it is one, it has been saved: 0). 1 is an error of the library itself.
 """
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    from fastsketch.cli._parser import make_parser
+    with contextlib.ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # closed by the shell
+                nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+                stack.callback(setattr, sys, name, None)
+                setattr(sys, name, nowhere)
+        return _run(argv)
 
-    arguments = make_parser().parse_args(argv)
+
+def _run(argv: Sequence[str] | None) -> int:
+    from fastsketch.cli._output import mute
+    from fastsketch.cli._parser import make_parser
+    from fastsketch.cli._signals import OF_CTRL_C, handled
+
     try:
-        arguments.run(arguments)
-    except KeyboardInterrupt:
-        print("fastsketch: interrupted", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader of our output has gone.
-        sys.stderr.close()
-        return 1
-    except (ValueError, TypeError, OSError, OverflowError, ImportError, MemoryError) as error:
-        print(f"fastsketch: error: {error or type(error).__name__}", file=sys.stderr)
+        with handled():
+            arguments = make_parser().parse_args(argv)
+            arguments.run(arguments)
+            sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        _complain("interrupted", stop)
+        return getattr(stop, "status", OF_CTRL_C)
+    except BrokenPipeError as error:
+        mute(sys.stdout)
+        if getattr(error, "__notes__", ()):
+            _complain("the reader of the output has gone", error)
+        return 141
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError) as error:
+        _complain(f"error: {error or type(error).__name__}", error)
         return 2
     return 0
+
+
+def _complain(text: str, error: BaseException) -> None:
+    """One line on standard error, whatever a name or a library put into it, with what was noted on the error."""
+    line = " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
+    with contextlib.suppress(OSError):
+        print(f"fastsketch: {line}", file=sys.stderr)

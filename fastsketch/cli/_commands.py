@@ -7,8 +7,10 @@ from typing import Any
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
-from fastsketch.cli._job import SPECTRUM, finite, given, learn, limited, report, writable
+from fastsketch.cli._job import given, learn, limited
+from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
+from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
 
@@ -18,25 +20,26 @@ ID_LISTS = ("rows", "columns")
 
 def sketch(args: Namespace) -> None:
     """Sketch files into one state file, with checkpoints."""
-    _, facts = learn(args, FrequentDirections(**given(args)))
-    report(args, facts)
+    with output_of(args) as out:
+        _, facts = learn(args, FrequentDirections(**given(args)), out)
+        report(args, facts, out)
 
 
 def merge(args: Namespace) -> None:
     """Merge state files of models of one kind."""
-    writable(args.output)
-    with limited(args.threads):
-        models = [_mergeable(path) for path in args.inputs]
-        for path, other in zip(args.inputs[1:], models[1:], strict=True):
-            try:
-                models[0].copy().merge(other)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{path}: {error}") from None
-        out = fs.merge(models)
-        out.notes = {"merged": [Path(path).name for path in args.inputs]}
-        out.save(args.output)
-        facts = out.facts()
-    report(args, {**facts, "output": args.output})
+    with output_of(args, over_input=True) as out:
+        with limited(args.threads):
+            models = [_mergeable(path) for path in args.inputs]
+            for path, other in zip(args.inputs[1:], models[1:], strict=True):
+                try:
+                    models[0].copy().merge(other)
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"{path}: {error}") from None
+            merged = fs.merge(models)
+            merged.notes = {"merged": [Path(path).name for path in args.inputs]}
+            out.save(merged)
+            facts = merged.facts()
+        report(args, {**facts, "output": args.output}, out)
 
 
 def _mergeable(path: str) -> MergeableModel:

@@ -8,6 +8,13 @@ from typing import Any, NoReturn
 DTYPES = "{float32,float64}"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated flags: what is short for one flag today could be short for two tomorrow."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+
 def lazy(function: str) -> Callable[[argparse.Namespace], None]:
     """A command that is imported when it runs: "module.function" of this room."""
     module, name = function.split(".")
@@ -103,7 +110,7 @@ def long(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="save a partial result this often (default 60; 0: never)",
+        help="save a partial result this often (default 60; 0: only when interrupted)",
     )
     parser.add_argument("--resume", action="store_true", help="continue from the partial result of the same command")
     progress(parser)

@@ -1,46 +1,34 @@
-"""The part that all commands share: files in, a model learned with checkpoints, facts out."""
+"""The part that the learning commands share: files in, a model learned with checkpoints, facts out."""
 
 import contextlib
-import json
-import math
+import re
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 import fastsketch as fs
-from fastsketch._validation import as_real
+from fastsketch._validation import as_integer, as_real
+from fastsketch.cli import _checkpoint
+from fastsketch.cli._consumed import Consumed
+from fastsketch.cli._identity import identity
+from fastsketch.cli._output import Output, free_name
 from fastsketch.cli._progress import Progress
-from fastsketch.io import Source, StateError, open_source
-
-
-class Learner(Protocol):
-    """A model that a job can learn: the frame, and an update."""
-
-    notes: dict[str, Any]
-
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def parameters(self) -> dict[str, Any]: ...
-    def facts(self) -> dict[str, Any]: ...
-    def save(self, path: str | Path) -> None: ...
-    def update(self, *args: Any, **kwargs: Any) -> Any: ...
-
+from fastsketch.cli._reading import Learner, PlainRows, Reader
+from fastsketch.cli._signals import held
+from fastsketch.io import Source, open_source
+from fastsketch.io._input import InputFile, whole_lines
+from fastsketch.io._sources import SvmlightSource
+from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE
 
 L = TypeVar("L", bound=Learner)
-
-# (source, first row to read, model) -> (arguments of model.update, rows in them, position in the source)
-Chunks = Callable[[Source, int, Any], Iterator[tuple[tuple[Any, ...], int, int]]]
-
-# A fact that is printed in lines of its own, and plotted.
-SPECTRUM = "singular_values"
 
 
 def limited(n: int | None) -> contextlib.AbstractContextManager[Any]:
     """The --threads option as a context."""
-    return contextlib.nullcontext() if n is None else fs.thread_limit(n)
+    return contextlib.nullcontext() if n is None else fs.thread_limit(as_integer(n, "--threads", 1))
 
 
 def given(args: Namespace) -> dict[str, Any]:
@@ -53,52 +41,89 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-# -- learning ----------------------------------------------------------------------------------------------------------
-def plain_chunks(source: Source, start_row: int, _: Any) -> Iterator[tuple[tuple[Any, ...], int, int]]:
-    """Rows alone, as arguments of model.update."""
-    for rows, position in source.chunks(start_row):
-        yield (rows,), rows.shape[0], position
+def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = None) -> tuple[L, dict[str, Any]]:
+    """Put the rows of args.inputs through the model and save it; returns the model learned and its facts.
 
-
-def learn(args: Namespace, model: L, *, chunks: Chunks = plain_chunks) -> tuple[L, dict[str, Any]]:
-    """Put the rows of args.inputs through the model and save it; returns the model learned and its facts."""
+    An interrupt leaves a partial result, from which --resume goes on to the same bits.
+    """
+    reader = reader or PlainRows()
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
-    writable(args.output)
-    partial = Path(f"{args.output}.partial")
+    if args.resume and out.partial is None:
+        raise ValueError("--resume needs an output that is a file: its partial result lies beside it")
     sources = open_all(args)
-    # a checkpoint must agree on this
-    job = {"inputs": [str(Path(path).resolve()) for path in args.inputs], "sizes": [s.size for s in sources]}
-    file_index = start_row = 0
-    if args.resume:
-        model, file_index, start_row = resumed(partial, model, job=job)
-    progress = Progress(Path(args.output).name, args.progress)
-    started = saved_at = time.perf_counter()
-    rows_before = model.n_rows
+    job, consumed = identity(args, model, sources), Consumed()
+    if args.resume and out.partial is not None:
+        model, consumed = _checkpoint.resumed(out.partial, model, job, sources, reader)
+    else:
+        if out.partial is not None and out.partial.exists():
+            print(f"fastsketch: {out.partial} will be replaced: --resume would go on from it", file=sys.stderr)
+        reader.begin(sources)
+    started, rows_before = time.perf_counter(), model.n_rows
+    progress = Progress(out.title, args.progress)
+    checkpoints = _Checkpoints(out, args.checkpoint, lambda path: _checkpoint.save(path, model, job, consumed, reader))
     total = sum(s.size for s in sources) or 1
-    with limited(args.threads):
-        for index in range(file_index, len(sources)):
-            source, before = sources[index], sum(s.size for s in sources[:index])
-            row = start_row if index == file_index else 0
-            for arguments, count, position in chunks(source, row, model):
-                model.update(*arguments)
-                row += count
-                progress.show((before + position) / total, model.n_rows)
-                if args.checkpoint and time.perf_counter() - saved_at >= args.checkpoint:
-                    model.notes = {"job": job, "file": index, "row": row}
-                    model.save(partial)
-                    saved_at = time.perf_counter()
-        if model.n_rows == 0:
-            raise ValueError("the inputs hold no rows")
-        model.notes = {"inputs": [Path(path).name for path in args.inputs]}
-        model.save(args.output)
-        seconds = time.perf_counter() - started
-        progress.show(1.0, model.n_rows, final=True)
-        partial.unlink(missing_ok=True)
-        facts = model.facts()
-    facts |= {"seconds": seconds, "rows_per_second": (model.n_rows - rows_before) / seconds, "output": args.output}
-    return model, facts
+    done = consumed.at(model.n_rows)
+    try:
+        with limited(args.threads):
+            for index in range(len(done) - 1, len(sources)):
+                source, before = sources[index], sum(s.size for s in sources[:index])
+                row = done[index].rows if index < len(done) else 0
+                for arguments, count, position in reader(source, row, model):
+                    consumed.offer(index, arguments)
+                    with naming(source, row):
+                        model.update(*arguments)
+                    row += count
+                    progress.show((before + position) / total, model.n_rows)
+                    checkpoints.when_due()
+            if model.n_rows == 0:
+                raise ValueError("the inputs hold no rows")
+            notes = {"inputs": [Path(path).name for path in args.inputs], **reader.notes()}
+            with held():  # a fit that is complete is saved
+                model.notes = notes
+                out.save(model)
+                if out.partial is not None:
+                    out.partial.unlink(missing_ok=True)
+            seconds = time.perf_counter() - started
+            progress.show(1.0, model.n_rows, final=True)
+            facts = model.facts()
+    except KeyboardInterrupt as stop:
+        if model.n_rows and not out.kept:
+            stop.add_note(checkpoints.last_words(model.n_rows))
+        raise
+    facts |= {"seconds": seconds, "rows_per_second": (model.n_rows - rows_before) / seconds}
+    return model, facts if out.name is None else {**facts, "output": out.name}
 
 
+class _Checkpoints:
+    """Partial results every so many seconds, and a last one when the job is interrupted."""
+
+    def __init__(self, out: Output, seconds: float, save: Callable[[Path], None]) -> None:
+        self._out, self._seconds, self._save = out, seconds, save
+        self._saved_at = time.perf_counter()
+
+    def when_due(self) -> None:
+        """Save if it is time."""
+        if self._seconds and self._out.partial and time.perf_counter() - self._saved_at >= self._seconds:
+            with held():
+                self._save(self._out.partial)
+            self._saved_at = time.perf_counter()
+
+    def last_words(self, n_rows: int) -> str:
+        """Save, and say how to go on."""
+        if self._out.name is None:
+            return "nothing has been saved: there is no --output"
+        name = free_name(".fsk") if self._out.path is None else self._out.name
+        path = Path(f"{name}.partial") if self._out.partial is None else self._out.partial
+        try:
+            with contextlib.suppress(KeyboardInterrupt), held():  # an impatient second one changes nothing
+                self._save(path)
+        except OSError as error:
+            return f"the partial result cannot be saved as {path}: {error}"
+        how = "--resume" if self._out.partial else f"-o {name} --resume"
+        return f"the partial result of {n_rows:,} rows is in {path}; the same command with {how} goes on from it"
+
+
+# -- inputs --------------------------------------------------------------------------------------------------------
 def open_all(args: Namespace) -> list[Source]:
     """Sources of one width; svmlight files without --n-features take the widest index of them all."""
     sources = [open_source(path, n_features=args.n_features, zero_based=args.zero_based) for path in args.inputs]
@@ -117,61 +142,28 @@ def open_all(args: Namespace) -> list[Source]:
     return sources
 
 
-def writable(path: str) -> None:
-    """Complain now about an output that could not be written later."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise ValueError(f"the folder of the output does not exist: {folder}")
-    if Path(path).is_dir():
-        raise ValueError(f"the output is a directory: {path}")
+@contextlib.contextmanager
+def naming(source: Source, start_row: int) -> Generator[None]:
+    """Errors of a model about rows from start_row on name the file, its row and, in text, the line."""
+    try:
+        yield
+    except ValueError as error:
+        message, path = str(error), source.path
+        found = re.search(r"\b(row|entry) (\d+)\b", message)
+        if found is None:
+            raise ValueError(f"{path}, after row {start_row}: {message}") from None
+        row = start_row + int(found[2])
+        line = f", line {line_of(source, row)}" if isinstance(source, SvmlightSource) else ""
+        raise ValueError(f"{path}{line}: {message[: found.start()]}row {row}{message[found.end() :]}") from None
 
 
-def resumed(partial: Path, model: L, *, job: dict[str, Any]) -> tuple[L, int, int]:
-    """(model, file, row) of the partial result of the same command."""
-    if not partial.exists():
-        raise ValueError(f"nothing to resume: {partial} does not exist")
-    saved = fs.load(partial)
-    if type(saved) is not type(model) or "job" not in saved.notes:
-        raise StateError(f"{partial} is no partial result of this command")
-    mine, theirs = model.parameters, saved.parameters
-    differing = [name for name in mine if mine[name] != theirs[name]]
-    if differing or saved.notes["job"] != job:
-        listed = ", ".join(differing) or "the input files"
-        raise ValueError(f"{partial} belongs to another command: {listed} differ")
-    return saved, saved.notes["file"], saved.notes["row"]
-
-
-# -- reporting ---------------------------------------------------------------------------------------------------------
-def finite(value: Any) -> Any:
-    """The same with infinities and NaN as null: JSON has neither."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
-    if isinstance(value, list):
-        return [finite(item) for item in cast(list[Any], value)]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def report(args: Namespace, facts: dict[str, Any]) -> None:
-    """Print facts as JSON, or as text, a line each; a spectrum is left out of the text."""
-    if args.json:
-        print(json.dumps(finite(facts)))
-        return
-    shown = {name: value for name, value in facts.items() if name != SPECTRUM}
-    width = max(map(len, shown))
-    for name, value in shown.items():
-        text = f"{value:,.0f}" if name == "rows_per_second" else as_text(value)
-        print(f"{name.replace('_', ' '):<{width}}  {text}")
-
-
-def as_text(value: Any) -> str:
-    """A fact on one line."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        named = cast(dict[str, Any], value)
-        return ", ".join(f"{name}={as_text(item)}" for name, item in named.items() if item is not None)
-    return ", ".join(map(as_text, cast(list[Any], value))) if isinstance(value, list) else str(value)
+def line_of(source: SvmlightSource, row: int) -> int:
+    """The line of a row of text, counted from 1; rows count from 0, and empty lines and comments are none."""
+    with InputFile(source.path) as file:
+        blocks = whole_lines(file, BLOCK_BYTES, LONGEST_LINE)
+        for number, line in enumerate((line for block in blocks for line in block.splitlines()), 1):
+            if line.split(b"#", 1)[0].strip():
+                row -= 1
+                if row < 0:
+                    return number
+    return 0

@@ -1,23 +1,25 @@
 """learn: a linear model from labelled rows, with the loss as it goes."""
 
 import inspect
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import flag, given, learn, limited, report
+from fastsketch.cli._job import flag, given, learn, limited, naming
+from fastsketch.cli._labels import Labels, find_labels, labels_of
+from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._reading import Piece
+from fastsketch.cli._report import report
 from fastsketch.io import Source, SourceError, open_source
 from fastsketch.io._sources import SvmlightSource
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
-Targets = NDArray[np.float64]
+
+# Short enough for a checkpoint or an interrupt in a second or so, whatever the method; the bits do not depend on it.
+ROWS_AT_A_TIME = 4096
 
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
@@ -32,18 +34,14 @@ def learn_online(args: Namespace) -> None:
             raise SourceError(f"{path}: labels are read from svmlight text only")
     if args.test:
         open_source(args.test, n_features=1)  # whether it is there is to be known before the work is done
-    with tempfile.TemporaryDirectory() as folder:
-        kept = args.output is not None
-        if not kept:
-            args.output = str(Path(folder) / "model.fsk")
-        model, facts = learn(args, model, chunks=LabelledChunks(args, every=0 if args.json else args.every))
-        if not kept:
-            del facts["output"]
-    if args.regression:
-        facts.pop("error_rate", None)
-    if args.test:
-        facts |= tested(args, model)
-    report(args, facts)
+    with output_of(args) as out:
+        reader = LabelledRows(args, out, every=0 if args.json else args.every)
+        model, facts = learn(args, model, out, reader=reader)
+        if args.regression:
+            facts.pop("error_rate", None)
+        if args.test:
+            facts |= tested(args, model, reader)
+        report(args, facts, out)
 
 
 def make_model(args: Namespace) -> LinearLearner:
@@ -68,55 +66,64 @@ def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
     return get_args(inspect.signature(cls).parameters["method"].annotation)
 
 
-class LabelledChunks:
-    """Labelled pieces of a file as arguments of update; prints a line every so many examples."""
+class LabelledRows:
+    """Labelled rows of svmlight text as arguments of update; prints a line every so many examples."""
 
-    def __init__(self, args: Namespace, *, every: int) -> None:
+    def __init__(self, args: Namespace, out: Output, *, every: int) -> None:
         self._regression = args.regression
-        self._every = every  # 0: no lines, and pieces as long as the source's
-        self._labels: set[float] = set()
+        self._out = out
+        self._every = every  # 0: no lines
+        self._labels: Labels | None = None
 
-    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[tuple[tuple[Any, Targets], int, int]]:
-        if not isinstance(source, SvmlightSource):
-            raise SourceError(f"{source.path}: labels are read from svmlight text only")
-        for rows, labels, position in source.labelled_chunks(start_row):
-            targets = self.signs(labels, source.path)
-            step = self._every or rows.shape[0]
+    def begin(self, sources: Sequence[Source]) -> None:
+        """See Reader."""
+        if not self._regression:
+            self._labels = find_labels(map(_labelled, sources))
+
+    def notes(self) -> dict[str, Any]:
+        """See Reader."""
+        return {} if self._labels is None else {"labels": list(self._labels)}
+
+    def take(self, notes: dict[str, Any]) -> None:
+        """See Reader."""
+        self._labels = None if self._regression else labels_of(notes)
+
+    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
+        """See Reader."""
+        row = start_row
+        for rows, labels, position in _labelled(source).labelled_chunks(start_row):
+            targets = labels
+            if self._labels is not None:
+                with naming(source, row):
+                    targets = self._labels.signs(labels)
+            row += rows.shape[0]
+            step = self._every or ROWS_AT_A_TIME
             for start in range(0, rows.shape[0], step):
                 part = slice(start, min(start + step, rows.shape[0]))
                 yield (rows[part], targets[part]), part.stop - part.start, position
-                if self._every:
-                    _print_progress(model.progress, self._regression)
-
-    def signs(self, labels: Targets, path: Path) -> Targets:
-        """Targets of a classification are the signs of two labels: -1 and 1, 0 and 1, or 1 and 2."""
-        if self._regression:
-            return labels
-        before = set(self._labels)
-        self._labels.update(np.unique(labels).tolist())
-        if before == {1.0} and 2.0 in self._labels:
-            raise ValueError(f"{path}: labels are 1 and 2, but the first rows had only 1, taken for the positive one")
-        if not any(self._labels <= set(pair) for pair in ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))):
-            listed = ", ".join(f"{label:g}" for label in sorted(self._labels)[:6])
-            raise ValueError(
-                f"{path}: labels must be two, -1 and 1, 0 and 1, or 1 and 2, got {listed}; "
-                "real targets need --regression"
-            )
-        return np.where(labels >= 2, 1.0, -1.0) if 2.0 in self._labels else np.where(labels > 0, 1.0, -1.0)
+                if self._every and model is not None:
+                    self._out.say(_as_line(model.progress, self._regression))
 
 
-def _print_progress(progress: dict[str, Any], regression: bool) -> None:
+def _labelled(source: Source) -> SvmlightSource:
+    if not isinstance(source, SvmlightSource):
+        raise SourceError(f"{source.path}: labels are read from svmlight text only")
+    return source
+
+
+def _as_line(progress: dict[str, Any], regression: bool) -> str:
     error = "" if regression else f"  error rate {progress['error_rate']:.4f}"
-    print(f"{progress['n_rows']:>12,} examples  mean loss {progress['mean_loss']:.5f}{error}", flush=True)
+    return f"{progress['n_rows']:>12,} examples  mean loss {progress['mean_loss']:.5f}{error}"
 
 
-def tested(args: Namespace, model: LinearLearner) -> dict[str, Any]:
-    """How a learner does on the test rows."""
-    chunks, right, squares, count = LabelledChunks(args, every=0), 0, 0.0, 0
+def tested(args: Namespace, model: LinearLearner, reader: LabelledRows) -> dict[str, Any]:
+    """How a learner does on the test rows, whose labels mean what they meant when it learned."""
+    right, squares, count = 0, 0.0, 0
     source = open_source(args.test, n_features=model.n_features, zero_based=args.zero_based)
     with limited(args.threads):
-        for (rows, targets), n, _ in chunks(source, 0, model):
-            scores = model.decision_function(rows)
+        for (rows, targets), n, _ in reader(source, 0, None):
+            with naming(source, count):
+                scores = model.decision_function(rows)
             right += int(((scores > 0) == (targets > 0)).sum())
             squares += float(((scores - targets) ** 2).sum())
             count += n

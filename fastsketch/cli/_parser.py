@@ -6,6 +6,7 @@ from typing import Any
 from fastsketch import __version__
 from fastsketch.cli._flags import (
     DTYPES,
+    Parser,
     choices,
     common,
     dtype,
@@ -31,7 +32,7 @@ LOSSES = (*ONLINE_LOSSES, "hinge", "quantile", "epsilon_insensitive", "poisson")
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line; every command sets ``run``, and ``parameters`` if it makes a model."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
         "rows that do not fit in memory.",
@@ -61,7 +62,7 @@ def _sketch(commands: Any) -> None:
         "Reads .npy matrices and svmlight text (.gz, .bz2, .xz too) in constant memory, and scipy CSR .npz.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep (default 64)")
     parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
@@ -264,7 +265,8 @@ def _complete(commands: Any) -> None:
         "complete",
         help="fit a low-rank model to ratings",
         description="Fit a low-rank model to lines of row id, column id, value: comma- or tab-separated text (.gz, "
-        ".bz2, .xz too), with or without a header; ids may be any text.",
+        ".bz2, .xz too), with or without a header (its third column is a word without digits); ids may be any text. "
+        "Every line has as many columns as the first; those beyond the third are not looked at.",
     )
     parser.add_argument("ratings", metavar="RATINGS.csv")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model and the ids")

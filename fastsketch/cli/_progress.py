@@ -30,12 +30,15 @@ class Progress:
         left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
         end = "\n" if final or not self._stream.isatty() else ""
         start = "\r\x1b[K" if self._stream.isatty() else ""
-        print(
-            f"{start}{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{left}",
-            end=end,
-            file=self._stream,
-            flush=True,
-        )
+        try:
+            print(
+                f"{start}{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{left}",
+                end=end,
+                file=self._stream,
+                flush=True,
+            )
+        except OSError:  # nobody reads it any more
+            self._shown = False
 
 
 def _clock(seconds: float) -> str:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
-from fastsketch._validation import as_integer
+from fastsketch._validation import as_integer, is_sparse
+from fastsketch.dask._parts import Part
 from fastsketch.hashing._codes import code_width
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
@@ -20,18 +21,18 @@ from fastsketch.merging._tree import climb, merged
 M = TypeVar("M", bound=MergeableModel)
 
 
-def _learn(model: Any, rows: Any, *, complete: bool) -> Any:
+def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
     """The model of one partition; `model` is empty, and may serve other threads too."""
     with fs.thread_limit(1):
         out = model.copy().update(rows)
         if complete:
             out._complete_part()
-        return out
+        return Part(out, partition, partition)
 
 
-def _join(models: Sequence[M]) -> M:
+def _join(parts: Sequence[Part[M]]) -> Part[M]:
     with fs.thread_limit(1):
-        return merged(models)
+        return Part(merged([part.opened() for part in parts]), parts[0].first, parts[-1].last)
 
 
 def _encode(rows: Any, model: Hasher) -> NDArray[np.uint8]:
@@ -65,7 +66,8 @@ def _partitions(data: Any) -> _Partitions:
         lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
         return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
-    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+    # a sparse matrix would be iterated row by row, by scipy, unseen
+    if isinstance(data, str | bytes) or is_sparse(data) or not hasattr(data, "__iter__"):
         raise TypeError(f"data must be a dask array or a list of delayed partitions, got {type(data).__name__}")
     parts = [part if isinstance(part, Delayed) else delayed(part)() if callable(part) else None for part in data]
     if any(part is None for part in parts):
@@ -96,6 +98,8 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     ------
     TypeError, ValueError
         If the model or the data cannot serve, or ``update`` refuses a partition.
+    StateError
+        If what comes back from a worker is no consistent model; the message names the partitions.
 
     Notes
     -----
@@ -127,9 +131,12 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     else:
         models = [model._for_part(0, block) for block in first]
     learn, join = delayed(_learn), delayed(_join)
-    leaves = [learn(empty, part, complete=first is None) for empty, part in zip(models, parts, strict=True)]
+    leaves = [
+        learn(empty, part, complete=first is None, partition=number)
+        for number, (empty, part) in enumerate(zip(models, parts, strict=True))
+    ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
-    return model.copy().merge(root.compute())
+    return model.copy().merge(root.compute().opened())
 
 
 def encode(model: Hasher, data: Any) -> Any:

@@ -18,7 +18,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
     from scipy.linalg import eigh, svd
 
     rows = rows.astype(np.float64, copy=False)
-    top = float(np.abs(rows).max(initial=0.0))
+    top = _largest(rows)
     if top == 0:
         return _completed(np.empty((0, rows.shape[1])), n, seed=seed)
     rows = rows / top
@@ -37,13 +37,21 @@ def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
     """The same for a symmetric (d, d) sum of squares."""
     from scipy.linalg import eigh
 
-    top = float(np.abs(moment).max(initial=0.0))
+    top = _largest(moment)
     if top == 0:
         return _completed(np.empty((0, len(moment))), n, seed=seed)
     d = len(moment)
     values, vectors = eigh(moment / top, subset_by_index=(d - n, d - 1), check_finite=False)
     rank = int(np.count_nonzero(values > values[-1] * d * np.finfo(float).eps))
     return _completed(_signed(vectors.T[::-1][:rank]), n, seed=seed)
+
+
+def _largest(matrix: NDArray[Any]) -> float:
+    """Magnitude of the largest entry; LAPACK may look for the eigenvalues of infinity for ever."""
+    top = float(np.abs(matrix).max(initial=0.0))
+    if not np.isfinite(top):
+        raise np.linalg.LinAlgError("the sums of the rows have left the range of numbers")
+    return top
 
 
 def _signed(vt: Array) -> Array:

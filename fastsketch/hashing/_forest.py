@@ -10,13 +10,13 @@ Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is seal
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer, as_real
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines import shrink_rows
 
 PART_LEVEL = 32
@@ -38,17 +38,43 @@ class Node(NamedTuple):
         return self.start + (1 << self.level)
 
 
-def checked_node(about: dict[str, Any], rows: NDArray[Any], *, mean: NDArray[Any]) -> Node:
-    """A node from the entries of a file; TypeError or ValueError if they make none."""
-    if rows.ndim != 2 or rows.dtype.kind != "f" or mean.shape != rows.shape[1:] or mean.dtype != np.float64:
-        raise ValueError("the arrays of a node do not belong together")
-    if not (np.isfinite(rows).all() and np.isfinite(mean).all()):
-        raise ValueError("the arrays of a node must be finite")
+def validate_nodes(
+    entries: Any,
+    arrays: dict[str, NDArray[Any]],
+    *,
+    shape: tuple[int | None, int],
+    most_rows: int,
+    block_rows: int,
+    dtype: Any,
+) -> int:
+    """Raise ValueError unless a model could have these nodes; returns the block after the last.
+
+    shape: of a node's rows, (None, d) for up to `most_rows` of them; block_rows: rows that a block takes.
+    """
+    stop, (wanted, d) = 0, shape
+    if not isinstance(entries, list):
+        raise TypeError(f"nodes must be a list, got {type(entries).__name__}")
+    for number, about in enumerate(cast("list[Any]", entries)):
+        node = stated_node(about, arrays, number)
+        checks.finite(arrays, f"rows_{number}", (len(node.rows) if wanted is None else wanted, d), dtype)
+        checks.finite(arrays, f"mean_{number}", (d,))
+        checks.number_within(len(node.rows), f"rows of node {number}", 0, most_rows)
+        checks.number_within(node.n_rows, "n_rows of a node", 1, min(block_rows << node.level, checks.MOST_COUNT))
+        if node.start < stop:
+            raise ValueError("two nodes hold the same block, or their places are not in order")
+        if node.start & ((1 << node.level) - 1):
+            raise ValueError(f"a node of level {node.level} cannot begin with block {node.start}")
+        stop = node.stop
+    return stop
+
+
+def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> Node:
+    """A node from the entries of a file; TypeError or ValueError if they are none."""
     return Node(
-        as_integer(about["start"], "start", 0),
+        as_integer(about["start"], "start", 0, 1 << 63),
         as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
-        rows,
-        mean,
+        arrays[f"rows_{number}"],
+        arrays[f"mean_{number}"],
         as_integer(about["n_rows"], "n_rows", 1),
         as_real(about["shrinkage"], "shrinkage", 0.0, np.finfo(float).max),
     )
@@ -100,9 +126,7 @@ class Forest:
         return Forest(self._join, self.nodes)
 
     def restore(self, nodes: list[Node]) -> None:
-        """Take the nodes of another forest; ValueError if two hold one block."""
-        if any(node.start < before.stop for before, node in pairwise(nodes)):
-            raise ValueError("two nodes hold the same block")
+        """Take the nodes of another forest."""
         self.nodes = nodes
 
     def add(self, node: Node) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.guard import reads
 from fastsketch._model import Model
 from fastsketch._parameters import integer
 from fastsketch._validation import Rows, as_rows, check_finite, natural_dtype
@@ -23,6 +24,7 @@ class Hasher(Model, abstract=True):
         """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
         raise NotImplementedError
 
+    @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
         """Signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
 
@@ -46,6 +48,7 @@ class Hasher(Model, abstract=True):
             out[start : start + ENCODE_ROWS] = self._scores_from(checked, start)
         return out
 
+    @reads
     def encode(self, rows: Rows) -> Codes:
         """Binary codes of rows.
 

@@ -63,7 +63,7 @@ class Leaf(Protocol):
         ...
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """The inverse of ``arrays``; ValueError if they do not fit."""
+        """The inverse of ``arrays``."""
         ...
 
 

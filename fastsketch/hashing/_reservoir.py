@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._random import Key, raw_numbers
+from fastsketch.io import _checks as checks
 
 Priorities = NDArray[np.uint64]
 
@@ -97,15 +98,17 @@ class Reservoir:
             self._hold(_Piece(rows, priority[order]))
         return self._pieces[0]
 
+    def validate(self, rows: NDArray[Any], priority: Priorities, *, n_rows: int) -> None:
+        """Raise ValueError unless this is what ``settled`` of a reservoir of n_rows rows could give."""
+        wanted, shape = self._empty.rows, (min(self._size, n_rows), self._empty.rows.shape[1])
+        arrays = {"reservoir_rows": rows, "reservoir_priority": priority}
+        checks.finite(arrays, "reservoir_rows", shape, wanted.dtype)
+        checks.array_of(arrays, "reservoir_priority", shape[:1], np.dtype(np.uint64))
+        if (priority[1:] < priority[:-1]).any():
+            raise ValueError("the priorities of the reservoir are not in order")
+
     def restore(self, rows: NDArray[Any], priority: Priorities) -> None:
-        """Take the arrays that ``settled`` of an equal reservoir gave; ValueError if they do not fit."""
-        wanted = self._empty.rows
-        if rows.ndim != 2 or rows.shape[1:] != wanted.shape[1:] or rows.dtype != wanted.dtype or len(rows) > self._size:
-            raise ValueError("the rows do not fit the reservoir")
-        if priority.shape != rows.shape[:1] or priority.dtype != np.uint64 or (priority[1:] < priority[:-1]).any():
-            raise ValueError("the priorities do not fit the reservoir")
-        if not np.isfinite(rows).all():
-            raise ValueError("the rows of the reservoir must be finite")
+        """Take the arrays that ``settled`` of an equal reservoir gave, or that have passed ``validate``."""
         self._hold(_Piece(rows, priority))
 
 

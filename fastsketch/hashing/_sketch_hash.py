@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
 from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
@@ -16,7 +17,8 @@ from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._rotation import aligned, itq_rotation, random_rotation
-from fastsketch.hashing._summary import BlockSummary, SummarySetting
+from fastsketch.hashing._summary import BlockSummary, SummarySetting, validate
+from fastsketch.io import _checks as checks
 
 Array = NDArray[np.float64]
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
@@ -153,6 +155,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._learned: _Learned | None = None  # of the rows seen so far, as soon as they are needed
 
     # -- learning --------------------------------------------------------------------------------------------------
+    @changes
     def update(self, rows: Rows) -> Self:
         """Learn from one row or many.
 
@@ -182,9 +185,12 @@ class SketchHash(LinearHasher, MergeableModel):
         return self
 
     def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
+        return BlockSummary(self._summary_setting(d), d, dtype=dtype)
+
+    def _summary_setting(self, d: int) -> SummarySetting:
         if self.n_bits > d:
             raise ValueError(f"n_bits must be at most the {d} features of the rows, got {self.n_bits}")
-        setting = SummarySetting(
+        return SummarySetting(
             method=self._method_for(d),
             n_bits=self.n_bits,
             sketch_size=self._size,
@@ -193,7 +199,6 @@ class SketchHash(LinearHasher, MergeableModel):
             place=self._place,
             reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
         )
-        return BlockSummary(setting, d, dtype=dtype)
 
     @property
     def _place(self) -> int:
@@ -218,6 +223,7 @@ class SketchHash(LinearHasher, MergeableModel):
         self._summary = other._summary.closed()
         self._values.update(part=other.part, first_block=other.first_block)
 
+    @changes
     def seal(self) -> Self:
         """Say that this part is complete: it becomes one node, the smallest to send and to merge.
 
@@ -243,12 +249,14 @@ class SketchHash(LinearHasher, MergeableModel):
         self.seal()
 
     # -- reading: never changes the state --------------------------------------------------------------------------
+    @reads
     def _total(self) -> Node | None:
         """All rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
+    @reads
     def _read(self) -> _Learned:
         """The hash functions, or ValueError without rows."""
         if self._learned is None:
@@ -307,6 +315,10 @@ class SketchHash(LinearHasher, MergeableModel):
                 raise ValueError(f"projection must have shape ({self.n_features}, {self.n_bits}), got {anchor.shape}")
             if not np.isfinite(anchor).all():
                 raise ValueError("projection must be finite")
+        return self._anchor_at(anchor)
+
+    @changes
+    def _anchor_at(self, anchor: Array) -> Self:
         self._anchor, self._learned = anchor, None
         return self
 
@@ -350,6 +362,7 @@ class SketchHash(LinearHasher, MergeableModel):
         return out
 
     # -- keeping it ------------------------------------------------------------------------------------------------
+    @reads
     def copy(self) -> Self:
         """An independent model in the same state; it shares the arrays that never change."""
         other = type(self)(**self.parameters)
@@ -363,17 +376,28 @@ class SketchHash(LinearHasher, MergeableModel):
         state, arrays = ({}, {}) if self._summary is None else self._summary.state()
         return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        anchor = arrays.get("anchor")
+        if anchor is not None:
+            rows = len(anchor) if anchor.ndim else 0
+            checks.finite(arrays, "anchor", (rows, self.n_bits))
+        if not state:
+            checks.only(arrays, "anchor")
+            return
+        d, dtype = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS), as_dtype(state["dtype"])
+        if anchor is not None and len(anchor) != d:
+            raise ValueError(f"the anchor must have {d} rows, got {len(anchor)}")
+        if self.dtype is not None and dtype != self.dtype:
+            raise ValueError(f"its rows have dtype {dtype}, its parameters {self.dtype}")
+        validate(state, arrays, self._summary_setting(d), d, dtype=dtype)
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if "anchor" in arrays:
             self.anchor(arrays["anchor"])
-        if not state:
-            return
-        d = as_integer(state["n_features"], "n_features", 1)
-        if self._anchor is not None and len(self._anchor) != d:
-            raise ValueError(f"the anchor must have {d} rows, got {len(self._anchor)}")
-        summary = self._empty_summary(d, dtype=as_dtype(state["dtype"]))
-        summary.restore(state, arrays)
-        self._summary = summary
+        if state:
+            summary = self._empty_summary(state["n_features"], dtype=as_dtype(state["dtype"]))
+            summary.restore(state, arrays)
+            self._summary = summary
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

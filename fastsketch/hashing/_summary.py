@@ -7,11 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.random_map import BlockState
+from fastsketch._kernels.state import SketchState
 from fastsketch._validation import as_integer
-from fastsketch.hashing._forest import Forest, Join, Node, checked_node, join_moments, join_rows
+from fastsketch.hashing._forest import (
+    PART_LEVEL,
+    Forest,
+    Join,
+    Node,
+    join_moments,
+    join_rows,
+    stated_node,
+    validate_nodes,
+)
 from fastsketch.hashing._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
 from fastsketch.hashing._reservoir import Reservoir
-from fastsketch.sketching._engines import EngineSetting
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
 from fastsketch.sketching._sized_map import SizedMap
@@ -207,40 +220,82 @@ class BlockSummary:
         for number, node in enumerate(forest.nodes):
             arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
         if reservoir is not None:
-            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.settled()
+            # of a copy: to settle is to change, and several threads may read
+            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.copy().settled()
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """The inverse of ``state``, on a new summary of the same setting; ValueError if they do not fit."""
-        d, (leaf, forest, reservoir) = self.n_features, self._held
-        if any(arrays[name].shape[-1] != d for name in ("leaf_out", "leaf_buffer") if name in arrays):
-            raise ValueError(f"the block does not have {d} columns")
-        leaf.restore(
-            {name.removeprefix("leaf_"): array for name, array in arrays.items() if name.startswith("leaf_")},
-            as_integer(state["index"], "index", 0),
-        )
-        nodes = [
-            checked_node(about, arrays[f"rows_{number}"], mean=arrays[f"mean_{number}"])
-            for number, about in enumerate(state["nodes"])
-        ]
-        if any(node.rows.shape[1] != d for node in nodes):
-            raise ValueError(f"the nodes do not have {d} columns")
-        forest.restore(nodes)
+        """The inverse of ``state``, on a new summary of the same setting, of what has passed ``validate``."""
+        leaf, forest, reservoir = self._held
+        leaf.restore(_of_leaf(arrays), state["index"])
+        forest.restore([stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])])
         if reservoir is not None:
             reservoir.restore(arrays["reservoir_rows"], arrays["reservoir_priority"])
 
 
-def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> tuple[Leaf, Join]:
-    """An empty leaf, and how nodes join."""
-    d, size, block_rows, place = n_features, setting.sketch_size, setting.block_rows, setting.place
+def validate(
+    state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
+) -> None:
+    """Raise ValueError unless such a summary could have this state; takes no memory of its size."""
+    d, plan = n_features, _plan(setting, n_features)
+    leaf = _of_leaf(arrays)
+    if isinstance(plan.block, SizedMap):
+        MappedBlock.validate(leaf, plan.block, d, dtype=dtype, center=True)
+        counts = BlockState.COUNTS
+    else:
+        DenseEngine.validate(leaf, plan.block, d, dtype=dtype)
+        counts = SketchState.COUNTS
+    begun = checks.named_numbers(leaf, "count", counts, np.dtype(np.int64))["n_rows"]
+    checks.number_within(begun, "rows of the block being filled", 0, plan.block_rows - 1)
+    exact, keep = plan.keep is None, plan.keep or 0
+    stop = validate_nodes(
+        state["nodes"],
+        arrays,
+        shape=(d if exact else None, d),
+        most_rows=d if exact else 2 * keep,
+        block_rows=plan.block_rows,
+        dtype=np.dtype(np.float64) if exact else dtype,
+    )
+    # the block being filled comes after all others; so many more may follow
+    index = as_integer(state["index"], "index", max(setting.place, stop), 1 << 63)
+    checks.number_within(index, "index", 0, 2.0**63 - 2.0 ** (PART_LEVEL + 1))
+    n_rows = checks.as_count(begun + sum(node["n_rows"] for node in state["nodes"]), "n_rows")
+    names = [f"{what}_{number}" for number in range(len(state["nodes"])) for what in ("rows", "mean")]
+    if setting.reservoir_size is not None:
+        names += ["reservoir_rows", "reservoir_priority"]
+        sample = Reservoir(setting.reservoir_size, d, dtype=dtype, seed=setting.seed)
+        sample.validate(arrays["reservoir_rows"], arrays["reservoir_priority"], n_rows=n_rows)
+    checks.only({name: array for name, array in arrays.items() if not name.startswith("leaf_")}, "anchor", *names)
+
+
+def _of_leaf(arrays: Arrays) -> Arrays:
+    return {name.removeprefix("leaf_"): array for name, array in arrays.items() if name.startswith("leaf_")}
+
+
+class _Plan(NamedTuple):
+    """What a summary is made of."""
+
+    block: EngineSetting | SizedMap  # what takes the rows of a block
+    block_rows: int
+    keep: int | None  # rows that a join of two nodes leaves; None: nodes are exact sums (d, d)
+
+
+def _plan(setting: SummarySetting, n_features: int) -> _Plan:
+    d, size, block_rows = n_features, setting.sketch_size, setting.block_rows
     if setting.method == "exact":
         engine = EngineSetting(max(2, setting.n_bits), solver="exact", center=True)
-        block_rows = block_rows or EXACT_ROWS_PER_FEATURE * d
-        return EngineLeaf(engine, d, block_rows=block_rows, dtype=dtype, index=place), join_moments
+        return _Plan(engine, block_rows or EXACT_ROWS_PER_FEATURE * d, None)
     if setting.method == "fd":
-        engine = EngineSetting(size, solver="gram", center=True)
-        block_rows = block_rows or max(4 * d, 8 * size)
-        return EngineLeaf(engine, d, block_rows=block_rows, dtype=dtype, index=place), join_rows(size - 1)
+        return _Plan(EngineSetting(size, solver="gram", center=True), block_rows or max(4 * d, 8 * size), size - 1)
     q = size // 2
-    random_map = SizedMap(setting.method, q, block_rows or max(ROWS_PER_FEATURE * d, 2 * q), setting.seed)
-    return MappedLeaf(random_map, d, dtype=dtype, index=place), join_rows(q)
+    block_rows = block_rows or max(ROWS_PER_FEATURE * d, 2 * q)
+    return _Plan(SizedMap(setting.method, q, block_rows, setting.seed), block_rows, q)
+
+
+def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> tuple[Leaf, Join]:
+    """An empty leaf, and how nodes join."""
+    plan, place = _plan(setting, n_features), setting.place
+    join = join_moments if plan.keep is None else join_rows(plan.keep)
+    if isinstance(plan.block, SizedMap):
+        return MappedLeaf(plan.block, n_features, dtype=dtype, index=place), join
+    return EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=place), join

@@ -1,6 +1,7 @@
 """Files: state files that outlive a process, and sources of rows that are read a chunk at a time."""
 
-from fastsketch.io._sources import Source, SourceError, open_source
+from fastsketch.io._input import SourceError
+from fastsketch.io._sources import Source, open_source
 from fastsketch.io._state import StateError, read_header
 from fastsketch.io._svmlight import load_svmlight
 

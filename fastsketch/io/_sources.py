@@ -1,29 +1,24 @@
 """Rows from files, one chunk after another in constant memory: .npy, CSR .npz, svmlight text."""
 
-import lzma
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io._svmlight import count_features, open_text, read_blocks
+from fastsketch._validation import as_flag, as_integer
+from fastsketch.io._input import InputFile, SourceError
+from fastsketch.io._npy import Header, read_header
+from fastsketch.io._npz import read_matrix
+from fastsketch.io._svmlight import MOST_FEATURES, count_features, read_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
 CHUNK_BYTES = 8 << 20
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class SourceError(ValueError):
-    """An input file that is missing, empty, cut short or of a format that is not read."""
 
 
 class Source(Protocol):
@@ -70,13 +65,20 @@ def open_source(path: str | PathLike[str], *, n_features: int | None = None, zer
     ------
     SourceError
         If the file is missing, empty, damaged or of another format.
+    TypeError, ValueError
+        If an argument is out of its range.
     """
     path = Path(path)
+    if n_features is not None:
+        n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
+    zero_based = as_flag(zero_based, "zero_based")
     try:
-        if path.stat().st_size == 0:
-            raise SourceError(f"{path} is empty")
         if path.is_dir():
             raise SourceError(f"{path} is a directory")
+        if path.exists() and not path.is_file():
+            raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
+        if path.stat().st_size == 0:
+            raise SourceError(f"{path} is empty")
         if path.suffix == ".npy":
             return NpySource(path)
         if path.suffix == ".npz":
@@ -86,34 +88,45 @@ def open_source(path: str | PathLike[str], *, n_features: int | None = None, zer
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
+def read_npy_header(path: Path) -> Header:
+    """The header of an .npy file that is exactly as long as it states; SourceError for anything else.
+
+    Bytes beyond the array are an error like missing ones: which of header and length is the damaged one, nobody knows.
+    """
+    with path.open("rb") as file:
+        try:
+            header = read_header(file)
+        except ValueError as error:
+            raise SourceError(f"{path} is no .npy file ({error})") from error
+        length = path.stat().st_size
+    if header.dtype.kind not in "fiub":
+        raise SourceError(f"{path} must hold real numbers, got dtype {header.dtype}")
+    if length < header.end:
+        raise SourceError(f"{path} is cut short: {length} bytes of {header.end}")
+    if length > header.end:
+        raise SourceError(f"{path} is damaged: its header states {header.end} bytes, there are {length}")
+    return header
+
+
 class NpySource:
     """A C- or Fortran-ordered .npy matrix, read with readinto: no memory map, so no pages pile up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as file:
-            try:
-                version = np.lib.format.read_magic(file)
-                read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                shape, fortran, dtype = read[version](file)
-            except (ValueError, KeyError, EOFError) as error:
-                raise SourceError(f"{path} is no .npy file ({error})") from error
-            self._offset = file.tell()
-        if dtype.hasobject or dtype.kind not in "fiub":
-            raise SourceError(f"{path} must hold real numbers, got dtype {dtype}")
-        if len(shape) != 2 or shape[1] == 0:
-            raise SourceError(f"{path} must hold a matrix with at least one column, got shape {shape}")
+        header = read_npy_header(path)
+        if len(header.shape) != 2 or header.shape[1] == 0:
+            raise SourceError(f"{path} must hold a matrix with at least one column, got shape {header.shape}")
+        self._offset = header.offset
         self._length: int
-        self._length, self.n_features = shape
+        self._length, self.n_features = header.shape
         self.n_rows: int | None = self._length
         self.size = self._length
-        self._dtype, self._fortran = dtype, fortran
-        expected = self._offset + self._length * self.n_features * dtype.itemsize
-        if path.stat().st_size < expected:
-            raise SourceError(f"{path} is cut short: {path.stat().st_size} bytes of {expected}")
+        self._dtype, self._fortran = header.dtype, header.fortran
 
     def chunks(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source; one array serves all chunks."""
+        if start_row >= self._length:
+            return
         if self._fortran:
             yield from self._fortran_chunks(start_row)
             return
@@ -121,10 +134,9 @@ class NpySource:
         step = max(1, CHUNK_BYTES // width)
         space = np.empty((min(step, self._length), self.n_features), self._dtype)
         with self.path.open("rb", buffering=0) as file:
-            file.seek(self._offset + start_row * width)
             for start in range(start_row, self._length, step):
                 part = space[: min(step, self._length - start)]
-                self._read_fully(file, part)
+                self._read_fully(file, self._offset + start * width, part)
                 yield part, start + len(part)
 
     def _fortran_chunks(self, start_row: int) -> Iterator[tuple[NDArray[Any], int]]:
@@ -135,33 +147,29 @@ class NpySource:
             for start in range(start_row, self._length, step):
                 part = np.empty((self.n_features, min(step, self._length - start)), self._dtype)
                 for column in range(self.n_features):
-                    file.seek(self._offset + (column * self._length + start) * item)
-                    self._read_fully(file, part[column])
+                    self._read_fully(file, self._offset + (column * self._length + start) * item, part[column])
                 yield np.ascontiguousarray(part.T), start + part.shape[1]
 
-    def _read_fully(self, file: Any, out: NDArray[Any]) -> None:
+    def _read_fully(self, file: Any, place: int, out: NDArray[Any]) -> None:
         view = out.reshape(-1).view(np.uint8).data
         done = 0
-        while done < len(view):
-            count = file.readinto(view[done:])
-            if not count:
-                raise SourceError(f"{self.path} is cut short")
-            done += count
+        try:
+            file.seek(place)
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise SourceError(f"{self.path} has been cut short: it ends before byte {place + len(view)}")
+                done += count
+        except OSError as error:
+            raise SourceError(f"{self.path} cannot be read at byte {place + done}: {error.strerror}") from error
 
 
 class NpzSource:
     """A CSR matrix written by scipy.sparse.save_npz; its arrays are read whole, its rows are never made dense."""
 
     def __init__(self, path: Path) -> None:
-        from scipy.sparse import load_npz
-
         self.path = path
-        try:
-            with path.open("rb") as file:
-                matrix: Any = load_npz(file)
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error})") from error
-        self._matrix = matrix.tocsr()
+        self._matrix: Any = read_matrix(path)
         self.size: int
         self.size, self.n_features = self._matrix.shape
         self.n_rows: int | None = self.size
@@ -183,22 +191,16 @@ class SvmlightSource:
         self._zero_based = zero_based
         self.n_rows: int | None = None
         self.size = path.stat().st_size
-        with open_text(self.path) as file:
+        with InputFile(path) as file:
             head = file.read(4096)
         if b"\0" in head:
             raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
         if n_features is None:
-            with open_text(self.path) as file:
-                n_features = self._guard(count_features, file, zero_based=zero_based)
+            with InputFile(path) as file:
+                n_features = count_features(file, zero_based=zero_based)
             if n_features == 0:
                 raise SourceError(f"{path} holds no features")
         self.n_features = n_features
-
-    def _guard(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except (ValueError, EOFError, OSError, lzma.LZMAError) as error:
-            raise SourceError(f"{self.path}: {error}") from error
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], int]]":
         """See Source."""
@@ -210,13 +212,12 @@ class SvmlightSource:
         from scipy.sparse import csr_array
 
         row = 0
-        with open_text(self.path) as file:
-            blocks = read_blocks(file, CHUNK_BYTES, zero_based=self._zero_based)
-            while (block := self._guard(next, blocks, None)) is not None:
+        with InputFile(self.path) as file:
+            for block in read_blocks(file, CHUNK_BYTES, zero_based=self._zero_based):
                 n = len(block.labels)
                 if block.width > self.n_features:
                     raise SourceError(
-                        f"{self.path}: feature {block.width} in rows {row}..{row + n - 1}, "
+                        f"{self.path}: feature {block.width} in row {row + block.widest_row()}, "
                         f"but n_features is {self.n_features}"
                     )
                 rows: Any = csr_array((block.data, block.indices, block.indptr), shape=(n, self.n_features))
@@ -224,10 +225,4 @@ class SvmlightSource:
                 if row <= start_row:
                     continue
                 skipped = max(0, start_row - first)
-                yield (rows[skipped:] if skipped else rows), block.labels[skipped:], min(self.size, _place(file))
-
-
-def _place(file: BinaryIO) -> int:
-    """How many bytes have been read of the file itself, which may be compressed."""
-    raw = getattr(file, "fileobj", None) or getattr(file, "_fp", None) or file
-    return raw.tell()
+                yield (rows[skipped:] if skipped else rows), block.labels[skipped:], min(self.size, file.place)

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Generator
@@ -23,16 +24,37 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._validation import as_integer
+from fastsketch.io._npy import read_header as read_npy_header
 from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
 # Raised whenever an older reader could misread a file; readers accept every version up to their own.
-SCHEMA = 2
+SCHEMA = 3
+
+# Bytes of JSON: the ids of ten million rows, in the notes of a model, and no more memory than a machine has.
+LONGEST_HEADER = 1 << 28
 
 Source = str | PathLike[str] | BinaryIO
 
-# Raised by zipfile and numpy for damaged bytes: also "encrypted", "compression method".
-DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, UnicodeError, struct.error, zlib.error)
+# Bytes read at a time: what was read is in the cache when its checksum is taken.
+PIECE = 1 << 20
+
+# Raised by zipfile, json and numpy for damaged bytes: also "encrypted", "compression method", nested too deeply, and
+# for headers that are no Python literals.
+DAMAGE = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zlib.error,
+)
 
 
 class StateError(ValueError):
@@ -40,7 +62,13 @@ class StateError(ValueError):
 
 
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Bytes of a state file; `about` (values that json can write) becomes part of its header."""
+    """Bytes of a state file; `about` (values that json can write) becomes part of its header.
+
+    Raises
+    ------
+    MemoryError
+        If there is no room for them.
+    """
     members = {name: _portable(array) for name, array in arrays.items()}
     header = {
         "format": FORMAT,
@@ -53,12 +81,26 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+    archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
+    try:
         for name, array in {"header": text, **members}.items():
             # A fixed date makes equal states equal bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.close()
+    except BaseException as error:
+        archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
+        _raise_lack_of_memory(error)
+        raise
     return out.getvalue()
+
+
+def _raise_lack_of_memory(error: BaseException | None) -> None:
+    """Raise the MemoryError behind an error, if there is one: closing half an archive hides it behind another."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            raise error from None
+        error = error.__cause__ or error.__context__
 
 
 def write(path: str | PathLike[str], content: bytes) -> None:
@@ -97,11 +139,24 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
             file.seek(0)
             if size == 0:
                 raise StateError(f"{name} is empty")
-            yield stack.enter_context(zipfile.ZipFile(file)), size, name
-    except DAMAGE as error:
-        raise StateError(f"{name} is not a fastsketch state, or is cut short ({error})") from error
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            _check_members(archive, size)
+            yield archive, size, name
+    except StateError:
+        raise
     except OSError as error:
         raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
+    except DAMAGE as error:
+        raise StateError(f"{name} is not a fastsketch state, or is cut short ({error})") from error
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    """Members have names of their own and lie side by side: together they are no larger than the file."""
+    members = archive.infolist()
+    if len({info.filename for info in members}) < len(members):
+        raise ValueError("two of its members have one name")
+    if sum(info.file_size for info in members) > size:
+        raise ValueError("its members are larger than the file")
 
 
 def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
@@ -117,49 +172,68 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
 
 def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
     info = _member(archive, "header", name)
-    if info.file_size > min(size, 2**24):
+    if info.file_size > min(size, LONGEST_HEADER):
         raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
     try:
         with archive.open(info) as member:
-            header = json.loads(np.lib.format.read_array(member, allow_pickle=False).tobytes())
+            head = read_npy_header(member)
+            text = member.read()
+        if head.dtype != np.uint8 or head.shape != (len(text),):
+            raise ValueError("its header is no text")
+        header = json.loads(text, object_pairs_hook=_unlike_pairs)
         if header["format"] != FORMAT:
             raise KeyError("format")
-        schema = header["schema"]
-        if (
-            not isinstance(schema, int)
-            or schema < 1
-            or not isinstance(header["kind"], str)
-            or not isinstance(header["arrays"], dict)
-        ):
+        schema = as_integer(header["schema"], "schema", 1)
+        if not isinstance(header["kind"], str) or not isinstance(header["arrays"], dict):
             raise KeyError("types")
-    except (ValueError, KeyError, TypeError, *DAMAGE) as error:
+    except DAMAGE as error:
         raise StateError(f"{name} is not a fastsketch state") from error
     if schema > SCHEMA:
         raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
     return header
 
 
+def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object: a name that comes twice could be read one way here and another way elsewhere."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
 def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray[Any]:
     info = _member(archive, key, name)
     try:
-        shape = tuple(int(n) for n in about["shape"])
-        dtype = np.dtype(about["dtype"])
-        crc = about["crc32"]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        shape = tuple(as_integer(n, "size", 0) for n in about["shape"])
+        dtype, crc = np.dtype(str(about["dtype"])), about["crc32"]
+        if dtype.hasobject or dtype.itemsize == 0 or dtype.str != about["dtype"]:
+            raise ValueError("its dtype is none that a state has")
+    except DAMAGE as error:
         raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
     bytes_wanted = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or min(shape, default=0) < 0 or not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
+    if not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
         raise StateError(f"{name} is damaged: array {key!r} does not have the size that its header states")
     try:
         with archive.open(info) as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            found = read(member)
-            if found != (shape, False, dtype):
+            if read_npy_header(member)[:3] != (shape, False, dtype):
                 raise ValueError("shape, order or dtype differ")
-            content = member.read(bytes_wanted + 1)
-    except (ValueError, OSError, *DAMAGE) as error:
+            content, found = _content(member, bytes_wanted)
+        if found != crc:
+            raise ValueError("it fails its checksum")
+        return content.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    except DAMAGE as error:
         raise StateError(f"{name} is damaged: array {key!r}: {error}") from error
-    if len(content) != bytes_wanted or zlib.crc32(content) != crc:
-        raise StateError(f"{name} is damaged: array {key!r} fails its checksum")
-    return np.frombuffer(bytearray(content), dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
+    """The n bytes that a member must have left, and their checksum."""
+    out = np.empty(n, np.uint8)
+    crc = at = 0
+    while piece := member.read(PIECE):
+        if at + len(piece) > n:
+            raise ValueError("it is longer than its header states")
+        out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        crc, at = zlib.crc32(piece, crc), at + len(piece)
+    if at < n:
+        raise ValueError("it is shorter than its header states")
+    return out, crc

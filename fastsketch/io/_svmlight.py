@@ -1,23 +1,25 @@
 """svmlight / libsvm text, through the block parser in C."""
 
-import bz2
-import gzip
-import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels import svmlight as kernel
+from fastsketch._validation import as_flag, as_integer
+from fastsketch.io._input import InputFile, SourceError, whole_lines
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 BLOCK_BYTES = 4 << 20
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+# A row of 20 million values. One line is parsed as a whole: three times its length in memory.
+LONGEST_LINE = 256 << 20
+# Columns are 32-bit integers, and their number is one too.
+MOST_FEATURES = 2**31 - 1
 
 
 class Block(NamedTuple):
@@ -29,41 +31,30 @@ class Block(NamedTuple):
     data: NDArray[np.float64]  # (nnz,)
     width: int  # columns that its largest index needs
 
-
-def open_text(path: Path) -> BinaryIO:
-    """An open binary file of svmlight text, decompressed by the suffix of its name."""
-    opener = OPENERS.get(path.suffix)
-    return opener(path, "rb") if opener else cast(BinaryIO, path.open("rb", buffering=0))
+    def widest_row(self) -> int:
+        """The first row that has the largest index."""
+        return int(np.searchsorted(self.indptr, int(np.argmax(self.indices)), side="right")) - 1
 
 
-def read_blocks(file: BinaryIO, block_bytes: int, *, zero_based: bool) -> Iterator[Block]:
-    """Parse an open binary file, about block_bytes at a time.
+def read_blocks(file: InputFile, block_bytes: int, *, zero_based: bool) -> Iterator[Block]:
+    """Parse an input file, about block_bytes at a time.
 
-    Raises ValueError with the line number and the reason for text that is not svmlight.
+    Raises SourceError with the line number and the reason for text that is not svmlight.
     """
     line = 1
-    rest = b""
-    while True:
-        block = file.read(block_bytes)
-        if block:
-            stop = block.rfind(b"\n") + 1
-            if stop == 0:
-                rest += block
-                continue
-            text, rest = rest + block[:stop], block[stop:]
-        elif rest:
-            text, rest = rest + b"\n", b""
-        else:
-            return
-        labels, indptr, indices, data, width, newlines = kernel.parse_block(
-            text, zero_based=zero_based, first_line=line
-        )
+    for text in whole_lines(file, block_bytes, LONGEST_LINE):
+        try:
+            labels, indptr, indices, data, width, newlines = kernel.parse_block(
+                text, zero_based=zero_based, first_line=line
+            )
+        except ValueError as error:
+            raise SourceError(f"{file.path}: {error}") from None
         line += newlines
         if len(labels):
             yield Block(labels, indptr, indices, data, width)
 
 
-def count_features(file: BinaryIO, *, zero_based: bool) -> int:
+def count_features(file: InputFile, *, zero_based: bool) -> int:
     """Number of columns: the largest index plus one (zero-based) or the largest index (one-based)."""
     return max((block.width for block in read_blocks(file, BLOCK_BYTES, zero_based=zero_based)), default=0)
 
@@ -89,19 +80,25 @@ def load_svmlight(
 
     Raises
     ------
-    ValueError
-        If a line is not svmlight (the message names the line), or an index exceeds n_features.
+    SourceError
+        If the file is missing or damaged, a line is not svmlight (the message names the line; numbers are decimal
+        and finite), or an index exceeds n_features.
+    TypeError, ValueError
+        If an argument is out of its range.
     """
     from scipy.sparse import csr_array
 
     path = Path(path)
-    with open_text(path) as file:
+    if n_features is not None:
+        n_features = as_integer(n_features, "n_features", 0, MOST_FEATURES + 1)
+    zero_based = as_flag(zero_based, "zero_based")
+    with InputFile(path) as file:
         blocks = list(read_blocks(file, BLOCK_BYTES, zero_based=zero_based))
     width = max((block.width for block in blocks), default=0)
     if n_features is None:
         n_features = width
     elif width > n_features:
-        raise ValueError(f"{path} has feature {width}, but n_features is {n_features}")
+        raise SourceError(f"{path} has feature {width}, but n_features is {n_features}")
     if not blocks:
         return csr_array((0, n_features)), np.zeros(0)
     labels = np.concatenate([block.labels for block in blocks])

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._losses import as_targets
+from fastsketch._sparse import as_csr
 from fastsketch._validation import is_sparse
 
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
@@ -98,20 +99,8 @@ def observed(
 
 def _of_sparse(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(indptr, indices, values) in order, without duplicates."""
-    if X.ndim != 2:
-        raise ValueError(f"{name} must have two dimensions, got shape {X.shape}")
-    if X.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {X.dtype}")
-    if X.format == "coo":
-        row, column = (X.row, X.col) if hasattr(X, "row") else X.coords
-        _no_duplicates(row, column, X.shape, name)
-    rows = X.tocsr()
-    if not rows.has_sorted_indices:
-        rows = rows.sorted_indices()
-    indptr: NDArray[Any] = rows.indptr
-    if rows.nnz and not rows.has_canonical_format:
-        _no_duplicates(np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), rows.indices, X.shape, name)
-    return indptr, rows.indices, rows.data
+    rows = as_csr(X, name, sum_duplicates=False)
+    return rows.indptr, rows.indices, rows.data
 
 
 def _of_dense(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -131,15 +120,6 @@ def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, in
     return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
 
 
-def _no_duplicates(rows: Any, columns: Any, shape: tuple[int, int], name: str) -> None:
-    keys = np.asarray(rows, np.int64) * shape[1] + columns
-    order = np.sort(keys)
-    twice = order[1:][order[1:] == order[:-1]]
-    if twice.size:
-        i, j = divmod(int(twice[0]), shape[1])
-        raise ValueError(f"{name} holds entry ({i}, {j}) more than once")
-
-
 def _weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
@@ -150,9 +130,7 @@ def _weights(
     if weights.shape != shape:
         raise ValueError(f"sample_weight must have the shape of X, {shape}, got {weights.shape}")
     if sparse:
-        rows = weights.tocsr()
-        if not rows.has_sorted_indices:
-            rows = rows.sorted_indices()
+        rows = as_csr(weights, "sample_weight", sum_duplicates=False)
         if not (np.array_equal(rows.indptr, indptr) and np.array_equal(rows.indices, indices)):
             raise ValueError("sample_weight must be stored where X is")
         values = rows.data

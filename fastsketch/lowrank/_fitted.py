@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_integer, as_real
+from fastsketch._validation import as_dtype, as_integer, as_real
+from fastsketch.io import _checks as checks
+from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._data import Array, Observed
 
 # Entries that are predicted at once.
 PART = 2_000_000
+MOST = float(np.finfo(np.float64).max)
 
 
 class HistoryLine(TypedDict):
@@ -173,47 +176,63 @@ class Fitted:
         }
 
     @classmethod
-    def checked(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """From scalars() and arrays(), or ValueError if they do not belong together."""
-        left, right, row, column = (arrays[name] for name in ("left", "right", "row", "column"))
-        path = arrays.get("path")
-        m, n, t = len(row), len(column), left.shape[-1]
-        shapes = left.shape == (m, t) and right.shape == (n, t) and row.shape == (m,) and column.shape == (n,)
-        dtypes = {array.dtype for array in (left, right, row, column)}
-        if not shapes or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)} or len(dtypes) != 1:
-            raise ValueError("arrays of a low-rank model do not belong together")
-        if path is not None and (path.shape != (t, t) or path.dtype != np.float64):
-            raise ValueError("the coefficients of a low-rank model do not belong to its factors")
-        history = [_line(entry) for entry in state["history"]]
-        rank = as_integer(state["selected_rank"], "selected_rank", 0)
-        ranks = {line["rank"] for line in history}
-        if rank not in ranks or (rank != t if path is None else max(ranks) > t):
-            raise ValueError(f"the ranks {sorted(ranks)} of a low-rank model do not belong to its {t} factors")
-        ridge, bias_ridge = (as_real(state[name], name, 0.0, 1e300) for name in ("ridge", "bias_ridge"))
-        seen, after = state.get("n_observations"), state.get("after")
+    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """From scalars() and arrays() of a model, or from what has passed ``validate``."""
+        after = state.get("after")
         return cls(
-            left=left,
-            right=right,
-            path=path,
-            row=row,
-            column=column,
+            left=arrays["left"],
+            right=arrays["right"],
+            path=arrays.get("path"),
+            row=arrays["row"],
+            column=arrays["column"],
             level=float(state["level"]),
-            history=history,
-            selected_rank=rank,
-            ridge=ridge,
-            bias_ridge=bias_ridge,
-            n_observations=None if seen is None else as_integer(seen, "n_observations", 1),
+            history=[_line(entry) for entry in state["history"]],
+            selected_rank=state["selected_rank"],
+            ridge=float(state["ridge"]),
+            bias_ridge=float(state["bias_ridge"]),
+            n_observations=state.get("n_observations"),
             after=None if after is None else _line(after),
         )
 
 
+def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np.dtype[Any] | None) -> None:
+    """Raise ValueError unless a low-rank model of this dtype (None: either) could have these numbers and arrays."""
+    left, row, column = arrays["left"], arrays["row"], arrays["column"]
+    m, n, t = row.size, column.size, left.shape[-1] if left.ndim else 0
+    own = as_dtype(left.dtype)
+    if dtype is not None and own != dtype:
+        raise ValueError(f"its factors have dtype {own}, its parameters {dtype}")
+    for name, shape in (("left", (m, t)), ("right", (n, t)), ("row", (m,)), ("column", (n,))):
+        checks.finite(arrays, name, shape, own)
+    checks.number_within(min(m, n), "rows and columns", 1, np.inf)
+    if "path" in arrays:
+        path = checks.finite(arrays, "path", (t, t))
+        if np.triu(path, 1).any():
+            raise ValueError("array 'path' has coefficients of ranks that were not found yet")
+    checks.only(arrays, "left", "right", "row", "column", "path")
+    history = [_line(entry) for entry in state["history"]]
+    ranks = [line["rank"] for line in history]
+    rank = as_integer(state["selected_rank"], "selected_rank", 0)
+    if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
+        raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
+    for name in ("ridge", "bias_ridge"):
+        as_real(state[name], name, 0.0, 1e300)
+    as_real(state["level"], "level", -MOST, MOST)
+    seen, after = state.get("n_observations"), state.get("after")
+    if seen is not None:
+        as_integer(seen, "n_observations", 1, m * n + 1)
+    if after is not None and _line(after)["rank"] != rank:
+        raise ValueError("what the sweeps have left is of another rank than the one selected")
+
+
 def _line(entry: Mapping[str, Any]) -> HistoryLine:
+    # an objective may have overflowed: it is shown, and nothing is computed from it
     validation = entry["validation"]
     return {
         "rank": as_integer(entry["rank"], "rank", 0),
-        "objective": float(entry["objective"]),
-        "seconds": float(entry["seconds"]),
-        "validation": None if validation is None else float(validation),
+        "objective": as_figure(entry["objective"], "objective"),
+        "seconds": as_real(entry["seconds"], "seconds", 0.0, MOST),
+        "validation": None if validation is None else as_figure(validation, "validation"),
     }
 
 

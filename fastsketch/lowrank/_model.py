@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._validation import Rows, as_integer, as_real
+from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
 from fastsketch.lowrank._data import Array, Observed, observed
-from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem
+from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, validate
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import LossSetting, PursuitSetting, SideSetting
 
@@ -169,6 +171,7 @@ class LowRankModel(Answers):
         self._continuation: Continuation | None = None
 
     # -- fitting ---------------------------------------------------------------------------------------------------
+    @changes
     def fit(
         self,
         X: Rows,
@@ -241,6 +244,7 @@ class LowRankModel(Answers):
         self._fitted, self._continuation = fitted, continuation
         return self
 
+    @changes
     def add_ranks(self, n: int, *, patience: int | None = None, callback: "Callback | None" = None) -> Self:
         """Go on from the last fit with n more ranks, as if it had been asked for them at once.
 
@@ -426,8 +430,14 @@ class LowRankModel(Answers):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         return ({}, {}) if self._fitted is None else (self._fitted.scalars(), self._fitted.arrays())
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if state:
+            validate(state, arrays, dtype=self.dtype)
+        else:
+            checks.only(arrays)
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        self._fitted = Fitted.checked(state, arrays) if state or arrays else None
+        self._fitted = Fitted.of(state, arrays) if state else None
 
     def _keep_in_memory(self, other: Self) -> None:
         other._continuation = self._continuation

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._losses import LOSSES, expected
-from fastsketch._validation import Rows, as_integer
+from fastsketch._sparse import as_csr
+from fastsketch._validation import Rows, as_integer, is_sparse
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import PART
 
@@ -47,7 +48,7 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
         return out.astype(np.int64).reshape(-1)
     if out.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
-    out = np.atleast_1d(out).astype(np.int64)
+    out = np.atleast_1d(out)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     if out.min() < -1 or out.max() >= size:
@@ -55,7 +56,7 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
             f"{name} must lie in [0, {size}), or be -1 for one never seen, got "
             f"{int(out.min() if out.min() < -1 else out.max())}"
         )
-    return out
+    return out.astype(np.int64)
 
 
 def as_pairs(
@@ -81,7 +82,9 @@ def recommended(
     n = as_integer(n, "n", 1)
     columns = shape[1]
     if exclude is not None:
-        exclude = exclude.tocsr()
+        if not is_sparse(exclude):
+            raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+        exclude = as_csr(exclude, "exclude")
         if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), shape[0]):
             raise ValueError(
                 f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, got shape {exclude.shape}"

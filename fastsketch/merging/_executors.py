@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from fastsketch import _threads
+from fastsketch.io._state import StateError
 
 Run = Callable[[Callable[..., Any], list[Any]], list[Any]]
 
@@ -57,6 +58,9 @@ def _serve(pipe: Any) -> None:
             function, args = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
+        except Exception as error:  # an argument is not what it should be
+            pipe.send((False, error))
+            continue
         try:
             with _threads.thread_limit(1):
                 answer = True, function(*args)
@@ -123,6 +127,8 @@ def processes(workers: int | None, retries: int) -> Generator[Run]:
                     return
                 try:
                     good, value = worker.call(function, args, retries)
+                except StateError as error:  # a model came back that is none
+                    good, value = False, StateError(f"what came back from task {number} is no good: {error}")
                 except Exception as error:  # the task cannot be pickled
                     good, value = False, error
                 if good:

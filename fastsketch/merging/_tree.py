@@ -124,6 +124,8 @@ def map_merge(
         If there are no items.
     WorkerLost
         If a task lost its process more than ``retries`` times.
+    StateError
+        If what comes back from a process is no consistent model; the message has the index of its item.
     Exception
         What a task raises ends the job.
 

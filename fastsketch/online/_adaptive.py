@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _model
+from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch._losses import LOSSES, OnlineLossName
@@ -15,7 +16,7 @@ from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._points import PointsState
-from fastsketch.online._state import Floats
+from fastsketch.online._state import Floats, Zeros
 
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
@@ -70,18 +71,21 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         """(learning rate, delta) of every point, (k,) each."""
         raise NotImplementedError
 
+    def _n_points(self) -> int:
+        return 1
+
     def _takes_sparse(self) -> bool:
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
         return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
 
-    def _start(self, d: int, sparse: bool) -> PointsState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> PointsState:
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
-            return _projected.start(projected, *self._points(), d=d, sparse=sparse)
+            return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
             diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
-            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse)
+            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
             loss=loss,
@@ -93,7 +97,16 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
         )
-        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse)
+        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
+
+    def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
+        if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
+            raise ValueError(
+                f"it has {len(arrays['base'])} sets of coefficients, its parameters say {self._n_points()}"
+            )
+        super()._validate(state, arrays)
+        if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
+            raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
 
     def _cause(self, learned: PointsState) -> str:
         return (
@@ -238,16 +251,21 @@ class AdaptiveGrid(_Adaptive):
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
         return rates.ravel(), deltas.ravel()
 
+    def _n_points(self) -> int:
+        return len(self.learning_rate) * len(self.delta)
+
     def compare_with(self, comparator: Any) -> Any:
         """Not for a grid: take the regret of its best()."""
         raise TypeError("a grid has many regrets: call compare_with of an AdaptiveSubgradient")
 
     @property
+    @reads
     def cumulative_loss(self) -> NDArray[np.float64]:
         """Sum of losses so far, (len(learning_rate), len(delta))."""
         shape = len(self.learning_rate), len(self.delta)
         return np.zeros(shape) if self._learned is None else self._learned.losses.reshape(shape).copy()
 
+    @reads
     def best(self) -> AdaptiveSubgradient:
         """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now."""
         i = int(np.argmin(self.cumulative_loss))

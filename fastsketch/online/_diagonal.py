@@ -1,15 +1,18 @@
 """The arrays of the adaptive methods with a diagonal H; the rounds are in _kernels/diagonal."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels import diagonal as kernel
 from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online import ADAM, DIAGONAL
+from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, Batch, Csr, Floats
+from fastsketch.online._state import OF_POINTS, SCRATCH, Batch, Csr, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,15 @@ class DiagonalState(PointsState):
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
         kernel.rounds(self, self.setting, data, indices, indptr, targets, sample_weight, scores)
 
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        PointsState.validate_all(self, arrays)
+        k, d = self.base.shape
+        checks.not_negative(arrays, "squares", (d,))
+        clock = checks.not_negative(arrays, "clock", (k,))
+        last = checks.not_negative(arrays, "last", (k, d))
+        if (last > clock[:, None]).any():
+            raise ValueError("array 'last' must not be ahead of array 'clock'")
+
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY
@@ -47,16 +59,18 @@ class DiagonalState(PointsState):
         return kernel.coef_now(self.copied(), self.setting)
 
 
-def start(setting: DiagonalSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> DiagonalState:
-    """The state before the first row."""
+def start(
+    setting: DiagonalSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+) -> DiagonalState:
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     k = len(learning_rate)
     return DiagonalState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
-        squares=np.zeros(d),
-        first=np.zeros((k, d)) if setting.method == ADAM else None,
-        last=np.zeros((k, d)),
-        clock=np.zeros(k),
-        slopes=np.zeros(k),
-        scores=np.zeros(k),
+        squares=zeros(d),
+        first=zeros((k, d)) if setting.method == ADAM else None,
+        last=zeros((k, d)),
+        clock=zeros(k),
+        slopes=zeros(k),
+        scores=zeros(k),
     )

@@ -6,11 +6,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, integer, real
-from fastsketch._validation import Rows, as_numbers, as_rows, as_vector, as_weights, check_finite, is_sparse
-from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned
+from fastsketch._validation import (
+    Rows,
+    as_flag,
+    as_numbers,
+    as_rows,
+    as_vector,
+    as_weights,
+    check_finite,
+    in_place,
+    is_sparse,
+)
+from fastsketch.io import _checks as checks
+from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned, Zeros, outline
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -48,8 +60,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d: int, sparse: bool) -> S:
-        """The state before the first row."""
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
+        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
         raise NotImplementedError
 
     def _cause(self, learned: S) -> str:
@@ -63,6 +75,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self.last_scores: NDArray[np.float64] = np.empty(0)
 
+    @changes
     def update(self, rows: Rows, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.
 
@@ -129,6 +142,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def _loss(self, z: Floats, y: Floats) -> Floats:
         return LOSSES[self.loss].value(z, y, as_loss_parameter(self.loss, None))
 
+    @changes
     def compare_with(self, comparator: ArrayLike) -> Self:
         """Measure regret against these fixed coefficients from here on.
 
@@ -153,6 +167,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
     @property
+    @reads
     def coef(self) -> NDArray[np.float64]:
         """w, (d,) float64."""
         if self._learned is None:
@@ -214,6 +229,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return expected(self.loss, self.decision_function(rows))
 
     @property
+    @reads
     def progress(self) -> Progress:
         """n_rows, cumulative_loss, mean_loss, error_rate (of signs) and regret (None without a comparator)."""
         n_rows, loss, mistakes = (0, 0.0, 0) if self._learned is None else self._learned.totals()
@@ -248,15 +264,26 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return {"sparse": None}, arrays
         return {"sparse": self._learned.sparse}, {**arrays, **self._learned.saved()}
 
-    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        comparator = arrays.get("comparator")
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        sparse, comparator = state["sparse"], arrays.get("comparator")
         if comparator is not None:
-            self._comparator = as_vector(comparator, comparator.size, "comparator").astype(np.float64)
+            checks.finite(arrays, "comparator", (comparator.size,))
+        if sparse is None:
+            checks.only(arrays, "comparator")
+            return
+        if as_flag(sparse, "sparse") and not self._takes_sparse():
+            raise ValueError("a model of these parameters has no form for sparse rows")
+        shape = arrays["base"].shape
+        if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
+            raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
+        self._start(shape[-1], sparse, outline).validate_all(arrays)
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        learned = self._start(arrays["base"].shape[-1], bool(state["sparse"]))
+        learned = self._start(arrays["base"].shape[-1], state["sparse"])
         learned.take(arrays)
-        learned.check()
         self._learned = learned
 
     def _keep_in_memory(self, other: Any) -> None:
@@ -276,11 +303,11 @@ def _as_csr(rows: Any) -> Batch:
 
         rows = csr_array(rows)
     return Csr(
-        np.ascontiguousarray(rows.data, np.float64),
-        np.ascontiguousarray(rows.indices, np.int32),
-        np.ascontiguousarray(rows.indptr, np.int64),
+        in_place(rows.data, np.float64),
+        in_place(rows.indices, np.int32),
+        in_place(rows.indptr, np.int64),
     )
 
 
 def _as_dense(rows: Any) -> Batch:
-    return np.ascontiguousarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
+    return in_place(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)

@@ -3,6 +3,8 @@
 from math import floor
 from typing import Any, Literal
 
+import numpy as np
+
 from fastsketch._kernels.online import ALPHA
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, parameter, real, seed
@@ -16,6 +18,7 @@ from fastsketch.online._newton_state import (
     NewtonState,
     start,
 )
+from fastsketch.online._state import Zeros
 
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
@@ -121,7 +124,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     def _takes_sparse(self) -> bool:
         return self.method != "full"
 
-    def _start(self, d: int, sparse: bool) -> NewtonState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
         m = self.sketch_size
         setting = NewtonSetting(
             method=self.method,
@@ -133,7 +136,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
             seed=self.seed,
         )
-        return start(setting, d, sparse)
+        return start(setting, d, sparse, zeros)
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]

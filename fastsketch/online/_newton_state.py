@@ -1,13 +1,16 @@
 """The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/newton."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels.dots import row_products
 from fastsketch._kernels.online import (
     ALPHA,
+    APPENDED,
     BOTH,
     CURRENT,
     FULL,
@@ -19,10 +22,24 @@ from fastsketch._kernels.online import (
     RANK,
     ROUND,
     ROWS,
+    SHRINKAGE,
     UNCONSTRAINED,
 )
 from fastsketch._random import Normal, random_normal
-from fastsketch.online._state import SCRATCH, Arrays, Batch, Counts, Csr, Floats, KeptRows, Learned
+from fastsketch.io import _checks as checks
+from fastsketch.online._state import (
+    OF_LOSSES,
+    SCRATCH,
+    Arrays,
+    Batch,
+    Counts,
+    Csr,
+    Floats,
+    KeptRows,
+    Learned,
+    Zeros,
+    outline,
+)
 
 # Rounds whose random numbers are made together.
 ROUNDS_A_BLOCK = 64
@@ -30,6 +47,7 @@ ROUNDS_A_BLOCK = 64
 # slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
 # constant, or better: that depends on the lengths of the rows.
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
+MOST_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
 
 
@@ -104,7 +122,7 @@ class NewtonState(Learned):
     """What all methods have."""
 
     setting: NewtonSetting
-    scalar: Floats  # entries ALPHA, SHRINKAGE, LOSS
+    scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
 
     def totals(self) -> tuple[int, float, int]:
@@ -116,6 +134,31 @@ class NewtonState(Learned):
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
                 self.scalar[ALPHA] = self.setting.first_row_share * square
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        Learned.validate_all(self, arrays)
+        scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
+        least = setting.alpha0 or 0.0
+        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else least)
+        checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
+        checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
+        checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
+        checks.number_within(count[MISTAKES], "mistakes", 0, count[ROUND])
+        checks.number_within(count[APPENDED], "gradients taken in", 0, count[ROUND] if setting.mixed else 0)
+        checks.number_within(count[FULL], "full", 0, 0)
+        r, n = count[RANK], count[ROWS]
+        if setting.method == "full":
+            checks.number_within(max(r, n, -r, -n), "rows of the sketch", 0, 0)
+        elif setting.mixed:
+            checks.number_within(r, "rank", setting.sketch_size, setting.sketch_size)
+            checks.number_within(n, "rows since the last shrink", 0, min(2 * setting.sketch_size - 1, count[APPENDED]))
+            checks.not_negative(arrays, "lam", (setting.sketch_size,))
+        else:
+            # B = [F Z'; C X] of 2 m rows would be full, and shrunk
+            checks.number_within(r, "rank", 0, setting.sketch_size - 1)
+            checks.number_within(n, "rows since the last shrink", 0, min(2 * setting.sketch_size - 1 - r, count[ROUND]))
+        if self.sparse:
+            KeptRows.validate_rows(arrays, n, len(self.base))
 
     def is_open(self) -> bool:
         """Whether alpha0 waits for a row that is not zero."""
@@ -183,14 +226,6 @@ class SketchState(NewtonState):
         w += rows.z[:, :r] @ b[:r]
         add_rows(rows.kept_data, rows.kept_indices, rows.kept_indptr, n, e[:n].copy(), w)
         return w
-
-    def check(self) -> None:
-        m, r, n = self.setting.sketch_size, int(self.count[RANK]), int(self.count[ROWS])
-        room = r == m and 0 <= n < 2 * m if self.setting.mixed else 0 <= r <= m and n >= 0 and r + n < 2 * m
-        if not room or self.count.min() < 0:
-            raise ValueError("its counts are out of range")
-        if isinstance(self.rows, SparseRows):
-            self.rows.check_rows(n, len(self.base))
 
     def _learn_sparse(self, batch: Csr, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         from fastsketch._kernels import newton as kernel
@@ -334,13 +369,13 @@ def _first_square(batch: Batch) -> float:
 
 
 # -- beginnings --------------------------------------------------------------------------------------------------------
-def start(setting: NewtonSetting, d: int, sparse: bool) -> NewtonState:
-    """The state before the first row."""
+def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     m, k = setting.sketch_size, 2 * setting.sketch_size
     common: dict[str, Any] = {
         "sparse": sparse,
-        "base": np.zeros(d),
-        "regret": np.zeros(2),
+        "base": zeros(d),
+        "regret": zeros(2),
         "setting": setting,
         "scalar": np.zeros(NEWTON_SCALARS),
         "count": np.zeros(NEWTON_COUNTS, np.int64),
@@ -348,52 +383,52 @@ def start(setting: NewtonSetting, d: int, sparse: bool) -> NewtonState:
     alpha0 = setting.alpha0 or 0.0
     common["scalar"][ALPHA] = alpha0
     if setting.method == "full":
-        return FullState(**common, inverse=np.eye(d) / alpha0)
+        return FullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
     if setting.mixed:
         common["count"][RANK] = m
-    space = _mixed_space(m) if setting.mixed else _shrinking_space(m)
+    space = _mixed_space(m, zeros) if setting.mixed else _shrinking_space(m, zeros)
     rows = (
         SparseRows(
-            kept_data=np.zeros(0),
-            kept_indices=np.zeros(0, np.int32),
-            kept_indptr=np.zeros(k + 1, np.int64),
-            z=np.zeros((d, m)),
-            work=np.zeros(d),
+            kept_data=zeros(0),
+            kept_indices=zeros(0, np.int32),
+            kept_indptr=zeros(k + 1, np.int64),
+            z=zeros((d, m)),
+            work=zeros(d),
         )
         if sparse
-        else DenseRows(z=np.zeros((m, d)), kept=np.zeros((k, d)))
+        else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     )
-    if setting.method == "oja":
+    if setting.method == "oja" and zeros is not outline:
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
     return SketchState(**common, rows=rows, space=space)
 
 
-def _shrinking_space(m: int) -> ShrinkingSpace:
+def _shrinking_space(m: int, zeros: Zeros) -> ShrinkingSpace:
     k = 2 * m
     return ShrinkingSpace(
-        frame=np.zeros((k, k)),
-        factors=np.zeros(k),
-        small=np.zeros((k, k)),
-        inverse=np.zeros((k, k)),
-        b=np.zeros(k),
-        e=np.zeros(k),
-        turn=np.zeros((m, k)),
-        zx=np.zeros(k),
-        gx=np.zeros(k + 1),
+        frame=zeros((k, k)),
+        factors=zeros(k),
+        small=zeros((k, k)),
+        inverse=zeros((k, k)),
+        b=zeros(k),
+        e=zeros(k),
+        turn=zeros((m, k)),
+        zx=zeros(k),
+        gx=zeros(k + 1),
     )
 
 
-def _mixed_space(m: int) -> MixedSpace:
+def _mixed_space(m: int, zeros: Zeros) -> MixedSpace:
     k = 2 * m
     return MixedSpace(
-        frame=np.eye(m, 3 * m),
-        small=np.zeros((m, m)),
-        lam=np.zeros(m),
-        b=np.zeros(m),
-        e=np.zeros(k),
-        zx=np.zeros(m),
-        gx=np.zeros(k),
+        frame=zeros((m, 3 * m)) if zeros is outline else np.eye(m, 3 * m),
+        small=zeros((m, m)),
+        lam=zeros(m),
+        b=zeros(m),
+        e=zeros(k),
+        zx=zeros(m),
+        gx=zeros(k),
     )
 
 

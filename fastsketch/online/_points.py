@@ -1,12 +1,26 @@
 """The common part of the states of adaptive methods: points (learning rate, delta), each with a w of its own."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels.online import COUNTS, ROUND
-from fastsketch.online._state import DECIDED, OF_POINTS, SCRATCH, Arrays, Counts, Floats, Learned, marked
+from fastsketch.io import _checks as checks
+from fastsketch.online._state import (
+    DECIDED,
+    OF_LOSSES,
+    OF_POINTS,
+    SCRATCH,
+    Arrays,
+    Counts,
+    Floats,
+    Learned,
+    Zeros,
+    marked,
+)
 
 
 @dataclass(slots=True)
@@ -14,7 +28,7 @@ class PointsState(Learned):
     """Arrays of k points in d features."""
 
     base: Annotated[Floats, OF_POINTS]  # (k, d)
-    losses: Annotated[Floats, OF_POINTS]  # cumulative, (k,)
+    losses: Annotated[Floats, OF_POINTS, OF_LOSSES]  # cumulative, (k,)
     mistakes: Annotated[Counts, OF_POINTS]  # (k,)
     count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
     learning_rate: Annotated[Floats, SCRATCH]  # (k,), a parameter
@@ -41,9 +55,17 @@ class PointsState(Learned):
         arrays = self.saved()
         other.take({name: (array[i : i + 1] if name in names else array).copy() for name, array in arrays.items()})
 
-    def check(self) -> None:
-        if self.count.min() < 0:
-            raise ValueError("its counts are out of range")
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        Learned.validate_all(self, arrays)
+        (k, _), rounds = self.base.shape, int(arrays["count"][ROUND])
+        checks.number_within(rounds, "n_rows", 0, checks.MOST_COUNT)
+        checks.sums(arrays, "losses", (k,), low=0.0)
+        mistakes = checks.not_negative(arrays, "mistakes", (k,), np.dtype(np.int64))
+        checks.number_within(mistakes.max(), "mistakes", 0, rounds)
+        if arrays["count"].min() < 0:
+            raise ValueError("its counts must not be negative")
+        if "delta" in arrays and not (arrays["delta"] > 0).all():
+            raise ValueError(f"delta must be positive, got {arrays['delta']}")
 
 
 def _names_of_points(arrays: Arrays) -> set[str]:
@@ -56,12 +78,12 @@ def _names_of_points(arrays: Arrays) -> set[str]:
     return names
 
 
-def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> dict[str, Any]:
+def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros) -> dict[str, Any]:
     """The fields of a PointsState before the first row."""
     k = len(learning_rate)
     return {
         "sparse": sparse,
-        "base": np.zeros((k, d)),
+        "base": zeros((k, d)),
         "regret": np.zeros(2),
         "losses": np.zeros(k),
         "mistakes": np.zeros(k, np.int64),

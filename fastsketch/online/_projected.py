@@ -9,7 +9,7 @@ from fastsketch._kernels.online import ROUND
 from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch._random import Normal, random_normal
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import Batch, Floats
+from fastsketch.online._state import Batch, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class ProjectedState(PointsState):
         if fixed is None:
             self.products += np.outer(g, g)
             q = np.linalg.qr(self.products @ projection(self.setting, len(x), int(self.count[ROUND])))[0]
-            _, s, vt = np.linalg.svd(q.T @ self.products, full_matrices=False)
+            _, s, vt = _svd(q.T @ self.products)
             inner = vt @ x
             self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ vt)
             return
         self.products += np.outer(g, g @ fixed)
         q = np.linalg.qr(self.products)[0]
-        _, s, wt = np.linalg.svd(self.products.T @ q, full_matrices=False)
+        _, s, wt = _svd(self.products.T @ q)
         v = q @ wt.T
         inner = v.T @ x
         self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ v.T + (x - v @ inner))
@@ -71,13 +71,22 @@ class ProjectedState(PointsState):
         return self.base.copy()
 
 
-def start(setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> ProjectedState:
-    """The state before the first row."""
+def _svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    if not np.isfinite(matrix).all():  # LAPACK may look for the singular values of infinity for ever
+        raise np.linalg.LinAlgError("the products of the gradients have left the range of numbers")
+    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    return u, s, vt
+
+
+def start(
+    setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+) -> ProjectedState:
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     width = d if setting.method == "ada_lr" else setting.sketch_size
     return ProjectedState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
-        products=np.zeros((d, width)),
+        products=zeros((d, width)),
     )
 
 

@@ -1,15 +1,18 @@
 """The arrays of the adaptive methods with a sketched H, and of the whole one; the rounds are in _kernels/adaptive."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels import adaptive as kernel
 from fastsketch._kernels.losses import L1_PENALTY
-from fastsketch._kernels.online import EVERY_ROUND, NEVER, OLD, RANK, ROWS
+from fastsketch._kernels.online import EVERY_ROUND, NEVER, OLD, RANK, ROWS, TURNS
+from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Batch, Csr, Floats, KeptRows, Places
+from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Batch, Csr, Floats, KeptRows, Places, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +91,30 @@ class SketchedState(PointsState):
         old_part = self.scale[:, None] * held.b[:, :old] + self.steps[:, :old] @ frame
         return self.scale[:, None] * self.base + old_part @ z.T + self.steps[:, old:n] @ kept
 
-    def check(self) -> None:
-        most, cap = self.turn.shape
-        rank, n, old = (int(self.count[entry]) for entry in (RANK, ROWS, OLD))
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        PointsState.validate_all(self, arrays)
+        (most, cap), tau, d = self.turn.shape, self.setting.sketch_size, self.base.shape[1]
         width = self.held.z.shape[1] if isinstance(self.held, SparseRows) else 0
-        if self.count.min() < 0 or rank > most or rank > n or n > cap or old > min(n, width):
-            raise ValueError("its counts are out of range")
-        if isinstance(self.held, SparseRows):
-            self.held.check_rows(n - old, self.base.shape[1])
+        rank, n, old, turns = arrays["count"][[RANK, ROWS, OLD, TURNS]].tolist()
+        # a shrink in every round leaves room for a direction; the other rules rebase C when they drop one
+        every = self.setting.rule == EVERY_ROUND
+        checks.number_within(rank, "rank", 0, min(most, tau - 1) if every and most == tau else most)
+        checks.number_within(n, "rows of C", rank, cap if every else rank)
+        checks.number_within(old, "rows of C that are not sparse", 0, min(rank, width))
+        checks.number_within(turns, "turns", 0, checks.MOST_COUNT)
+        lam = checks.not_negative(arrays, "lam", (most,))[:rank]
+        if (lam[1:] > lam[:-1]).any():
+            raise ValueError("array 'lam' must be in descending order")
+        if not (arrays["scale"] if self.setting.dual else arrays["scale"] > 0).all():
+            raise ValueError(f"array 'scale' has the wrong sign, or is zero: {arrays['scale']}")
+        if self.sparse:
+            KeptRows.validate_rows(arrays, n - old, d)
 
 
-def start(setting: SketchedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool) -> SketchedState:
-    """The state before the first row."""
+def start(
+    setting: SketchedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+) -> SketchedState:
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     tau, k = setting.sketch_size, len(learning_rate)
     if setting.rule == EVERY_ROUND:
         most, cap = min(d, tau), 2 * tau
@@ -110,32 +125,32 @@ def start(setting: SketchedSetting, learning_rate: Floats, delta: Floats, *, d: 
     width = min(tau, d) if sparse else 0
     held = (
         SparseRows(
-            kept_data=np.zeros(0),
-            kept_indices=np.zeros(0, np.int32),
-            kept_indptr=np.zeros(cap + 1, np.int64),
-            z=np.zeros((d, width)),
-            b=np.zeros((k, width)),
-            frame=np.zeros((width, width)),
-            work=np.zeros(d),
+            kept_data=zeros(0),
+            kept_indices=zeros(0, np.int32),
+            kept_indptr=zeros(cap + 1, np.int64),
+            z=zeros((d, width)),
+            b=zeros((k, width)),
+            frame=zeros((width, width)),
+            work=zeros(d),
         )
         if sparse
         else DenseRows(
-            rows=np.zeros((cap, d)),
-            total=np.zeros((k, d)) if setting.dual and setting.phi == L1_PENALTY else None,
-            extra=np.zeros(kernel.extra_size(d, most, cap, setting.phi)),
+            rows=zeros((cap, d)),
+            total=zeros((k, d)) if setting.dual and setting.phi == L1_PENALTY else None,
+            extra=zeros(kernel.extra_size(d, most, cap, setting.phi)),
         )
     )
     doubles, integers = kernel.space_sizes(most, cap, width, k)
     return SketchedState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
-        turn=np.zeros((most, cap)),
-        lam=np.zeros(most),
-        gram=np.zeros((cap, cap)),
+        turn=zeros((most, cap)),
+        lam=zeros(most),
+        gram=zeros((cap, cap)),
         scale=np.ones(k),
-        steps=np.zeros((k, cap)),
-        inner=np.zeros((k, cap)),
+        steps=zeros((k, cap)),
+        inner=zeros((k, cap)),
         held=held,
-        space=np.zeros(doubles),
-        ints=np.zeros(integers, np.int32),
+        space=zeros(doubles),
+        ints=zeros(integers, np.int32),
     )

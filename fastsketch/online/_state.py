@@ -3,11 +3,14 @@
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastsketch.io import _checks as checks
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -21,6 +24,7 @@ THEIRS, BEFORE = range(2)
 SCRATCH = "not needed by a resume"
 GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
+OF_LOSSES = "sums of losses, which may reach infinity"
 DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
 
 
@@ -38,6 +42,15 @@ class Csr(NamedTuple):
 
 
 Batch = Floats | Csr
+
+
+def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
+    """In place of np.zeros: an array of this shape and dtype that takes no memory, to compare others with."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+# np.zeros, or `outline`: what the states are begun with
+Zeros = Callable[..., NDArray[Any]]
 
 
 class Arrays:
@@ -68,25 +81,37 @@ class Arrays:
                 out[item.name] = value
         return out
 
-    def take(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Put in the arrays that ``saved`` gave; ValueError if one does not fit."""
+    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
         for item in fields(self):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.take(arrays)
+            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH) and item.name in arrays:
+                setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
+
+    def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless each array has the shape and dtype of the one here and is finite; returns names.
+
+        The arrays here may be outlines: nothing is taken from them but shape and dtype.
+        """
+        names: set[str] = set()
+        for item in fields(self):
+            value: Any = getattr(self, item.name)
+            if isinstance(value, Arrays):
+                names |= value.validate(arrays)
             elif marked(item, DECIDED) and item.name not in arrays:
                 continue  # files of schema 1 have it among their parameters alone
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
-                given, expected = arrays[item.name], cast(NDArray[Any], value)
-                shape = given.shape if marked(item, GROWS) and given.ndim == 1 else expected.shape
-                if given.shape != shape or given.dtype != expected.dtype:
-                    raise ValueError(
-                        f"array {item.name!r} is {given.dtype} {given.shape}, expected {expected.dtype} {shape}"
-                    )
-                setattr(self, item.name, np.ascontiguousarray(given))
-
-    def check(self) -> None:
-        """Raise ValueError if a file holds counts or places that a kernel could not use."""
+                expected, given = cast(NDArray[Any], value), arrays.get(item.name)
+                grown = given is not None and given.ndim == 1 and marked(item, GROWS)
+                shape = cast(NDArray[Any], given).shape if grown else expected.shape
+                if marked(item, OF_LOSSES):
+                    checks.sums(arrays, item.name, shape)
+                else:
+                    checks.finite(arrays, item.name, shape, expected.dtype)
+                names.add(item.name)
+        return names
 
 
 @dataclass(slots=True)
@@ -111,19 +136,14 @@ class KeptRows(Arrays):
         end = int(self.kept_indptr[n_rows])
         return csr_array((self.kept_data[:end], self.kept_indices[:end], self.kept_indptr[: n_rows + 1]), (n_rows, d))
 
-    def check_rows(self, n_rows: int, d: int) -> None:
-        """Raise ValueError unless the first n_rows rows are CSR of d columns."""
-        starts = self.kept_indptr[: n_rows + 1]
-        end = int(starts[-1])
-        used = self.kept_indices[:end]
-        if (
-            starts[0] != 0
-            or (np.diff(starts) < 0).any()
-            or not end <= len(self.kept_data) == len(self.kept_indices)
-            or (used < 0).any()
-            or (used >= d).any()
-        ):
-            raise ValueError("the rows it keeps are not in CSR form")
+    @staticmethod
+    def validate_rows(arrays: Mapping[str, NDArray[Any]], n_rows: int, d: int) -> None:
+        """Raise ValueError unless the first n_rows rows are CSR of d columns; what lies beyond them is room."""
+        starts, indices = arrays["kept_indptr"][: n_rows + 1], arrays["kept_indices"]
+        stored = int(starts[-1])
+        if not stored <= len(indices) == len(arrays["kept_data"]):
+            raise ValueError("the rows that it keeps end beyond their last value")
+        checks.csr_rows(starts, indices, n_stored=stored, n_columns=d, what="the rows that it keeps")
 
 
 @dataclass(slots=True)
@@ -132,7 +152,11 @@ class Learned(Arrays):
 
     sparse: bool  # the form of rows that it takes
     base: Floats
-    regret: Floats
+    regret: Annotated[Floats, OF_LOSSES]
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Raise ValueError unless a model could have learned these arrays; `self` may be one of outlines."""
+        checks.only(arrays, "comparator", *self.validate(arrays))
 
     def prepare(self, batch: Batch) -> None:
         """Settle what depends on the first rows, before they are learned from (nothing by default)."""

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
-from fastsketch._validation import Rows, as_dtype, as_integer, as_real, as_rows, as_vector, as_weights, natural_dtype
+from fastsketch._validation import (
+    Rows,
+    as_choice,
+    as_dtype,
+    as_integer,
+    as_real,
+    as_rows,
+    as_vector,
+    as_weights,
+    natural_dtype,
+)
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines import (
     ENGINES,
     AnyEngine,
@@ -18,6 +30,8 @@ from fastsketch.sketching._engines import (
     EngineSetting,
     Known,
     SolverName,
+    SparseEngine,
+    kind_for,
     make_engine,
     merge_engines,
     put_known,
@@ -96,7 +110,8 @@ class FrequentDirections(MergeableModel):
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
-    shorter one runs to its end before an interrupt is seen. Objects are not to be updated from two threads at once.
+    shorter one runs to its end before an interrupt is seen. While one thread updates a model, other threads that update
+    or read it get a RuntimeError.
 
     Parameters read as they were given; ``resolved`` has the solver, buffer_size, dtype and compressor in use.
 
@@ -157,6 +172,7 @@ class FrequentDirections(MergeableModel):
         self._reading: Reading | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
+    @changes
     def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
         """Add one row or many.
 
@@ -188,6 +204,7 @@ class FrequentDirections(MergeableModel):
         self._engine = engine
         return self
 
+    @changes
     def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
@@ -226,6 +243,7 @@ class FrequentDirections(MergeableModel):
             raise ValueError("the sketch has seen no rows: call update first")
         return self._engine
 
+    @reads
     def _read(self) -> Reading:
         engine = self._seen_engine()
         if self._reading is None:
@@ -253,11 +271,13 @@ class FrequentDirections(MergeableModel):
         return 0.0 if self._engine is None else self._read().shrinkage
 
     @property
+    @reads
     def error_bound(self) -> float:
         """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
 
-        Delta (half of it for "rfd") plus an allowance for the rounding of the shrinks, which matters in float32 when
-        Delta is within about 1e-5 of ||A||_2^2.
+        Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
+        float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
+        their mean. Infinite where squares leave the range of a double.
         """
         if self._engine is None:
             return 0.0
@@ -275,6 +295,7 @@ class FrequentDirections(MergeableModel):
         return None if found is None else found.copy()
 
     @property
+    @reads
     def squared_norm(self) -> float:
         """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows."""
         engine = self._engine
@@ -300,6 +321,7 @@ class FrequentDirections(MergeableModel):
         """Columns d of the rows; None before the first batch."""
         return None if self._engine is None else self._engine.n_features
 
+    @reads
     def gram(self) -> NDArray[np.float64]:
         """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
@@ -468,6 +490,7 @@ class FrequentDirections(MergeableModel):
         s, vt, alpha = self._regularised(alpha, inverse=True)
         return solve_gram(s, vt, alpha=alpha, v=as_vector(v, vt.shape[1]).astype(np.float64, copy=False))
 
+    @reads
     def _regularised(
         self, alpha: float | None, *, inverse: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
@@ -518,14 +541,39 @@ class FrequentDirections(MergeableModel):
         }
         return {"engine": about}, engine.arrays()
 
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        about = state["engine"]
+        if about is None:
+            checks.only(arrays)
+            return
+        engine, setting = ENGINES[about["kind"]], self._setting_of(about)
+        if engine is not kind_for(setting, sparse=engine is SparseEngine):
+            raise ValueError(
+                f"a sketch of these parameters has no {about['kind']!r} rows with solver {setting.solver!r}"
+            )
+        for name, given, mine in (
+            ("solver", setting.solver, None if self.solver == "auto" else self.solver),
+            ("buffer_size", setting.buffer_size, None if setting.solver == "exact" else self.buffer_size),
+            ("dtype", as_dtype(about["dtype"]), self.dtype),
+        ):
+            if mine is not None and given != mine:
+                raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
+        d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
+        engine.validate(arrays, setting, d, dtype=as_dtype(about["dtype"]))
+
+    def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
+        # the buffer as it was, also where a later version has another default: a resume is to give the same bits
+        least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
+        solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
+        return self._setting.resolved(solver, as_integer(about["buffer_size"], "buffer_size", least))
+
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
         self._engine = self._reading = None
         if about is not None:
-            # the buffer as it was, also where a later version has another default: a resume is to give the same bits
-            setting = self._setting.resolved(about["solver"], as_integer(about["buffer_size"], "buffer_size", 0))
-            d = as_integer(about["n_features"], "n_features", 1)
-            engine = ENGINES[about["kind"]](setting, d, dtype=as_dtype(about["dtype"]))
+            engine = ENGINES[about["kind"]](
+                self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])
+            )
             engine.restore(arrays)
             self._engine = engine
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels import hadamard as kernel
-from fastsketch._validation import Rows, as_integer
+from fastsketch._validation import Rows, as_integer, in_place
 from fastsketch.sketching._random_maps import Compressor
 
 Array = TypeVar("Array", bound=NDArray[Any])
@@ -68,7 +68,7 @@ def fwht(x: Array, axis: int = 0) -> Array:
     elif good and view.strides[0] == size and view.strides[1] % size == 0:
         kernel.fwht_columns(view.T)
     else:
-        inside = np.ascontiguousarray(view.T)
+        inside = in_place(view.T, x.dtype)
         kernel.fwht_columns(inside)
         view[...] = inside.T
     return x

@@ -15,6 +15,7 @@ from fastsketch import _threads
 from fastsketch._kernels import random_map as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import natural_dtype, not_finite
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._scalars import scalars, set_scalars
 from fastsketch.sketching._sized_map import SizedMap
@@ -25,6 +26,7 @@ class Mapped(NamedTuple):
 
     rows: NDArray[Any]  # (r, d)
     mean: NDArray[np.float64] | None  # (d,)
+    mean_low: NDArray[np.float64] | None  # (d,), what rounding took from mean
     weight: float
     n_rows: int  # that went in
 
@@ -63,7 +65,13 @@ class MappedBlock:
 
     def _take_numbers(self, index: int) -> None:
         self.index = index
-        self.state.set_numbers(*self.map.numbers(index, self.dtype))
+        # made when the first row comes, or a pending one is mapped: a file may state any length of a block
+        self._has_numbers = False
+
+    def _need_numbers(self) -> None:
+        if not self._has_numbers:
+            self.state.set_numbers(*self.map.numbers(self.index, self.dtype))
+            self._has_numbers = True
 
     def _limit(self) -> AbstractContextManager[Any]:
         """Only the Gaussian map calls BLAS."""
@@ -97,6 +105,7 @@ class MappedBlock:
         # a few rows are learned from without a copy of the state: those must be refused before anything is changed
         if self.fits_step(len(rows)) and len(rows):
             self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
+        self._need_numbers()
         with self._limit():
             taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
         if bad >= 0:
@@ -106,7 +115,7 @@ class MappedBlock:
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
         """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
-        limit = float(np.finfo(self.dtype).max) / (4 * self.map.padded_rows)
+        limit = self.map.most(self.dtype)
         if limit < largest < np.inf:
             raise ValueError(
                 f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
@@ -118,19 +127,37 @@ class MappedBlock:
         out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
+    @staticmethod
+    def validate(arrays: Arrays, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], center: bool) -> None:
+        """Raise ValueError unless such a block could have these arrays; takes no memory of its size."""
+        d, p, q = n_features, sized_map.rows_per_call, sized_map.rows_out
+        count = checks.named_numbers(arrays, "count", kernel.BlockState.COUNTS, np.dtype(np.int64))
+        book = checks.named_numbers(arrays, "book", kernel.BlockState.SUMS, np.dtype(np.float64))
+        n, pending = count["n_rows"], count["pending_rows"]
+        # a complete block is mapped, and a complete step too, before a call ends
+        checks.number_within(n, "rows of the block", 0, sized_map.block_rows - 1)
+        checks.number_within(pending, "pending rows", 0, min(n, p - 1))
+        if (n - pending) % p:
+            raise ValueError(f"the {n} rows of the block, less {pending} pending ones, are no whole steps of {p}")
+        # from the first row of some weight on
+        seen = int(center and n > 0 and book["weight"] > 0)
+        checks.number_within(count["shifted"], "shifted", seen, seen)
+        checks.number_within(book["weight"], "weight", 0.0, np.inf)
+        checks.number_within(book["largest"], "largest", 0.0, sized_map.most(dtype))
+        checks.finite(arrays, "out", (q, d), dtype)
+        checks.finite(arrays, "pending", (p, d), dtype)  # whatever lies in rows that are not there
+        checks.finite(arrays, "shift", (d,), dtype)
+        checks.finite(arrays, "sums", (d if center else 0,))
+        checks.finite(arrays, "ones", (q,))
+        root = checks.not_negative(arrays, "root", (p,))
+        if root[pending:].any():
+            raise ValueError("rows that are not there must have no weight")
+        checks.only(arrays, "out", "pending", "root", "shift", "sums", "ones", "book", "count")
+
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
-        own = self._own
-        for name, mine in own.items():
-            if arrays[name].shape != mine.shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
+        """Take arrays that another block of this map gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        pending, n_rows = self.state.pending_rows, self.state.n_rows
-        if not 0 <= pending <= n_rows <= self.map.block_rows or pending >= self.map.rows_per_call:
-            raise ValueError("the counts do not fit the block")
-        if (n_rows - pending) % self.map.rows_per_call:
-            raise ValueError("the counts do not fit the steps of the block")
-        for name, mine in own.items():
+        for name, mine in self._own.items():
             mine[...] = arrays[name]
         if index != self.index:
             self._take_numbers(index)
@@ -145,26 +172,29 @@ class MappedBlock:
     def close(self) -> Mapped:
         """The finished block; its state is used up."""
         state, q = self.state, self.map.rows_out
-        n, weight, mean = state.n_rows, state.weight, None
+        n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
             if n == state.pending_rows and n <= q:  # short: as it is
                 root = np.asarray(state.root)[:n, np.newaxis]
                 rows = state.pending[:n].astype(np.float64)
                 if self.center:
-                    shift = state.shift.astype(np.float64)
-                    moved = rows - shift
-                    move = (root**2 * moved).sum(axis=0) / weight if weight > 0 else 0.0
-                    mean, rows = shift + move, moved - move
-                return Mapped((root * rows).astype(self.dtype), mean, weight, n)
+                    # from the heaviest row: what is subtracted twice is then no larger than the spread
+                    shift = rows[root.argmax()].copy() if n else np.zeros(self.n_features)
+                    rows -= shift
+                    move = (root**2 / weight * rows).sum(axis=0) if weight > 0 else np.zeros_like(shift)
+                    rows -= move
+                    mean, low = _two_sum(shift, move)
+                return Mapped((root * rows).astype(self.dtype), mean, low, weight, n)
+            self._need_numbers()
             with self._limit():
                 kernel.finish(state.out, state)
             if self.center:
                 sums = np.asarray(state.sums)
                 move = sums / weight if weight > 0 else np.zeros_like(sums)
-                mean = state.shift + move
+                mean, low = _two_sum(state.shift.astype(np.float64), move)
                 out: NDArray[Any] = state.out
                 out -= np.outer(np.asarray(state.ones), move)
-            return Mapped(state.out * self.dtype.type(self.map.scale), mean, weight, n)
+            return Mapped(state.out * self.dtype.type(self.map.scale), mean, low, weight, n)
 
     def restart(self, index: int) -> None:
         """Begin another block in the same space."""
@@ -176,6 +206,13 @@ class MappedBlock:
         for name in state.COUNTS:
             setattr(state, name, 0)
         self._take_numbers(index)
+
+
+def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(a + b as rounded, what rounding took from it), exactly."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:

@@ -5,6 +5,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._validation import in_place
+
 
 def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
     """Whether a kernel can read rows (n, d) in place: an array of the right dtype, aligned, columns contiguous."""
@@ -27,4 +29,4 @@ def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if not isinstance(rows, np.ndarray):
         rows = rows.toarray()
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(rows, dtype)
+        return in_place(rows, dtype)

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching._engines import AnyEngine, decomposed
 
-# Units of rounding of the largest squared singular value by which a read-out itself may be off.
-READ_OUT_ROUNDING = 8.0
+# Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
+# It runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
+# LAPACK's SVD, whose error was measured up to 60 units on 6,000 streams.
+READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 
 
 class Reading(NamedTuple):
@@ -36,7 +38,8 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
     dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage
-    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING * eps * s[0] ** 2 if len(s) else 0.0)
+    longest = float(s[0]) if len(s) else 0.0
+    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING[dtype.itemsize] * eps * longest * longest)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + shrinkage)
     vt = upright(vt)

@@ -86,6 +86,10 @@ class SizedMap:
             return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
+    def most(self, dtype: np.dtype[Any]) -> float:
+        """The largest entry whose sums over a block stay in the range of the dtype."""
+        return float(np.finfo(dtype).max) / (4 * self.padded_rows)
+
     def space(self, dtype: np.dtype[Any]) -> int:
         """Elements of scratch."""
         p = self.rows_per_call

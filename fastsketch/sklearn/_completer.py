@@ -9,12 +9,13 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._losses import LossName
 from fastsketch._validation import Rows
 from fastsketch.lowrank import LowRankModel
+from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._random_state import seed_of
 
 
@@ -116,9 +117,8 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        return checked(self, X, sum_duplicates=False, reset=reset, **options)
 
     @property
     def rank_(self) -> int:

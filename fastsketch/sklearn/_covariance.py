@@ -8,16 +8,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.sketching import RobustFrequentDirections
 from fastsketch.sketching._engines import SolverName
+from fastsketch.sklearn._begun import Begun, checked
 
 
 @named_keywords
-class SketchedCovariance(EmpiricalCovariance):
+class SketchedCovariance(Begun, EmpiricalCovariance):
     """Covariance (B'B + alpha I) / n from a Robust FD sketch: positive definite, one pass, O(sketch_size d) memory.
 
     Parameters
@@ -78,10 +79,13 @@ class SketchedCovariance(EmpiricalCovariance):
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from one more batch of any size."""
-        return self._take(self._checked(X, reset=not hasattr(self, "sketch_")))
+        first = not hasattr(self, "sketch_")
+        if not first:
+            self._check_parameters()
+        return self._take(self._checked(X, reset=first))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _take(self, X: Any) -> Self:
         if not hasattr(self, "sketch_"):
@@ -92,6 +96,7 @@ class SketchedCovariance(EmpiricalCovariance):
                 center=not self.assume_centered,
                 dtype=X.dtype,
             )
+            self._fix_parameters()
         self.sketch_.update(X)
         return self
 

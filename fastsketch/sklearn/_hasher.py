@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
+from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
@@ -21,7 +22,7 @@ DEFAULT_BITS = 64
 
 
 @named_keywords
-class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters
@@ -59,6 +60,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
+    _FREE: ClassVar = frozenset({"output"})
 
     hash_: SketchHash
     n_bits_: int
@@ -91,10 +93,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from one more batch of any size."""
-        return self._take(self._checked(X, reset=not hasattr(self, "hash_")))
+        first = not hasattr(self, "hash_")
+        if not first:
+            self._check_parameters()
+        return self._take(self._checked(X, reset=first))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _take(self, X: Any) -> Self:
         as_choice(self.output, "output", ("packed", "bits", "values"))
@@ -110,6 +115,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 seed=seed_of(self.random_state),
                 dtype=X.dtype,
             )
+            self._fix_parameters()
         self.hash_ = model.update(X)
         self.n_bits_ = model.n_bits
         return self

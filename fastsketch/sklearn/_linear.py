@@ -11,22 +11,25 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastsketch._losses import OnlineLossName
 from fastsketch._validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._random_state import seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 
 
-class LinearEstimator(BaseEstimator):
+class LinearEstimator(Begun):
     """Passes over the data, the intercept as a constant feature; a subclass has parameters and ``_make``."""
+
+    _FREE = frozenset({"epochs"})
 
     loss: OnlineLossName
     fit_intercept: bool
@@ -41,10 +44,12 @@ class LinearEstimator(BaseEstimator):
     def _models(self, n: int) -> list[LinearModel]:
         """n models of one seed."""
         seed = seed_of(self.random_state)
-        return [self._make(seed) for _ in range(n)]
+        models = [self._make(seed) for _ in range(n)]
+        self._fix_parameters()
+        return models
 
     def _checked_rows(self, X: Any) -> Any:
-        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        return checked(self, X, reset=False, dtype=np.float64)
 
     def _rows(self, X: Any) -> Any:
         if not self.fit_intercept:
@@ -112,6 +117,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     ) -> Self:
         """Learn from one more batch; the first call needs all ``classes``."""
         first = not hasattr(self, "models_")
+        if not first:
+            self._check_parameters()
         rows, labels = self._checked(X, y, reset=first)
         if first:
             if classes is None:
@@ -123,7 +130,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         return self._take(rows, labels, sample_weight=sample_weight, epochs=1)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        rows, labels = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64)
+        rows, labels = checked(self, X, y=y, reset=reset, dtype=np.float64)
         return rows, labels
 
     def _begin(self, classes: NDArray[Any]) -> None:
@@ -199,8 +206,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size."""
-        rows, targets = self._checked(X, y, reset=not hasattr(self, "models_"))
-        if not hasattr(self, "models_"):
+        first = not hasattr(self, "models_")
+        if not first:
+            self._check_parameters()
+        rows, targets = self._checked(X, y, reset=first)
+        if first:
             models = self._models(1)
             self._measure(targets)
         else:
@@ -221,7 +231,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return np.clip(scaled, -1.0, 1.0) if self.CLIPPED else scaled
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        rows, targets = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64, y_numeric=True)
+        rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, y_numeric=True)
         return rows, targets
 
     @property

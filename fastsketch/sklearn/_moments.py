@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.guard import Guard
+
 # Rows shifted at a time: small enough to stay in the cache.
 ROWS = 256
 
@@ -13,6 +15,7 @@ class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""
 
     def __init__(self) -> None:
+        self.guard = Guard()
         self.count = 0
         self._shift = self._sum = self._square = np.zeros(0)
 

@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._kernels.guard import Guard, changes
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
+from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._moments import FeatureVariance
 
 
 @named_keywords
-class SketchedPCA(IncrementalPCA):
+class SketchedPCA(Begun, IncrementalPCA):
     """Incremental PCA by Frequent Directions: one pass, O(sketch_size) memory, true sparse input.
 
     Parameters
@@ -73,6 +75,7 @@ class SketchedPCA(IncrementalPCA):
     """
 
     _RENAMED: ClassVar = {"rule": "method"}
+    _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size"})
 
     sketch_: FrequentDirections
     n_components_: int
@@ -117,6 +120,8 @@ class SketchedPCA(IncrementalPCA):
         With check_input=False X must be as the checks would return it: a finite float array or CSR.
         """
         first = not hasattr(self, "sketch_")
+        if not first:
+            self._check_parameters()
         rows = self._checked(X, reset=first) if check_input else X
         if first:
             self._start(rows)
@@ -136,9 +141,7 @@ class SketchedPCA(IncrementalPCA):
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1
-        )
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1)
 
     def _forget(self) -> None:
         for name in ("sketch_", "_variance", "n_components_"):
@@ -163,7 +166,13 @@ class SketchedPCA(IncrementalPCA):
         self.n_components_ = wanted
         self.sketch_ = FrequentDirections(size, method=self.method, solver=self.solver, center=True, dtype=X.dtype)
         self._variance = FeatureVariance()
+        self._fix_parameters()
 
+    @property
+    def _guard(self) -> Guard:
+        return self._variance.guard
+
+    @changes  # of the sketch and the variances together
     def _take(self, X: Any) -> None:
         self.sketch_.update(X)
         self._variance.update(X)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from fastsketch._kernels.guard import Guard, changes
 from fastsketch._keywords import named_keywords
 from fastsketch._parameters import unknown_keyword
 from fastsketch._validation import as_integer, as_real
@@ -60,6 +61,7 @@ class _Sketched(Optimizer):
         sketched: Literal["auto"] | bool = "auto",
         max_elements: int = MAX_ELEMENTS,
     ) -> None:
+        self._guard = Guard()
         super().__init__(
             params,
             {
@@ -84,6 +86,7 @@ class _Sketched(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._guard = Guard()
         for group in self.param_groups:  # saved by a version that had other names
             for older, name in self._RENAMED.items():
                 if older in group:
@@ -119,6 +122,7 @@ class _Sketched(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
+    @changes
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One step; returns what `closure`, which computes the loss and its gradients, returns.
@@ -128,7 +132,7 @@ class _Sketched(Optimizer):
         FloatingPointError
             If a gradient holds a NaN or an infinity: no parameter and no sketch has then been changed.
         RuntimeError
-            For sparse or complex gradients, likewise.
+            For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
         """
         loss = None
         if closure is not None:
@@ -195,8 +199,14 @@ class _Sketched(Optimizer):
             )
         p.sub_((options.lr * move).reshape(p.shape).to(p.dtype))
 
+    @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits."""
+        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits.
+
+        Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
+        """
+        if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
+            raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]

@@ -117,8 +117,8 @@ def test_they_are_kept_as_every_model_is(model, tmp_path):
     # what has never been seen has no score
     assert np.array_equal(model.decision_function([-1, 0], [0, -1]), [0.0, 0.0])
     state, arrays = model._state()
-    with pytest.raises(ValueError, match="belong"):
-        model._restore(state, {**arrays, "b": arrays["b"][:, :0]})
+    with pytest.raises(ValueError, match="'b'"):
+        model._validate(state, {**arrays, "b": arrays["b"][:, :0]})
     # a refused or interrupted fit loses nothing
     before = model.to_bytes()
     with pytest.raises(ValueError, match="finite"):

@@ -117,9 +117,9 @@ def test_settled_parameters_are_no_arguments():
 @pytest.mark.parametrize(
     ("cls", "change", "match"),
     [
-        (baselines.LSH, {"sum": np.ones((2, 2))}, "finite vector"),
-        (baselines.LSH, {"sum": np.full(40, np.nan)}, "finite vector"),
-        (baselines.SGH, {"w": np.ones((300, 11))}, "shapes"),
+        (baselines.LSH, {"sum": np.ones((2, 2))}, "expected"),
+        (baselines.LSH, {"sum": np.full(40, np.nan)}, "finite"),
+        (baselines.SGH, {"w": np.ones((300, 11))}, "'w'"),
         (baselines.SGH, {"bases": np.full((300, 40), np.nan)}, "finite"),
         (baselines.SGH, {"more": np.ones(3)}, "more"),
     ],

@@ -19,6 +19,7 @@ from fastsketch._model import Model
 from fastsketch._parameters import parameter
 from fastsketch.cli import main
 from fastsketch.cli._parser import make_parser
+from tests.broken import BROKEN
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 
@@ -99,6 +100,8 @@ def test_sparse_inputs_take_the_widest(capsys, tmp_path):
     sparse.save_npz(tmp_path / "c.npz", sparse.csr_array(np.ones((2, 9))))
     run(capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "c.npz", "-o", tmp_path / "o.fsk")
     assert (fs.load(tmp_path / "o.fsk").n_rows, fs.load(tmp_path / "o.fsk").n_features) == (4, 9)
+    sparse.save_npz(tmp_path / "broken.npz", BROKEN["csr32 indptr backwards"]())
+    assert "broken.npz" in run(capsys, "sketch", tmp_path / "broken.npz", "-o", tmp_path / "q.fsk", status=2).err
     np.save(tmp_path / "d.npy", np.ones((2, 4)))
     out = run(
         capsys, "sketch", tmp_path / "a.svm", tmp_path / "b.svm", tmp_path / "d.npy", "-o", tmp_path / "p.fsk", status=2
@@ -173,7 +176,7 @@ def test_a_kind_defined_elsewhere(capsys, tmp_path):
         (["sketch", "missing.npy", "-o", "o.fsk"], "missing.npy"),
         (["sketch", "rows.npy", "-l", "1", "-o", "o.fsk"], "sketch_size must be at least 2, got 1"),
         (["sketch", "rows.npy", "--beta", "0.5", "-o", "o.fsk"], "beta"),
-        (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "n must be at least 1"),
+        (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "--threads must be at least 1"),
         (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
         (["sketch", "rows.npy", "-o", "."], "directory"),
         (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),
@@ -228,8 +231,8 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
 
         target = tmp_path / f"{stop}.fsk"
         monkeypatch.setattr(FrequentDirections, "update", update)
-        out = run(capsys, *command, target, status=1)
-        assert "interrupted" in out.err
+        out = run(capsys, *command, target, status=130)
+        assert "interrupted" in out.err and f"{stop}.fsk.partial" in out.err
         monkeypatch.setattr(FrequentDirections, "update", original)
         run(capsys, *command, target, "-l", 9, "--resume", status=2)  # another command's partial result
         run(capsys, *command, target, "--resume")

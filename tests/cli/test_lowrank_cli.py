@@ -97,11 +97,11 @@ def test_it_is_the_model(folder):
     ("text", "match"),
     [
         ("a,b\n", "line 1: 3 columns"),
-        ("a,b,1\na,c\n", "line 2: 3 columns"),
-        ("a,b,1\nc,d,x\n", "'x' is no number"),
+        ("a,b,1\na,c\n", "line 2: there are 2 columns, in the first line 3"),
+        ("a,b,1\nc,d,x\n", "bad.csv, line 2: 'x' is no finite decimal number"),
         ("", "holds no lines"),
         ("a,b,1\na,b,2\n", "(a, b) more than once"),
-        ("a,b,nan\n", "(a, b) is nan"),
+        ("a,b,nan\n", "line 1: 'nan' is no finite decimal number"),
     ],
 )
 def test_bad_files_are_named(folder, text, match):

@@ -12,6 +12,7 @@ import pytest
 import fastsketch as fs
 from fastsketch import baselines
 from fastsketch._model import MergeableModel
+from tests.broken import BROKEN
 from tests.helpers import same_state
 
 da = pytest.importorskip("dask.array")
@@ -196,6 +197,8 @@ HASH = fs.SketchHash(4)
         (lambda: fsd.fit(WHOLE, da.from_array(ROWS)), ValueError, f"must have seen no rows, it has seen {len(ROWS)}"),
         (lambda: fsd.fit(HASH, ROWS.tolist()), TypeError, "delayed"),
         (lambda: fsd.fit(HASH, "x"), TypeError, "dask array"),
+        (lambda: fsd.fit(HASH, BROKEN["csc32 indptr backwards"]()), TypeError, "dask array or a list"),
+        (lambda: fsd.fit(HASH, [BROKEN["csc32 indptr backwards"]]), ValueError, "rows is not a consistent csc"),
         (lambda: fsd.fit(HASH, []), ValueError, "at least one partition"),
         (lambda: fsd.fit(HASH, da.zeros(5)), ValueError, "two-dimensional"),
         (lambda: fsd.fit(HASH, da.zeros((5, 0))), ValueError, "columns"),
@@ -212,3 +215,32 @@ HASH = fs.SketchHash(4)
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("where", ["threads", "processes"])
+def test_a_part_that_comes_back_inconsistent_is_refused_by_name(where, monkeypatch):
+    def load(index):
+        return ROWS[index * M : (index + 1) * M]
+
+    update = fs.FrequentDirections.update
+
+    def spoilt(self, rows, *args):
+        update(self, rows, *args)
+        if np.array_equal(rows, load(2)):
+            self._engine.state.n_rows = -7
+        return self
+
+    template = fs.FrequentDirections(6, solver="gram")
+    before = template.to_bytes()
+    monkeypatch.setattr(fs.FrequentDirections, "update", spoilt)
+    parts = [delayed(load)(index) for index in range(4)]
+    with pytest.raises(fs.StateError, match=r"partition 2 .* n_rows must lie in"):
+        if where == "threads":
+            fsd.fit(template, parts)
+        else:
+            with (
+                distributed.LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+                distributed.Client(cluster),
+            ):
+                fsd.fit(template, parts)
+    assert template.to_bytes() == before

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.io import _sources as sources
 from fastsketch.io import load_svmlight, open_source
+from tests.broken import BROKEN
 
 ROWS = np.random.default_rng(0).standard_normal((500, 40)) * (np.random.default_rng(1).random((500, 40)) < 0.2)
 
@@ -154,6 +156,23 @@ def test_what_svmlight_allows(tmp_path):
         ("1 1:1e\n", "line 1.*value"),
         ("1 -1:2\n", "line 1.*index"),
         ("0x10 1:1\n", "line 1.*label"),
+        ("1 1:1\nnan 1:1\n", "line 2.*label is not a finite"),
+        ("1 1:inf\n", "line 1.*value is not a finite.*inf"),
+        ("1 1:-NaN\n", "line 1.*value is not a finite"),
+        ("1 1:1e999\n", "line 1.*value is beyond the range.*1e999"),
+        ("1" + "0" * 400 + " 1:1\n", "line 1.*label is beyond the range"),
+        ("1 1:\n", "line 1.*value"),
+        ("1 1:- 2:1\n", "line 1.*value"),
+        # a file with the line ends of another time was one row, or nothing at all after a comment
+        ("1 1:1\r-1 1:2\r", "line 1.*carriage return"),
+        ("1\r1:1\n", "line 1.*carriage return"),
+        ("1 1:1 # first\r-1 1:2\n", "line 1.*carriage return"),
+        ("1 qid: 1:1\n", "line 1.*qid"),
+        ("1 qid:a:1 1:1\n", "line 1.*qid"),
+        ("1 qid:1.5 1:1\n", "line 1.*qid"),
+        ("1 1:1 qid:1\n", "line 1.*index:value"),
+        ("1 qid:1 qid:2 1:1\n", "line 1.*index:value"),
+        ("1 2147483648:1\n", "line 1.*exceeds"),
     ],
 )
 def test_bad_svmlight(tmp_path, text, message):
@@ -174,12 +193,40 @@ def test_lines_longer_than_a_block(tmp_path, monkeypatch):
     assert labels.tolist() == [1, 2]
 
 
+def test_a_line_without_end(tmp_path, monkeypatch):
+    """Time and memory are those of the bound: every block was added to the whole of the line before it."""
+    monkeypatch.setattr("fastsketch.io._svmlight.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("fastsketch.io._svmlight.LONGEST_LINE", 1 << 20)
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"1 1:1\n1 " + b" " * (1 << 20) + b"1:1\n")
+    with pytest.raises(ValueError, match="a.svm: a line is longer than 1,048,576 bytes, near byte"):
+        load_svmlight(path)
+    path.write_bytes(b"1 1:1\n1 " + b" " * ((1 << 20) - 8) + b"1:1\n")
+    assert load_svmlight(path)[0].shape == (2, 1)
+
+
+@pytest.mark.parametrize("call", [load_svmlight, open_source])
+def test_arguments_are_checked(tmp_path, call):
+    path = write(tmp_path, "a.svm")
+    for arguments, error in [
+        ({"n_features": -1}, ValueError),
+        ({"n_features": 4.0}, TypeError),
+        ({"n_features": 2**31}, ValueError),
+        ({"zero_based": 1}, TypeError),
+    ]:
+        with pytest.raises(error, match=next(iter(arguments))):
+            call(path, **arguments)
+
+
 def test_n_features_must_be_enough(tmp_path):
     path = write(tmp_path, "a.svm")
     with pytest.raises(ValueError, match="n_features is 10"):
         load_svmlight(path, n_features=10)
     with pytest.raises(ValueError, match="n_features is 10"):
         fs.sketch_file(path, 4, n_features=10)
+    path.write_text("1 1:1\n\n1 3:1\n1 2:1 7:1\n1 8:1\n1 8:2\n")
+    with pytest.raises(ValueError, match="feature 8 in row 3"):
+        fs.sketch_file(path, 4, n_features=6)
 
 
 def bad_file(tmp_path, kind):
@@ -243,6 +290,28 @@ def test_bad_files(tmp_path, kind):
     path = bad_file(tmp_path, kind)
     with pytest.raises(ValueError, match=path.name):
         fs.sketch_file(path, 4)
+
+
+def test_matrices_that_are_not_consistent_are_refused(tmp_path):
+    """scipy writes and reads them without complaint."""
+    path, tried = tmp_path / "bad.npz", 0
+    for name, make in BROKEN.items():
+        matrix = make()
+        if matrix.format in ("lil", "dok") or name.endswith(("in floats", "in a list")):  # not what a file is
+            continue
+        try:
+            sparse.save_npz(path, matrix)
+            sparse.load_npz(path)
+        except (ArithmeticError, AttributeError, TypeError, ValueError):
+            continue
+        reason = "not a consistent|outside|save it as CSR"
+        with pytest.raises(sources.SourceError, match=f"{re.escape(str(path))}.*({reason})"):
+            open_source(path)
+        tried += 1
+        if "32 indptr backwards" in name:
+            with pytest.raises(ValueError, match="bad.npz"):
+                fs.sketch_file(path, 4)
+    assert tried > 30
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

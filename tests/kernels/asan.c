@@ -1,5 +1,6 @@
 /* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
 #include "fs_block.h"
+#include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
 #include "fs_hamming.h"
@@ -36,6 +37,33 @@ static void *space(size_t n, size_t size)
     return p;
 }
 
+/* Arrays of any content: each check ends within them, and says the same for both widths. */
+static void csr(ptrdiff_t n, ptrdiff_t stored)
+{
+    int32_t *indptr = space((size_t)n + 1, 4), *indices = space((size_t)stored, 4);
+    int64_t *wide_indptr = space((size_t)n + 1, 8), *wide_indices = space((size_t)stored, 8);
+    for (int trial = 0; trial < 200; trial++) {
+        for (ptrdiff_t i = 0; i <= n; i++)
+            indptr[i] = (int32_t)(i * stored / (n ? n : 1));
+        for (ptrdiff_t e = 0; e < stored; e++)
+            indices[e] = (int32_t)(20 * (uniform() + 0.5));
+        if (trial % 2)
+            indptr[(ptrdiff_t)((double)(n + 1) * (uniform() + 0.5))] += (int32_t)(12 * uniform());
+        if (trial % 3 == 1 && stored)
+            indices[(ptrdiff_t)((double)stored * (uniform() + 0.5))] = trial % 4 ? -1 : INT32_MAX;
+        for (ptrdiff_t i = 0; i <= n; i++)
+            wide_indptr[i] = indptr[i];
+        for (ptrdiff_t e = 0; e < stored; e++)
+            wide_indices[e] = indices[e];
+        ptrdiff_t where, other;
+        const int64_t width = trial % 5 ? 20 : trial % 7 - 1;
+        const int status = fs_check_csr_32(n, width, stored, indptr, indices, &where);
+        check(status == fs_check_csr_64(n, width, stored, wide_indptr, wide_indices, &other) && where == other, "csr");
+        check(status != FS_CSR_ORDERED || indptr[n] <= stored, "csr end");
+    }
+    free(indptr), free(indices), free(wide_indptr), free(wide_indices);
+}
+
 static void rows(ptrdiff_t n, ptrdiff_t d)
 {
     double *x = space((size_t)(n * d), 8), *y = space((size_t)(n * d), 8), *square = space((size_t)n, 8), top;
@@ -64,9 +92,29 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         check(fs_scan_rows_d(n, d, d, x, &top) == n - 1 && fs_scan_rows_s(n, d, d, u, &top) == n - 1, "scan of inf");
     }
     double *mean = space((size_t)d, 8), *shift = space((size_t)d, 8), *last = space((size_t)d, 8);
+    double *low = space((size_t)d, 8), *base = space((size_t)d, 8), *old = space((size_t)d, 8);
     float *flast = space((size_t)d, 4);
-    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, shift);
-    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, shift);
+    if (n * d)
+        x[n * d - 1] = u[n * d - 1] = 0.25f;
+    for (ptrdiff_t i = 0; i < n * d; i++)
+        y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
+    for (ptrdiff_t j = 0; j < d; j++)
+        old[j] = mean[j] = 1e6;
+    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    for (ptrdiff_t j = 0; j < d; j++) {
+        double sum = 0, about = 0;
+        for (ptrdiff_t i = 0; i < n; i++)
+            sum += y[i * d + j], about += x[i * d + j] / (double)n;
+        check(fabs(sum) < 1e-9 * (double)(n + 1), "centred rows have no mean");
+        check(n == 0 || fabs(last[j] - sqrt(3 * 4.0 * (double)n / (3 + 4.0 * (double)n)) * about) < 1e-8, "correction");
+        check(n == 0 || fabs(mean[j] - old[j] - 4.0 * (double)n / (3 + 4.0 * (double)n) * about) < 1e-9, "mean");
+        check(fabs(low[j]) <= 1e-9, "low part of the mean");
+    }
+    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_s(n, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
+    for (ptrdiff_t i = 0; i < n * d; i++)
+        check(v[i] == 0, "rows without weight");
+    free(low), free(base), free(old);
     double *total = space((size_t)(d * d), 8);
     fs_add_lower_d(d, total, total);
     free(x), free(y), free(square), free(root), free(u), free(v), free(mean), free(shift), free(last), free(flast);
@@ -131,14 +179,14 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
            top;
     float *sout = space((size_t)(n * k), 4);
     int32_t *head = space((size_t)d, 4), *next = space((size_t)indptr[n], 4), *owner = space((size_t)indptr[n], 4);
-    memset(head, 0xff, (size_t)d * 4);
+    memset(head, 0, (size_t)d * 4);
     check(fs_scan_csr_d(n, indptr, data, &top) == -1 && fs_scan_csr_s(n, indptr, sdata, &top) == -1, "scan csr");
     fs_csr_times_z_d(n, k, k + 1, indptr, indices, data, z, out);
     fs_csr_times_z_s(n, k, k + 1, indptr, indices, sdata, sz, sout);
     fs_csr_gram_s(n, indptr, indices, sdata, head, next, owner, gram);
     fs_csr_gram_d(n, indptr, indices, data, head, next, owner, gram);
     for (ptrdiff_t j = 0; j < d; j++)
-        check(head[j] == -1, "heads are reset");
+        check(head[j] == 0, "heads are reset");
     for (ptrdiff_t i = 0; i < n; i++)
         for (ptrdiff_t j = 0; j <= i; j++) {
             double sum = 0;
@@ -147,6 +195,53 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
                     sum += indices[a] == indices[b] ? data[a] * data[b] : 0;
             check(fabs(sum - gram[i * n + j]) < 1e-12, "csr gram");
         }
+    /* features that more than half of the rows have are moved by a pivot; rows that lack them get entries */
+    double *root = space((size_t)n, 8), *present = space((size_t)d, 8), *pivot = space((size_t)d, 8);
+    int32_t *chosen = space((size_t)d, 4);
+    for (ptrdiff_t i = 0; i < n; i++)
+        root[i] = i % 3 ? 1 : 0.5;
+    double total = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        total += root[i] * root[i];
+    const ptrdiff_t n_chosen = fs_csr_common(n, d, indptr, indices, root, total, present, chosen, head);
+    const int64_t entries =
+        fs_csr_pivots_d(n, n_chosen, indptr, indices, data, root, chosen, head, present, pivot);
+    check(fs_csr_pivots_s(n, n_chosen, indptr, indices, sdata, root, chosen, head, present, pivot) == entries, "pivots");
+    const int64_t n_fill = n * n_chosen - entries, nnz = indptr[n] + n_fill;
+    int64_t *wide = space((size_t)n + 1, 8);
+    int32_t *where = space((size_t)nnz, 4), *stamp = space((size_t)n_chosen, 4);
+    double *filled = space((size_t)nnz, 8), *dense = space((size_t)(n * d), 8);
+    float *sfilled = space((size_t)nnz, 4);
+    for (int pass = 0; pass < 2; pass++) {
+        memcpy(wide, indptr, ((size_t)n + 1) * 8);
+        memcpy(where, indices, (size_t)indptr[n] * 4);
+        memcpy(filled, data, (size_t)indptr[n] * 8);
+        memcpy(sfilled, sdata, (size_t)indptr[n] * 4);
+        if (pass)
+            fs_csr_fill_s(n, n_chosen, n_fill, wide, where, sfilled, chosen, head, stamp);
+        else
+            fs_csr_fill_d(n, n_chosen, n_fill, wide, where, filled, chosen, head, stamp);
+        check(wide[n] == nnz && wide[0] == 0, "filled rows, length");
+        memset(dense, 0, (size_t)(n * d) * 8);
+        for (ptrdiff_t i = 0; i < n; i++) {
+            ptrdiff_t common = 0;
+            for (int64_t e = wide[i]; e < wide[i + 1]; e++) {
+                common += head[where[e]] >= 0;
+                dense[i * d + where[e]] += pass ? (double)sfilled[e] : filled[e];
+            }
+            check(common == n_chosen, "filled rows have all common features");
+            for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+                dense[i * d + indices[e]] -= pass ? (double)sdata[e] : data[e];
+        }
+        for (ptrdiff_t i = 0; i < n * d; i++)
+            check(dense[i] == 0, "filled rows, values");
+    }
+    fs_csr_weigh_d(n, wide, where, filled, root, pivot);
+    fs_csr_weigh_s(n, wide, where, sfilled, root, pivot);
+    for (ptrdiff_t c = 0; c < n_chosen; c++)
+        head[chosen[c]] = -1;
+    free(root), free(present), free(pivot), free(chosen), free(wide), free(where), free(stamp), free(filled);
+    free(dense), free(sfilled);
     fs_csr_add_to_z_d(n, k, k + 1, indptr, indices, data, out, z);
     fs_csr_add_to_z_s(n, k, k + 1, indptr, indices, sdata, sout, sz);
     fs_csr_weighted_sum_d(n, indptr, indices, data, vectors, v);
@@ -320,9 +415,10 @@ static int parse(const char *text, size_t size)
     ptrdiff_t lines, colons;
     memcpy(copy, text, size);
     fs_svm_count(copy, (ptrdiff_t)size, &lines, &colons);
-    double *labels = space((size_t)lines + 1, 8), *data = space((size_t)colons + 1, 8);
+    const size_t most = (colons < (ptrdiff_t)size / 4 ? (size_t)colons : size / 4) + 1; /* as svmlight.pyx */
+    double *labels = space((size_t)lines + 1, 8), *data = space(most, 8);
     int64_t *indptr = space((size_t)lines + 2, 8);
-    int32_t *indices = space((size_t)colons + 1, 4);
+    int32_t *indices = space(most, 4);
     fs_svm s;
     memset(&s, 0, sizeof s);
     s.text = copy, s.size = (ptrdiff_t)size, s.base = 1;
@@ -400,6 +496,7 @@ int main(void)
     for (int a = 0; a < n_sizes; a++)
         for (int b = 1; b < n_sizes; b++) {
             rows(sizes[a], sizes[b]);
+            csr(sizes[a], sizes[b] - 1);
             if (sizes[a] >= 2)
                 panels(sizes[a], sizes[a] / 2 + 1, sizes[b]);
             if (sizes[a] >= 2)
@@ -419,12 +516,13 @@ int main(void)
         for (int bits = 3; bits < 10; bits++)
             srht((ptrdiff_t)1 << bits, sizes[a], sizes[a] < 1 << bits ? sizes[a] : 3);
     }
-    const char alphabet[] = "0123456789+-.eE: \t\n#qid:naif";
+    const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         parse(fixed[i], strlen(fixed[i]));
     check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
+    check(parse("1 1:1 2:1 3:1 4:1\n", 18) == FS_SVM_DONE && parse("1 1:1\r1:1\n", 10) == FS_SVM_RETURN, "svmlight");
     for (int round = 0; round < 200000; round++) {
         char text[40];
         const size_t size = (size_t)((uniform() + 0.5) * 40);

@@ -5,6 +5,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.baselines import ADMML1, AltMin
+from tests.broken import BROKEN, whole
 from tests.lowrank.problems import greedy, problem, stored
 
 
@@ -85,7 +87,9 @@ def test_bad_queries_are_named():
         (lambda: model.fold_in(np.ones((2, 24))), ValueError, "25 columns"),
         (lambda: model.fold_in(np.ones((2, 25)), axis=2), ValueError, "axis"),
         (lambda: model.recommend([0], 0), ValueError, "n must"),
+        (lambda: model.predict(np.array([2**63], np.uint64), [0]), IndexError, "never seen, got 9223372036854775808"),
         (lambda: model.recommend([0], exclude=sparse.csr_array((2, 25))), ValueError, "exclude"),
+        (lambda: model.recommend([0], exclude=np.ones((1, 25))), TypeError, "exclude must be a scipy.sparse"),
         (lambda: model.similar(-1), ValueError, "index"),
         (lambda: model.similar(0, axis=2), ValueError, "axis"),
         (lambda: model.add_ranks(30), ValueError, "at most min"),
@@ -95,6 +99,29 @@ def test_bad_queries_are_named():
         with pytest.raises(error, match=match):
             call()
     assert greedy(1).fit(sparse.csr_array(np.array([[2.0]]))).predict([0], [0]) == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_matrices_that_are_not_consistent_are_refused(name):
+    good = whole()
+    model = fs.LowRankModel(2).fit(good)
+    folded = model.fold_in(good)
+    for call, what in (
+        (lambda bad: model.fit(bad), "X"),
+        (lambda bad: model.fit(good, sample_weight=bad), "sample_weight"),
+        (lambda bad: model.fit(good, validation=bad), "validation"),
+        (lambda bad: model.fold_in(bad), "X"),
+        (lambda bad: model.recommend(np.arange(len(good.indptr) - 1), exclude=bad), "exclude"),
+        (lambda bad: folded.recommend(exclude=bad), "exclude"),
+        (lambda bad: AltMin(2).fit(bad), "X"),
+    ):
+        with pytest.raises(ValueError, match=f"^{what} is not a consistent"):
+            call(BROKEN[name]())
+
+
+def test_too_large_for_the_method():
+    with pytest.raises(ValueError, match="X is too large: the squares"):
+        ADMML1(0.1).fit(np.array([[1e308, -1e308], [1e308, 1e308]]))
 
 
 def test_numbers_too_large_for_float32_are_named():

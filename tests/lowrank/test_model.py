@@ -312,15 +312,15 @@ def test_files_whose_parts_do_not_belong_together_are_refused():
         ("path", arrays["path"][:2]),
         ("left", arrays["left"].astype(complex)),
     ):
-        with pytest.raises(ValueError, match="belong"):
-            greedy(3)._restore(state, {**arrays, name: part})
+        with pytest.raises(ValueError, match="expected|dtype"):
+            greedy(3)._validate(state, {**arrays, name: part})
     for wrong in ({"selected_rank": 9}, {"selected_rank": -1}, {"history": []}):
         with pytest.raises(ValueError, match="belong|at least 0"):
-            greedy(3)._restore({**state, **wrong}, arrays)
+            greedy(3)._validate({**state, **wrong}, arrays)
     swept = {name: part for name, part in arrays.items() if name != "path"}
-    greedy(3, sweeps=1)._restore(state, swept)
+    greedy(3, sweeps=1)._validate(state, swept)
     with pytest.raises(ValueError, match="belong"):
-        greedy(3, sweeps=1)._restore({**state, "selected_rank": 2}, swept)
+        greedy(3, sweeps=1)._validate({**state, "selected_rank": 2}, swept)
 
 
 @pytest.mark.parametrize("sweeps", [0, 4])

@@ -84,3 +84,19 @@ class Count:
     def merge(self, other):
         self.n += other.n
         return self
+
+
+def broken_state(item, index):
+    """The model of item 3 comes back with a count that no model has."""
+    model = sketch_of_block(item, index)
+    if item == 3:
+        model._engine.state.n_rows = -7
+    return model
+
+
+def broken_hash(item, index):
+    """The model of item 3 comes back with a sample that is out of order."""
+    model = fs.SketchHash(6, block_rows=BLOCK, part=index).update(rows_of(item)).seal()
+    if item == 3:
+        model._summary._held.reservoir.settled()[1][:2] = [5, 1]
+    return model

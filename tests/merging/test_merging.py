@@ -49,6 +49,18 @@ def test_an_error_of_a_task_ends_the_job(executor):
         fs.map_merge(tasks.fails, range(6), executor=executor, workers=2)
 
 
+@pytest.mark.parametrize("task", [tasks.broken_state, tasks.broken_hash])
+def test_a_model_that_comes_back_inconsistent_is_refused_by_number(task):
+    with pytest.raises(fs.StateError, match=r"task 3 .* not consistent"):
+        fs.map_merge(task, range(6), executor="process", workers=1)
+
+
+def test_a_model_that_is_sent_inconsistent_is_refused_by_the_worker():
+    models = [tasks.broken_state(item, item) for item in range(2, 4)]
+    with pytest.raises(fs.StateError, match="not consistent"):
+        fs.merge(models, executor="process", workers=1)
+
+
 def test_tasks_and_results_that_cannot_be_sent():
     with pytest.raises(TypeError, match="cannot be sent"):
         fs.map_merge(tasks.no_pickle, [1], executor="process", workers=1)

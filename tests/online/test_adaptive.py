@@ -526,9 +526,9 @@ def test_counts_of_a_file_are_checked():
         for entry in (RANK, ROWS, OLD):
             broken = model.copy()
             broken._learned.count[entry] = 1000
-            with pytest.raises(fs.StateError, match="counts are out of range"):
+            with pytest.raises(fs.StateError, match="must lie in"):
                 fs.from_bytes(broken.to_bytes())
         broken = model.copy()
         broken._learned.gram = broken._learned.gram.astype(np.float32)
-        with pytest.raises(fs.StateError, match="array 'gram' is float32"):
+        with pytest.raises(fs.StateError, match="array 'gram' has shape .* of float32"):
             fs.from_bytes(broken.to_bytes())

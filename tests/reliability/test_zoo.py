@@ -12,6 +12,15 @@ def test_every_kind_is_there():
     assert len({specimen.name for specimen in SPECIMENS}) == len(SPECIMENS)
 
 
+def test_every_engine_is_there():
+    kinds = {
+        specimen.learned()._state()[0]["engine"]["kind"]
+        for specimen in SPECIMENS
+        if specimen.name.startswith("sketch-")
+    }
+    assert kinds == {"dense", "sparse", "mapped"}
+
+
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
 def test_every_specimen_learns_and_can_be_read(specimen):
     found = specimen.read(specimen.learned())

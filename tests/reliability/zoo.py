@@ -24,6 +24,12 @@ def sparse_rows(seed, n=40):
     return sparse.csr_array(rng.standard_normal((n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.2))
 
 
+def scarce_rows(seed, n=40):
+    """CSR rows (n, 12) with a tenth of the entries: few enough for a sketch to hold them sparse."""
+    rng = np.random.default_rng(seed)
+    return sparse.csr_array(rng.standard_normal((n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.1))
+
+
 def signs(rows):
     """A target of each row that depends on it."""
     return np.where(np.asarray(rows[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
@@ -108,8 +114,8 @@ SPECIMENS = (
         for solver in ("gram", "svd", "exact")
     ),
     *(_sketch(f"{solver}-float32", solver=solver, rows=_float32_rows) for solver in ("gram", "svd", "exact")),
-    _sketch("csr", solver="gram", rows=sparse_rows),
-    _sketch("csr-centred-decayed", solver="gram", rows=sparse_rows, center=True, decay=0.99),
+    _sketch("csr", solver="gram", rows=scarce_rows),
+    _sketch("csr-centred-decayed", solver="gram", rows=scarce_rows, center=True, decay=0.99),
     *(
         _sketch(f"mapped-{kind}", compressor=fs.Compressor(kind, rows_out=5, block_rows=16))
         for kind in ("srht", "countsketch", "gaussian")
@@ -139,7 +145,7 @@ SPECIMENS = (
     _completion("low-rank", fs.LowRankModel),
     _completion("low-rank-huber", fs.LowRankModel, loss="huber"),
     _completion("admm", baselines.ADMML1),
-    _completion("wiberg", baselines.WibergL1),
+    _completion("wiberg", baselines.WibergL1, max_iterations=2),
     _completion("ais-impute", baselines.AISImpute),
     _completion("alt-min", baselines.AltMin),
 )

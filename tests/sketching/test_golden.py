@@ -12,7 +12,7 @@ import fastsketch as fs
 DATA = Path(__file__).parents[1] / "data"
 OF_SCHEMA_1 = ("dense-rfd", "exact-decay", "sparse", "svd-float32", "mapped-centred")
 FIRST = [DATA / f"schema1-{name}.fsk" for name in OF_SCHEMA_1]
-FILES = [*FIRST, *sorted(DATA.glob("schema2-sketch-*.fsk"))]
+FILES = [*FIRST, *sorted(DATA.glob("schema[23]-sketch-*.fsk"))]
 
 
 def rows(n, seed, d=10):
@@ -35,7 +35,16 @@ MODELS = {
     "mapped": lambda: fs.FrequentDirections(4, method="fd", compressor="srht").update(rows(100, 2)),
     "merged": lambda: fs.merge([fs.FrequentDirections(4, solver="gram").update(rows(40, k)) for k in range(3)]),
     "empty": lambda: fs.FrequentDirections(4, buffer_size=7, compressor="countsketch"),
+    # with new rows in the buffer, which are weighted there in schema 2
+    "weighted-centred": lambda: fs.FrequentDirections(4, solver="gram", center=True, decay=0.98).update(
+        rows(45, 2), np.linspace(0.0, 3.0, 45)
+    ),
+    "sparse-weighted-centred": lambda: (
+        fs.FrequentDirections(4, solver="gram", center=True).update(csr(69), np.linspace(0.0, 3.0, 69)).fade(0.5)
+    ),
 }
+# Those of which schema 3 holds something else than schema 2: the mean's second part, rows that are not weighted yet.
+OF_SCHEMA_3 = ("dense-rfd", "sparse-centred", "mapped-gaussian", "weighted-centred", "sparse-weighted-centred")
 
 
 def facts_of(sketch):
@@ -48,12 +57,12 @@ def continued(sketch):
     return sketch.update(rows(33, 5, d)).update(rows(100, 6, d))
 
 
-def write(kind):
-    """How the files of schema 2 came to be: not called by any test."""
+def write(kind, schema):
+    """How the files of schema 2 and 3 came to be: not called by any test."""
     sketch = MODELS[kind]()
-    sketch.save(DATA / f"schema2-sketch-{kind}.fsk")
+    sketch.save(DATA / f"schema{schema}-sketch-{kind}.fsk")
     facts = {**facts_of(sketch), "continued": facts_of(continued(sketch))}
-    (DATA / f"schema2-sketch-{kind}.json").write_text(json.dumps(facts))
+    (DATA / f"schema{schema}-sketch-{kind}.json").write_text(json.dumps(facts))
 
 
 def stored(path):
@@ -79,13 +88,14 @@ def test_golden_files(path):
     agree(continued(sketch), facts["continued"])
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_this_version_learns_what_the_files_hold(kind):
-    then, now = fs.load(DATA / f"schema2-sketch-{kind}.fsk"), MODELS[kind]()
+@pytest.mark.parametrize(("schema", "kind"), [*((2, kind) for kind in MODELS), *((3, kind) for kind in OF_SCHEMA_3)])
+def test_this_version_learns_what_the_files_hold(schema, kind):
+    path = DATA / f"schema{schema}-sketch-{kind}.fsk"
+    then, now = fs.load(path), MODELS[kind]()
     assert then.parameters == now.parameters
     assert then._state()[1].keys() == now._state()[1].keys()
     assert type(then) is type(now)
-    agree(now, stored(DATA / f"schema2-sketch-{kind}.fsk"))
+    agree(now, stored(path))
 
 
 def test_a_sketch_of_blocks_from_the_first_schema_is_mapped_now():
@@ -95,4 +105,4 @@ def test_a_sketch_of_blocks_from_the_first_schema_is_mapped_now():
 
 
 def test_there_are_golden_files():
-    assert len(FILES) == len(FIRST) + len(MODELS)
+    assert len(FILES) == len(FIRST) + len(MODELS) + len(OF_SCHEMA_3)

@@ -253,6 +253,12 @@ def test_unknown_options_are_named():
         AdaFD([torch.zeros(3, 3, requires_grad=True)], sketch_sise=3)
 
 
+@pytest.mark.parametrize("state", [3, b"x", [], np.ones(3), {}, {"state": {}}, {"state": [], "param_groups": []}])
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(TypeError, match="state_dict must be what state_dict"):
+        AdaFFD(network().parameters()).load_state_dict(state)
+
+
 def test_a_state_of_an_older_version_loads():
     """Its groups say sketch for sketched."""
     model = network()

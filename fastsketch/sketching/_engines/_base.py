@@ -6,18 +6,20 @@ therefore all or nothing by itself; a longer one is undone from a copy of the bu
 interrupted.
 """
 
-from math import frexp, ldexp
+from math import frexp, ldexp, sqrt
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.dense import move_mean
 from fastsketch._kernels.ledger import Ledger
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
-from fastsketch.sketching._engines._ledger import Known, known_of, ledger_arrays, put_ledger, weaken
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._ledger import Known, known_of, ledger_arrays, put_ledger, validate_ledger, weaken
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -32,6 +34,30 @@ SLICE_BYTES = 4 << 20
 # Binary exponents of the largest entry between which squares neither overflow nor lose the sketch's relative
 # precision; outside, everything is stored divided by a power of two. Limits: what the dtype can represent.
 SAFE_EXPONENTS = {4: (-40, 40, 120), 8: (-330, 330, 1000)}
+# New rows of a sketch that centres are stored unweighted, but divided by the same power of two as what becomes of them.
+# Roots of weights up to this power of two, and down to its inverse, shift that power; beyond, what counts is that the
+# rows themselves stay in the range.
+ROOT_EXPONENTS = {4: 80, 8: 600}
+
+# Arrays of every engine's state, beside its buffer.
+SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
+
+
+def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
+    """The exponent of the power of two that everything is divided by, from that of the largest entry."""
+    low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
+    return 0 if low <= top <= high else max(-limit, min(limit, top))
+
+
+def check_gains(gain: NDArray[np.float64], kept: NDArray[Any]) -> None:
+    """Raise ValueError for kept rows (checked ones, not empty in columns) that stand for what leaves their range."""
+    most = float(np.finfo(kept.dtype).max)
+    for i in np.flatnonzero(gain[: len(kept)] > 1.5):  # shorter ones stay in the range of the rows as they are
+        with np.errstate(over="ignore"):
+            square = float(kept[i] @ kept[i]) * gain[i] * gain[i]
+        if not square <= most / len(kept):
+            raise ValueError(f"array 'gain' makes kept row {i} too long: {gain[i]:g} times its entries")
+
 
 State = TypeVar("State", bound=SketchState)
 # A slice of a batch as the kernels take it.
@@ -51,16 +77,29 @@ class Engine(Generic[State, Piece]):
         state = self.make_state()
         self.state = state
         self.ledger: Ledger | None = None  # of a sum nothing is ever lost
-        if setting.ledger and setting.solver != "exact":
+        if setting.keeps_ledger:
             self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
             state.ledger = self.ledger
         # arrays of the state, in its own memory: their meaning is in _kernels/state.pxd
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
         self.mean: NDArray[np.float64] = np.asarray(state.mean)
+        self.mean_low: NDArray[np.float64] = np.asarray(state.mean_low)
         self.root: NDArray[np.float64] = np.asarray(state.root)
 
     # -- defined by subclasses --------------------------------------------------------------------------------------
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        raise NotImplementedError
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The rules of ``own_arrays``, where the counts have passed: ValueError names the array."""
+        raise NotImplementedError
+
     def make_state(self) -> State:
         """The state of an engine that has seen no rows."""
         raise NotImplementedError
@@ -98,7 +137,11 @@ class Engine(Generic[State, Piece]):
         raise NotImplementedError
 
     def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        raise NotImplementedError
+
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         raise NotImplementedError
 
     def new_rows(self) -> slice:
@@ -113,6 +156,10 @@ class Engine(Generic[State, Piece]):
         """The inverse of ``own_arrays``."""
         raise NotImplementedError
 
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        raise NotImplementedError
+
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
@@ -120,8 +167,9 @@ class Engine(Generic[State, Piece]):
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
-        if n > step:
+        if n > step or n >= self.room():  # a shrink may come, and no eigensolver is sure to end
             saved = self.arrays(copy=True)
+        if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
             for start in range(0, n, step):
@@ -154,13 +202,15 @@ class Engine(Generic[State, Piece]):
     def _fit_scale(self, largest: float, weights: NDArray[np.float64] | None) -> None:
         """Choose the power of two that everything is divided by, from the largest entry seen so far."""
         if weights is not None and weights.size:
-            largest *= min(float(np.sqrt(weights.max())), 1e150)
+            root = float(np.sqrt(weights.max()))
+            if self.setting.center:
+                most = ldexp(1.0, ROOT_EXPONENTS[self.dtype.itemsize])
+                root = max(root, 1 / most) if root < 1 else min(root, most)
+            largest *= min(root, 1e150)
         if largest == 0.0:
             return
         top = max(frexp(min(largest, 1e308))[1], self.state.top)
-        low, high, limit = SAFE_EXPONENTS[self.dtype.itemsize]
-        wanted = 0 if low <= top <= high else max(-limit, min(limit, top))
-        self._rescale_to(wanted, top)
+        self._rescale_to(exponent_for(top, self.dtype), top)
 
     def _rescale_to(self, exponent: int, top: int) -> None:
         if exponent != self.exponent:
@@ -173,7 +223,9 @@ class Engine(Generic[State, Piece]):
         state = self.state
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
+            self.multiply_new(factor)
             self.mean *= factor
+            self.mean_low *= factor
             for _ in range(2):
                 weaken(self.ledger, factor)
         # one factor after the other: its square may leave the range though the product does not
@@ -185,6 +237,8 @@ class Engine(Generic[State, Piece]):
         """Multiply the weight of all rows so far by a factor."""
         root, state = float(np.sqrt(factor)), self.state
         self.multiply(root)
+        if not self.setting.center:  # else they are not weighted yet
+            self.multiply_new(root)
         self.root[self.new_rows()] *= root
         for name in state.SUMS:
             setattr(state, name, getattr(state, name) * factor)
@@ -235,25 +289,59 @@ class Engine(Generic[State, Piece]):
             "lam": self.lam,
             "gain": self.gain,
             "mean": self.mean,
+            "mean_low": self.mean_low,
             "root": self.root[self.new_rows()],
             **ledger_arrays(self.ledger),
             **self.own_arrays(),
         }
         return {name: array.copy() for name, array in out.items()} if copy else out
 
+    @classmethod
+    def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        size, capacity = setting.sketch_size, cls.capacity_for(setting)
+        checks.not_negative(arrays, "lam", (size + 1,))
+        checks.not_negative(arrays, "gain", (size + 1,))
+        count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
+        fill, kept, n_rows = (count[name] for name in ("fill", "kept", "n_rows"))
+        # A full buffer is shrunk before a call ends, and centring writes one row more before the new ones.
+        checks.number_within(fill, "fill", 0, capacity - setting.center - 1)
+        checks.number_within(kept, "kept", 0, min(fill, size))
+        checks.number_within(n_rows, "n_rows", fill - kept, checks.MOST_COUNT)
+        checks.number_within(count["age"], "age", -1, REFRESH)
+        checks.number_within(count["top"], "top", NOTHING_SEEN, 1025)
+        expected = exponent_for(count["top"], dtype) if count["top"] != NOTHING_SEEN else 0
+        checks.number_within(count["exponent"], "exponent", expected, expected)
+        # sums of squares may have left the range: they are infinite then, and say so
+        sums = checks.array_of(arrays, "book", (len(SketchState.SUMS),)).tolist()
+        book = dict(zip(SketchState.SUMS, sums, strict=True))
+        # a centred sum of squares is a difference: rounding may leave one of equal rows below zero
+        slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
+        for name, value in book.items():
+            checks.number_within(value, name, 0.0 - slack if name == "squared_norm" else 0.0, np.inf)
+        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        if "mean_low" in arrays:  # not in files of schema 1 and 2
+            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.rows_of(arrays, "root", (fill - kept,), np.dtype(np.float64))
+        checks.not_negative(arrays, "root", (fill - kept,))
+        if setting.keeps_ledger:
+            validate_ledger(arrays, size)
+        cls.validate_own(arrays, count, setting, n_features, dtype=dtype)
+
     def restore(self, arrays: Arrays) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
+        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        state = self.state
-        if not 0 <= state.kept <= state.fill <= self.capacity or state.kept > self.setting.sketch_size:
-            raise ValueError("the counts do not fit the buffer")
-        if state.n_rows < 0 or abs(state.exponent) > SAFE_EXPONENTS[8][2]:
-            raise ValueError("the counts are out of range")
-        own = {"lam": self.lam, "gain": self.gain, "mean": self.mean, "root": self.root[self.new_rows()]}
-        for name, mine in own.items():
-            if arrays[name].shape != mine.shape:
-                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
-            mine[:] = arrays[name]
+        if "mean_low" not in arrays:
+            # of schema 1 or 2: no second part of the mean, and new rows were weighted before they were centred
+            arrays = {**arrays, "mean_low": np.zeros_like(self.mean)}
+            if self.setting.center:
+                rows = self.unweighted(arrays, arrays["root"])
+                for name, array in rows.items():
+                    checks.require_finite(array, name)
+                arrays |= rows
+        self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
+        self.mean[:], self.mean_low[:] = arrays["mean"], arrays["mean_low"]
+        self.root[self.new_rows()] = arrays["root"]
         put_ledger(self.ledger, arrays)
         self.put_arrays(arrays)
 
@@ -295,15 +383,24 @@ class Engine(Generic[State, Piece]):
             w, h = mine.settled_weight, theirs.settled_weight
             if h > 0:
                 # sqrt(w h / (w + h)) (mean' - mean): FROSH Algorithm 3, as exact as the two means are
-                move = other.mean - self.mean
-                correction = np.sqrt(w / (w + h)) * np.sqrt(h) * move
-                mine.squared_norm += float(correction @ correction)
-                self.mean[:] = self.mean + h / (w + h) * move if w > 0 else other.mean
-                correction = correction.astype(self.dtype)[np.newaxis]
+                row = other.mean.copy()
+                move_mean(self.mean, self.mean_low, w, base=row, shift=other.mean_low, block_weight=h)
+                mine.squared_norm += float(row @ row)
+                correction = row.astype(self.dtype)[np.newaxis]
+        rounding = self.joint_rounding(theirs.rounding)
         for name in mine.SUMS:
             setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
+        mine.rounding = rounding
         mine.n_rows += theirs.n_rows
         return correction
+
+    def joint_rounding(self, other: float) -> float:
+        """The square of the allowance with that of other rows: as within a stream, see ``flush`` of the kernels."""
+        mine = self.state.rounding
+        if self.kind == "dense" and self.setting.solver == "gram" and self.dtype == np.float32:
+            return mine + other
+        allowance = sqrt(mine) + sqrt(other)
+        return allowance * allowance
 
 
 AnyBuffer = Engine[Any, Any]

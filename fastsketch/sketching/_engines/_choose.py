@@ -31,14 +31,19 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
     """An empty engine for a stream whose first batch is `rows`, array or CSR (n, d)."""
     d = rows.shape[1]
     solver = setting.solver
-    if setting.compressor is not None:
-        return MappedEngine(setting.resolved("gram" if solver == "auto" else solver), d, dtype=dtype)
     if solver == "auto":
-        solver = "exact" if exact_pays(d, setting.sketch_size) else "gram"
+        exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
+        solver = "exact" if exact else "gram"
     setting = setting.resolved(solver)
-    if is_sparse(rows) and solver == "gram" and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d:
-        return SparseEngine(setting, d, dtype=dtype)
-    return DenseEngine(setting, d, dtype=dtype)
+    few = is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d
+    return kind_for(setting, sparse=few)(setting, d, dtype=dtype)
+
+
+def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
+    """The engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
+    if setting.compressor is not None:
+        return MappedEngine
+    return SparseEngine if sparse and setting.solver == "gram" else DenseEngine
 
 
 ENGINES: dict[str, type[AnyEngine]] = {engine.kind: engine for engine in (DenseEngine, SparseEngine, MappedEngine)}

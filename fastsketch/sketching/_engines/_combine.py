@@ -95,7 +95,7 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
     bench = DenseEngine(setting, engine.n_features, dtype=engine.dtype)
     kept = _flushed(bench, rows)
     engine.state.shrinkage += bench.shrinkage
-    engine.state.rounding += bench.rounding
+    engine.state.rounding = engine.joint_rounding(bench.rounding)
     return kept
 
 

@@ -1,5 +1,6 @@
 """The buffer of dense rows, for solvers gram, svd and exact."""
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels import dense as kernel
 from fastsketch._kernels.shrink import top_eigh
-from fastsketch._kernels.state import EXACT, GRAM, SVD
+from fastsketch._kernels.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
 from fastsketch._model import Arrays
-from fastsketch.sketching._engines._base import AnyBuffer, Engine
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
@@ -33,14 +35,35 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         # of solver exact (d, d), else empty: the kernel's lower triangle, transposed
         self.cov: NDArray[np.float64] = np.asarray(self.state.cov)
 
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        capacity = setting.sketch_size + block
+        return max(capacity, EXACT_BLOCK) if setting.solver == "exact" else capacity
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The rows of the buffer, and the exact sum."""
+        # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
+        check = checks.finite if setting.center else checks.rows_of
+        rows = check(arrays, "buffer", (count["fill"], n_features), dtype)
+        check_gains(arrays["gain"], rows[::-1][: count["kept"]])
+        own = {"buffer"}
+        if setting.solver == "exact":
+            own.add("cov")
+            checks.number_within(count["kept"], "kept", 0, 0)
+            checks.finite(arrays, "cov", (n_features, n_features))
+        checks.only(arrays, *SHARED_ARRAYS, *own)
+
     def make_state(self) -> kernel.DenseState:
         """The state of an engine that has seen no rows."""
         setting = self.setting
-        block = setting.sketch_size if setting.buffer_size is None else setting.buffer_size
-        capacity = setting.sketch_size + block
         return kernel.DenseState(
             setting.sketch_size,
-            max(capacity, EXACT_BLOCK) if self.exact else capacity,
+            self.capacity_for(setting),
             self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
@@ -86,11 +109,15 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
-        if own["buffer"].shape != (self.state.fill, self.n_features):
-            raise ValueError(f"array 'buffer' has shape {own['buffer'].shape}, not {self.state.fill} rows")
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
         if self.exact:
             self.cov[:] = own["cov"]
+
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        buffer = own["buffer"].copy()
+        buffer[: len(root)] /= np.where(root > 0, root, 1.0)[:, np.newaxis]
+        return {"buffer": buffer}
 
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, at their true length, a view."""
@@ -108,9 +135,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         self.state.age = -1  # the rows need not be orthogonal
         self.gain[:] = 1.0
 
-    def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         self.buffer[self.new_rows()] *= self.dtype.type(factor)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
         self.gain *= factor
         for _ in range(2):  # the square of a factor may leave the range though the product does not
             self.lam *= factor
@@ -146,6 +176,8 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         keep = d if d <= size else size - 1
         values, vectors = top_eigh(self.cov.copy(), keep)
         values = np.maximum(values, 0.0)
+        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
+        state.rounding = allowance * allowance
         delta = 0.0 if keep == d else float(values[d - size])
         kept = values[d - keep :][::-1].copy()
         spared = min(self.setting.rows_spared, keep)

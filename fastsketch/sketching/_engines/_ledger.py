@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.ledger import Ledger
 from fastsketch._model import Arrays
+from fastsketch.io import _checks as checks
 
 Matrix = NDArray[np.float64]
 
@@ -44,14 +45,19 @@ def ledger_arrays(ledger: Ledger | None) -> Arrays:
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
 
 
+def validate_ledger(arrays: Arrays, side: int) -> None:
+    """Raise ValueError unless a ledger of l = side could have these arrays."""
+    for name in ("seen", "leaked"):
+        checks.finite(arrays, name, (side, side))
+    checks.not_negative(arrays, "lost", (1,))
+
+
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """The inverse of ``ledger_arrays``; ValueError if the arrays do not fit."""
+    """The inverse of ``ledger_arrays``."""
     if ledger is None:
         return
-    for name, mine in (("seen", np.asarray(ledger.seen)), ("leaked", np.asarray(ledger.leaked))):
-        if arrays[name].shape != mine.shape:
-            raise ValueError(f"array {name!r} has shape {arrays[name].shape}, expected {mine.shape}")
-        mine[:] = arrays[name]
+    np.asarray(ledger.seen)[:] = arrays["seen"]
+    np.asarray(ledger.leaked)[:] = arrays["leaked"]
     ledger.lost = float(arrays["lost"][0])
 
 
@@ -67,6 +73,8 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     """(s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
 
+    if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
+        raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     try:
         _, s, vt = svd(rows, full_matrices=False, check_finite=False)
     except np.linalg.LinAlgError:

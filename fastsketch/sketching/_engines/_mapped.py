@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
+from fastsketch._kernels.dense import move_mean
 from fastsketch._model import Arrays
+from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import Compressor, sized
+from fastsketch.sketching._sized_map import SizedMap
 
 # Rows of one step through a block are checked and then used: together they stay in the last cache.
 SLICE_BYTES = 4 << 20
@@ -32,19 +35,31 @@ class MappedEngine:
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
-        sized_map = sized(compressor, rows_out=setting.sketch_size, n_features=n_features)
+        sized_map = self.map_for(setting, n_features)
         self.compressor: Compressor | None = replace(
             compressor, rows_out=sized_map.rows_out, block_rows=sized_map.block_rows
         )
-        buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
-        self.inner = DenseEngine(setting.behind_map(buffer_size), n_features, dtype=dtype)
+        self.inner = DenseEngine(self.inner_setting(setting, sized_map), n_features, dtype=dtype)
         self.block = MappedBlock(
             sized_map, n_features, dtype=dtype, center=setting.center, index=compressor.first_block
         )
         # of the blocks that are complete
         self._settled_mean = np.zeros(n_features if setting.center else 0)
+        self._settled_low = np.zeros_like(self._settled_mean)  # the mean is a sum of two: see csrc/fs_rows.h
         self._settled_weight = 0.0
         self._settled_rows = 0
+
+    @staticmethod
+    def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
+        """The map that every block passes."""
+        if setting.compressor is None:
+            raise ValueError("an engine of mapped blocks needs a compressor")
+        return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
+
+    @staticmethod
+    def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
+        """Of the engine behind the map."""
+        return setting.behind_map(sized_map.rows_out if setting.buffer_size is None else setting.buffer_size)
 
     # -- the state, in the units of the inner engine ---------------------------------------------------------------
     @property
@@ -111,7 +126,7 @@ class MappedEngine:
 
     def _settle_block(self) -> None:
         found = self.block.close()
-        correction = self._move_mean(found.mean, found.weight)
+        correction = self._move_mean(found.mean, found.mean_low, found.weight)
         self._settled_rows += found.n_rows
         if len(found.rows):
             self.inner.update(found.rows)
@@ -119,19 +134,17 @@ class MappedEngine:
             self.inner.update(correction)
         self.block.restart(self.block.index + 1)
 
-    def _move_mean(self, mean: NDArray[np.float64] | None, weight: float) -> NDArray[Any] | None:
+    def _move_mean(
+        self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
+    ) -> NDArray[Any] | None:
         """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
         before = self._settled_weight
         self._settled_weight += weight
-        if mean is None or not mean.size or weight <= 0:
+        if mean is None or low is None or not mean.size or weight <= 0:
             return None
-        if before == 0:
-            self._settled_mean[:] = mean
-            return None
-        move = mean - self._settled_mean
-        self._settled_mean += weight / self._settled_weight * move
-        row = np.sqrt(before / self._settled_weight) * np.sqrt(weight) * move
-        return row.astype(self.dtype)[np.newaxis]
+        row = mean.copy()
+        move_mean(self._settled_mean, self._settled_low, before, base=row, shift=low, block_weight=weight)
+        return row.astype(self.dtype)[np.newaxis] if before > 0 else None
 
     def settle(self) -> None:
         """End the block that is being filled, at any length."""
@@ -156,7 +169,7 @@ class MappedEngine:
 
     def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
         """Add the means and counts of another settled engine; return the correction row, or None."""
-        correction = self._move_mean(other._settled_mean, other._settled_weight)
+        correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
         self._settled_rows += other._settled_rows
         return correction
 
@@ -169,26 +182,43 @@ class MappedEngine:
             **inner,
             **block,
             "mean": self._settled_mean.copy() if copy else self._settled_mean,
+            "mean_low": self._settled_low.copy() if copy else self._settled_low,
             "settled": np.array([self._settled_weight]),
             "place": np.array([self._settled_rows, self.block.index]),
         }
 
+    @classmethod
+    def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
+        assert compressor is not None  # or there would be no map
+        DenseEngine.validate(_named(arrays, "inner_"), cls.inner_setting(setting, sized_map), n_features, dtype=dtype)
+        MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
+        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        if "mean_low" in arrays:  # not in files of schema 1 and 2
+            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.not_negative(arrays, "settled", (1,))
+        n_rows, index = checks.array_of(arrays, "place", (2,), np.dtype(np.int64)).tolist()
+        checks.as_count(n_rows, "rows in complete blocks")
+        checks.number_within(index, "index of the block", compressor.first_block, 2.0**63 - 2**32)
+        others = [name for name in arrays if not name.startswith(("inner_", "block_"))]
+        checks.only({name: arrays[name] for name in others}, "mean", "mean_low", "settled", "place")
+
     def restore(self, arrays: Arrays) -> None:
-        """Take the state that `arrays` describes; ValueError if it does not fit."""
-
-        def named(prefix: str) -> Arrays:
-            return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-
-        if arrays["mean"].shape != self._settled_mean.shape:
-            raise ValueError(f"array 'mean' has shape {arrays['mean'].shape}, expected {self._settled_mean.shape}")
+        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
+        self._settled_low[:] = arrays.get("mean_low", 0.0)  # none in files of schema 1 and 2
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
-        self.inner.restore(named("inner_"))
-        self.block.restore(named("block_"), index)
+        self.inner.restore(_named(arrays, "inner_"))
+        self.block.restore(_named(arrays, "block_"), index)
 
     def clone(self) -> Self:
         """An independent engine in the same state."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
+
+
+def _named(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -21,6 +21,11 @@ class EngineSetting:
     decay: float = 1.0
     compressor: Compressor | None = None
 
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether there is a ledger: a sum loses nothing."""
+        return self.ledger and self.solver != "exact"
+
     def for_one_shrink(self, buffer_size: int) -> Self:
         """The same shrink for settled rows: neither decay nor centring."""
         return replace(self, buffer_size=buffer_size, solver="gram", ledger=False, center=False, decay=1.0, compressor=None)

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels import sparse as kernel
 from fastsketch._model import Arrays
-from fastsketch._validation import is_sparse
-from fastsketch.sketching._engines._base import Engine
+from fastsketch._validation import in_place, is_sparse
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._ledger import ledger_arrays, put_ledger
 from fastsketch.sketching._engines._setting import EngineSetting
@@ -31,13 +32,34 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         super().__init__(setting, n_features, dtype=dtype)
         self.z = self.state.z
 
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        """Rows of the buffer."""
+        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
+        return setting.sketch_size + block
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """The kept rows, and the new ones as CSR: the kernels look at no index."""
+        n = count["fill"] - count["kept"]
+        stored = len(arrays["data"])
+        z = checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        check_gains(arrays["gain"], z.T)
+        # as for a dense buffer: rows that wait to be centred are not weighted yet
+        (checks.finite if setting.center else checks.rows_of)(arrays, "data", (stored,), dtype)
+        indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
+        indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
+        checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
+        checks.only(arrays, *SHARED_ARRAYS, "z", "indptr", "indices", "data")
+
     def make_state(self) -> kernel.SparseState:
         """The state of an engine that has seen no rows."""
         setting = self.setting
-        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
         return kernel.SparseState(
             setting.sketch_size,
-            setting.sketch_size + block,
+            self.capacity_for(setting),
             self.n_features,
             n_spare=setting.rows_spared,
             center=setting.center,
@@ -71,9 +93,9 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             rows = csr_array(rows)
         with np.errstate(over="ignore"):
             return (
-                np.ascontiguousarray(rows.indptr, np.int64),
-                np.ascontiguousarray(rows.indices, np.int32),
-                np.ascontiguousarray(rows.data, self.dtype),
+                in_place(rows.indptr, np.int64),
+                in_place(rows.indices, np.int32),
+                in_place(rows.data, self.dtype),
             )
 
     def scan(self, piece: Csr) -> tuple[int, float]:
@@ -104,17 +126,28 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             "data": state.data[:used],
         }
 
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Everything that a resume needs, by name: views where there are any, or copies."""
+        out = super().arrays()
+        if copy:
+            # all of z at once: a copy of its first columns costs several times as much
+            out = {name: array.copy() for name, array in out.items() if name != "z"}
+            out["z"] = self.z.copy()[:, : self.state.kept]
+        return out
+
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
-        if own["z"].shape != (self.n_features, state.kept):
-            raise ValueError(f"array 'z' has shape {own['z'].shape}, expected {(self.n_features, state.kept)}")
-        _check_csr(own, n=self._n_new, d=self.n_features)
         state.make_room(used)
         self.z[:, : own["z"].shape[1]] = own["z"]
         np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
         np.asarray(state.indices)[:used] = own["indices"]
         state.data[:used] = own["data"]
+
+    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
+        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
+        by = np.repeat(np.where(root > 0, root, 1.0), np.diff(own["indptr"]))
+        return {"data": (own["data"] / by).astype(self.dtype)}
 
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
@@ -129,7 +162,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
             rows = twin.settled_rows().copy()
             set_scalars(self.state, scalars(twin.state))
-            self.lam[:], self.gain[:], self.mean[:] = twin.lam, twin.gain, twin.mean
+            self.lam[:], self.gain[:], self.mean[:], self.mean_low[:] = twin.lam, twin.gain, twin.mean, twin.mean_low
             put_ledger(self.ledger, ledger_arrays(twin.ledger))
             return rows
         gain = self.gain[:kept, np.newaxis].astype(self.dtype)
@@ -150,23 +183,12 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.gain[:] = 1.0
         np.asarray(self.state.indptr)[0] = 0
 
-    def multiply(self, factor: float) -> None:
-        """Multiply everything stored by a factor (rows; squares by its square)."""
-        self.gain *= factor
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
         self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        self.gain *= factor
         for _ in range(2):  # the square of a factor may leave the range though the product does not
             self.lam *= factor
-
-
-def _check_csr(own: Arrays, *, n: int, d: int) -> None:
-    """Raise ValueError unless indptr, indices and data are n rows of d columns: the kernels do not look."""
-    indptr, indices, data = own["indptr"], own["indices"], own["data"]
-    if (
-        indptr.shape != (n + 1,)
-        or indptr[0] != 0
-        or indptr[-1] != len(data)
-        or (np.diff(indptr) < 0).any()
-        or indices.shape != data.shape
-        or (data.size and not 0 <= indices.min() <= indices.max() < d)
-    ):
-        raise ValueError("the sparse rows are not consistent")

@@ -1,0 +1,86 @@
+/* Who is at work in an object: one who changes it, or any number who read it. Nobody waits.
+ *
+ * The state is one word: bits 0 to 19 the number of readers, bit 20 set while somebody changes the object, bits 21 to
+ * 31 the process: how many forks lie between it and the first one. What the word says of a parent's threads means
+ * nothing in the child, which has but one thread: readers of another process are forgotten, a change by one of them is
+ * not, for nobody will end it and the object is torn.
+ */
+#ifndef FS_GUARD_H
+#define FS_GUARD_H
+
+#include <stdint.h>
+
+#if defined(_MSC_VER)
+#include <intrin.h>
+typedef volatile long fs_guard;
+#else
+typedef uint32_t fs_guard;
+#endif
+
+enum {
+    FS_GUARD_IN = 0,       /* entered: leave by fs_guard_leave */
+    FS_GUARD_CHANGING = 1, /* refused: somebody changes the object */
+    FS_GUARD_READING = 2,  /* refused: somebody reads it */
+    FS_GUARD_TORN = 3      /* refused: it was being changed when the process was forked */
+};
+
+#define FS_GUARD_CHANGER ((uint32_t)1 << 20)
+#define FS_GUARD_PROCESS_SHIFT 21
+#define FS_GUARD_WHO (((uint32_t)1 << FS_GUARD_PROCESS_SHIFT) - 1)
+
+static inline uint32_t fs_guard_load(const fs_guard *word)
+{
+#if defined(_MSC_VER)
+    return (uint32_t)*word;
+#else
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+#endif
+}
+
+/* 1 and *word = wanted if it was *seen; else 0 and *seen is what it is. Orders memory as a lock does. */
+static inline int fs_guard_swap(fs_guard *word, uint32_t *seen, uint32_t wanted)
+{
+#if defined(_MSC_VER)
+    const uint32_t found = (uint32_t)_InterlockedCompareExchange(word, (long)wanted, (long)*seen);
+    const int done = found == *seen;
+    *seen = found;
+    return done;
+#else
+    return __atomic_compare_exchange_n(word, seen, wanted, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Enter to change (share = 0) or to read (share = 1); process: forks so far. */
+static inline int fs_guard_enter(fs_guard *word, int share, uint32_t process)
+{
+    uint32_t seen = fs_guard_load(word), who, after;
+    process <<= FS_GUARD_PROCESS_SHIFT;
+    do {
+        who = seen & FS_GUARD_WHO;
+        if (who & FS_GUARD_CHANGER) {
+            return (seen & ~FS_GUARD_WHO) == process ? FS_GUARD_CHANGING : FS_GUARD_TORN;
+        }
+        if ((seen & ~FS_GUARD_WHO) != process) {
+            who = 0;
+        }
+        if (who && !share) {
+            return FS_GUARD_READING;
+        }
+        after = process | (share ? who + 1 : FS_GUARD_CHANGER);
+    } while (!fs_guard_swap(word, &seen, after));
+    return FS_GUARD_IN;
+}
+
+/* Leave what was entered in this process, or before a fork by the thread that called it. */
+static inline void fs_guard_leave(fs_guard *word, int share, uint32_t process)
+{
+    uint32_t seen = fs_guard_load(word);
+    process <<= FS_GUARD_PROCESS_SHIFT;
+    do {
+        if ((seen & ~FS_GUARD_WHO) != process) {
+            return; /* forgotten since: see above */
+        }
+    } while (!fs_guard_swap(word, &seen, share ? seen - 1 : seen & ~FS_GUARD_CHANGER));
+}
+
+#endif

@@ -1,0 +1,233 @@
+"""Where the result of a command goes: a file, the standard output, what is no regular file, or nowhere."""
+
+import contextlib
+import io
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TextIO, cast
+
+from fastsketch.cli._signals import held
+from fastsketch.io._lock import locked
+from fastsketch.io._replacing import pour, regular_target, replacing, spooled, straight, sweep
+
+STANDARD = "-"
+
+# Bytes: file systems take 255, and the partial result and the lock lie beside the output.
+LONGEST_NAME = 240
+
+
+class Saved(Protocol):
+    """A model, as far as its file goes."""
+
+    def to_bytes(self) -> bytes: ...
+
+
+class Output:
+    """The output of a command, checked before any work is done.
+
+    A regular file, or one that is not there yet, is replaced when its content is complete, and is this job's alone
+    meanwhile (``path``, None for everything else). "-" is the standard output, as is a name that leads to it: then
+    facts go to standard error. What is no regular file gets its bytes when all of them are there; if it does not take
+    them, they are saved in the current folder.
+    """
+
+    def __init__(self, name: str | None, suffix: str) -> None:
+        self.name = name
+        self.kept: str | None = None  # where the result is
+        self._suffix = suffix
+        self._standard = name is not None and (name == STANDARD or _is_standard_output(name))
+        self.path = None if name is None or self._standard else _checked(name)
+        self._quiet = False
+        if self._standard and sys.stdout.isatty() and suffix != ".csv":
+            raise ValueError("the result is not text, and standard output is a terminal: name a file, or use a pipe")
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    @property
+    def title(self) -> str:
+        """A short name."""
+        return self.path.name if self.path else "standard output" if self._standard else str(self.name or "result")
+
+    @property
+    def partial(self) -> Path | None:
+        """The file of a partial result; None if it has no name of its own."""
+        return None if self.path is None else self.path.with_name(f"{self.path.name}.partial")
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        """Hold the output for this block; a living job that holds it is an error."""
+        if self.path is None:
+            yield
+            return
+        stack = contextlib.ExitStack()
+        with held():
+            stack.enter_context(locked(self.path))
+        try:
+            for name in (self.path, self.path.with_name(f"{self.path.name}.partial")):
+                sweep(name)
+            yield
+        finally:
+            with contextlib.suppress(KeyboardInterrupt), held():  # too late: all is done, or given up already
+                stack.close()
+
+    def save(self, model: Saved) -> None:
+        """Write a model; a signal waits until it is there."""
+        if self.name is None:
+            return
+        with held():
+            content = model.to_bytes()
+            try:
+                with self.writing() as file:
+                    file.write(content)
+            except OSError as error:
+                if self.path is not None:
+                    error.add_note(self._rescue(io.BytesIO(content)))
+                raise
+
+    @contextlib.contextmanager
+    def writing(self) -> Generator[BinaryIO]:
+        """A binary file, which becomes the result when the block ends; it may be seeked in."""
+        with contextlib.ExitStack() as stack:
+            if self.path is not None:
+                with replacing(self.path) as file:
+                    yield file
+                    stack.enter_context(held())  # until it has its name
+                self.kept = str(self.name)
+                return
+            file = stack.enter_context(spooled())
+            yield file
+            stack.enter_context(held())
+            self._pour(file)
+            self.kept = self.title
+
+    def _pour(self, file: BinaryIO) -> None:
+        try:
+            if self._standard:
+                sys.stdout.flush()
+                pour(file, sys.stdout.buffer)
+            else:
+                with straight(str(self.name)) as sink:
+                    pour(file, sink)
+        except (OSError, ValueError) as error:  # ValueError: standard output is closed
+            if isinstance(error, BrokenPipeError) and self._standard:
+                mute(sys.stdout)
+            error.add_note(self._rescue(file))
+            raise
+
+    def _rescue(self, file: BinaryIO) -> str:
+        name = free_name(self._suffix)
+        try:
+            with replacing(name) as rescued:
+                pour(file, rescued)
+        except OSError as error:
+            return f"nor could the result be saved as {name}: {error}"
+        return f"the result has been saved as {name}"
+
+    # -- words -----------------------------------------------------------------------------------------------------
+    @property
+    def stream(self) -> TextIO:
+        """Where facts are printed."""
+        return sys.stderr if self._standard else sys.stdout
+
+    def say(self, text: str) -> None:
+        """Print a line of facts. Nobody may be reading any more: that ends a command that has no other result."""
+        if self._quiet:
+            return
+        try:
+            print(text, file=self.stream, flush=True)
+        except OSError:
+            if self.name is None:
+                raise
+            self._quiet = True
+            mute(self.stream)
+
+
+# Arguments of the commands that name files to read.
+INPUTS = ("inputs", "ratings", "pairs", "model", "codes", "queries", "test", "exclude")
+
+
+@contextlib.contextmanager
+def output_of(args: Namespace, suffix: str = ".fsk", *, over_input: bool = False) -> Generator[Output]:
+    """The output of a command, for as long as it runs; an interrupt says what has become of the result.
+
+    It must be none of the inputs, unless `over_input`.
+    """
+    out = Output(args.output, suffix)
+    if not over_input and out.path is not None:
+        for source in _inputs(args):
+            if _same_file(out.path, source):
+                raise ValueError(f"the output {args.output} is also an input: it would be lost")
+    try:
+        with out.alone():
+            yield out
+    except KeyboardInterrupt as stop:
+        if out.kept:
+            stop.add_note(f"the result is in {out.kept}")
+        elif not getattr(stop, "__notes__", ()):
+            kept = out.partial is not None and out.partial.exists()
+            stop.add_note(f"{out.partial} is as it was" if kept else "nothing has been saved")
+        raise
+
+
+def free_name(suffix: str) -> str:
+    """A name in the current folder that no file has, for a result without a place."""
+    stem = f"fastsketch-{os.getpid()}"
+    tried = 0
+    while Path(name := f"{stem}{f'-{tried}' if tried else ''}{suffix}").exists():
+        tried += 1
+    return name
+
+
+def mute(stream: TextIO) -> None:
+    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def _is_standard_output(name: str) -> bool:
+    """Whether a name leads to where the standard output goes already; the null device is nobody's."""
+    try:
+        found = Path(name).stat()
+        if os.path.samestat(found, Path(os.devnull).stat()):
+            return False
+        return os.path.samestat(found, os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
+
+
+def _inputs(args: Namespace) -> Generator[str]:
+    for name in INPUTS:
+        given: Any = getattr(args, name, None)
+        yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
+
+
+def _same_file(path: Path, name: str) -> bool:
+    try:
+        return path.samefile(name)
+    except (OSError, ValueError):
+        return False
+
+
+def _checked(name: str) -> Path | None:
+    """The regular file that a name leads to, None for what is none; what could not be written is an error now."""
+    folder = Path(name).parent
+    if not folder.is_dir():
+        raise ValueError(f"the folder of the output does not exist: {folder}")
+    try:
+        path = regular_target(name)
+    except IsADirectoryError:
+        raise ValueError(f"the output is a directory: {name}") from None
+    if path is not None and not path.parent.is_dir():
+        raise ValueError(f"{name} is a link to {path}, whose folder does not exist")
+    if path is not None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes: no room for .partial and .lock")
+    if path is not None and path.exists() and not path.stat().st_mode & 0o222:
+        raise ValueError(f"the output is read-only: {name}")
+    writable: Any = path.parent if path is not None else name
+    if not os.access(writable, os.W_OK):
+        raise ValueError(f"the output cannot be written: no permission for {writable}")
+    return path

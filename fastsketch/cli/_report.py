@@ -1,0 +1,47 @@
+"""How facts are printed."""
+
+import json
+import math
+from argparse import Namespace
+from typing import Any, cast
+
+from fastsketch.cli._output import Output
+
+# A fact that is printed in lines of its own, and plotted.
+SPECTRUM = "singular_values"
+
+
+def finite(value: Any) -> Any:
+    """The same with infinities and NaN as null: JSON has neither."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [finite(item) for item in cast(list[Any], value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def report(args: Namespace, facts: dict[str, Any], out: Output | None = None) -> None:
+    """Print facts as JSON, or as text, a line each; a spectrum is left out of the text."""
+    say = (out or Output(None, "")).say
+    if args.json:
+        say(json.dumps(finite(facts)))
+        return
+    shown = {name: value for name, value in facts.items() if name != SPECTRUM}
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        text = f"{value:,.0f}" if name == "rows_per_second" else as_text(value)
+        say(f"{name.replace('_', ' '):<{width}}  {text}")
+
+
+def as_text(value: Any) -> str:
+    """A fact on one line."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        named = cast(dict[str, Any], value)
+        return ", ".join(f"{name}={as_text(item)}" for name, item in named.items() if item is not None)
+    return ", ".join(map(as_text, cast(list[Any], value))) if isinstance(value, list) else str(value)

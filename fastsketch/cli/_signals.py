@@ -1,0 +1,61 @@
+"""Ctrl-C, SIGTERM and SIGHUP: one exception, which waits while a result is being written."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Generator
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not everywhere
+OF_CTRL_C = 128 + signal.SIGINT
+
+_waiting: list[int] = []
+_depth = 0
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends the command."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number  # as a shell reports a program that a signal ended
+
+
+@contextlib.contextmanager
+def handled() -> Generator[None]:
+    """Signals raise Interrupted in this block; one that was ignored before still is, as under nohup."""
+    before: dict[int, object] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+def _on_signal(number: int, _: object) -> None:
+    if _depth:
+        _waiting.append(number)
+    else:
+        raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def held() -> Generator[None]:
+    """A signal that comes in this block is raised at its end, unless it fails by itself."""
+    global _depth
+    _depth += 1
+    try:
+        yield
+    except BaseException:
+        _depth -= 1
+        if not _depth:
+            _waiting.clear()
+        raise
+    _depth -= 1
+    if _waiting and not _depth:
+        number = _waiting[0]
+        _waiting.clear()
+        raise Interrupted(number)

@@ -1,0 +1,173 @@
+"""Bytes of an input file, decompressed by the suffix of its name: whatever they are, an error names file and byte."""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+# Bytes of the file that are handed to a decompressor at a time.
+RAW_BYTES = 1 << 16
+# An .xz header may ask for a dictionary of 4 GiB; `xz -9` takes 65 MiB.
+XZ_MEMORY = 512 << 20
+
+
+class SourceError(ValueError):
+    """An input file that is missing, empty, damaged, cut short or of a format that is not read."""
+
+
+class Decompressor(Protocol):
+    """One compressed stream, as in bz2 and lzma."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _Gzip:
+    """zlib's object for a gzip stream with the interface of the other two; it checks length and checksum."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._stream.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
+
+
+def _xz() -> Decompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+
+
+# By suffix: how a stream is opened, and whether zeros may stand between streams and after the last.
+DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
+    ".gz": (_Gzip, True),
+    ".bz2": (bz2.BZ2Decompressor, False),
+    ".xz": (_xz, True),
+}
+
+
+class InputFile:
+    """Reads a file once, from its first byte to its last.
+
+    Several compressed streams in one file are one text, as tools that compress in parallel write them. The readers of
+    the standard library take a damaged second stream of .bz2 or .xz for the end of the file; here it is an error.
+
+    Parameters
+    ----------
+    path : Path
+    file : binary file, optional
+        What to read in place of the file of that name: it stays open, and is not decompressed.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
+        self.path = path
+        self.place = 0  # bytes that have been read of the file itself, which may be compressed
+        self._own = file is None
+        make, self._padded = DECOMPRESSORS.get(path.suffix, (None, False)) if file is None else (None, False)
+        try:
+            self._file: BinaryIO = path.open("rb", buffering=0) if file is None else file
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+        self._make = make
+        self._stream = make() if make else None
+
+    def __enter__(self) -> "InputFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own:
+            self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, fewer than size at the end only (or from a terminal); none after it."""
+        parts: list[bytes] = []
+        wanted = size
+        try:
+            while wanted and (part := self._next(wanted)):
+                parts.append(part)
+                wanted -= len(part)
+        except OSError as error:
+            if error.errno is not None:
+                raise SourceError(f"{self.path} cannot be read: {error.strerror}") from error
+            raise self._damaged(error) from error
+        except (EOFError, zlib.error, lzma.LZMAError) as error:
+            raise self._damaged(error) from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _damaged(self, error: Exception) -> SourceError:
+        kind = "cut short" if isinstance(error, EOFError) else "damaged"
+        return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
+
+    def _raw(self, size: int) -> bytes:
+        part = self._file.read(size)
+        self.place += len(part)
+        return part
+
+    def _next(self, size: int) -> bytes:
+        if self._make is None or self._stream is None:
+            return self._raw(size)
+        while True:
+            pending = b""
+            if self._stream.eof:
+                pending = self._after(self._stream.unused_data)
+                if not pending:
+                    return b""
+                self._stream = self._make()
+            elif self._stream.needs_input:
+                pending = self._raw(RAW_BYTES)
+                if not pending:
+                    raise EOFError("the compressed stream does not end")
+            if part := self._stream.decompress(pending, size):
+                return part
+
+    def _after(self, rest: bytes) -> bytes:
+        """What follows a stream that has ended: the start of another one, or nothing."""
+        while True:
+            if self._padded:
+                rest = rest.lstrip(b"\0")
+            if rest:
+                return rest
+            rest = self._raw(RAW_BYTES)
+            if not rest:
+                return b""
+
+
+def whole_lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[bytes]:
+    """The text of a file in pieces of whole lines, about block_bytes at a time; each ends in a newline.
+
+    A line of more than `longest` bytes (at least block_bytes) is an error: nobody is to run out of memory because a
+    file has no line ends.
+    """
+    rest: list[bytes] = []  # the line that is still open
+    held = 0
+    while block := file.read(block_bytes):
+        stop = block.rfind(b"\n") + 1
+        if held + (block.find(b"\n") if stop else len(block)) > longest:
+            raise SourceError(
+                f"{file.path}: a line is longer than {longest:,} bytes, near byte {file.place} of the file"
+            )
+        if stop:
+            yield b"".join([*rest, block[:stop]])
+            rest, held = [], 0
+        if stop < len(block):
+            rest.append(block[stop:])
+            held += len(block) - stop
+    if held:
+        yield b"".join([*rest, b"\n"])

@@ -1,0 +1,176 @@
+"""Tables of row id, column id and value in text: read strictly, because what is skipped or guessed is not missed."""
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.io._input import InputFile, SourceError, whole_lines
+
+BLOCK_BYTES = 1 << 20
+# Ids, a number and what else stands beside them: a longer line has lost its end.
+LONGEST_LINE = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
+# Letters that stand for a value, and are no name of a column.
+_NO_NAMES = {"nan", "inf", "infinity", "na", "n/a", "null", "none"}
+
+
+class Ids(NamedTuple):
+    """A column of ids: each id once, in the order of first appearance, and which of them stands in every line."""
+
+    names: list[str]
+    places: NDArray[np.intp]  # (n,) into names
+
+
+class Table(NamedTuple):
+    """What a table holds."""
+
+    rows: Ids
+    columns: Ids
+    values: NDArray[np.float64]  # (n,), or (0,) if they were not asked for
+
+
+def read_table(path: str | PathLike[str], *, values: bool) -> Table:
+    """The lines of a file: row id, column id and, if `values`, a number; "-" is standard input.
+
+    UTF-8 text (.gz, .bz2, .xz too), with tabs, semicolons or commas between columns as the first line has them. Every
+    line has as many columns as the first; those beyond the third are not looked at. The first line is a header if its
+    third column is a word without digits. A number is decimal and finite. An id is not empty; blanks around it do not
+    count. A column that begins with a quote ends with one on the same line, and "" within it is a quote; no other
+    column holds quotes. Lines that are blank are skipped.
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, damaged or empty, or a line breaks one of these rules (the message names it).
+    """
+    path = Path(path)
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+        return parse_table(file, values=values)
+
+
+def parse_table(file: InputFile, *, values: bool) -> Table:
+    """The table in an open file: see read_table."""
+    row_names: dict[str, int] = {}
+    column_names: dict[str, int] = {}
+    rows: list[int] = []
+    columns: list[int] = []
+    numbers: list[float] = []
+    wanted = 3 if values else 2
+    delimiter, width = ",", 0
+    for number, line in _lines(file):
+        try:
+            if width == 0:
+                delimiter = _delimiter(line)
+            fields = line.split(delimiter) if '"' not in line else _fields(line, delimiter)
+            if width == 0:
+                width = len(fields)
+                if width < wanted:
+                    raise ValueError(f"{wanted} columns are needed, there are {width}")
+                if values and _is_header(fields[2]):
+                    continue
+            if len(fields) != width:
+                raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
+            row, column = fields[0].strip(), fields[1].strip()
+            if not row or not column:
+                raise ValueError(f"column {2 if row else 1} is empty")
+            if values:
+                numbers.append(_number(fields[2]))
+        except ValueError as error:
+            raise SourceError(f"{file.path}, line {number}: {error}") from None
+        rows.append(row_names.setdefault(row, len(row_names)))
+        columns.append(column_names.setdefault(column, len(column_names)))
+    if not rows:
+        raise SourceError(f"{file.path} holds no lines")
+    return Table(
+        Ids(list(row_names), np.array(rows, np.intp)),
+        Ids(list(column_names), np.array(columns, np.intp)),
+        np.array(numbers, np.float64),
+    )
+
+
+def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their ends, and their numbers from 1."""
+    number = 0
+    for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+        if number == 0:
+            block = block.removeprefix(BYTE_ORDER_MARK)
+        if (at := block.find(b"\0")) >= 0:
+            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte")
+        try:
+            text = block.decode()
+        except UnicodeDecodeError as error:
+            line = number + 1 + block.count(b"\n", 0, error.start)
+            raise _no_text(file.path, line, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
+        for line in text[:-1].split("\n"):
+            number += 1
+            if "\r" in line:
+                line = line.rstrip("\r")
+                if "\r" in line:
+                    raise SourceError(
+                        f"{file.path}, line {number}: a carriage return within the line (lines end in \\n or \\r\\n)"
+                    )
+            if line and not line.isspace():
+                yield number, line
+
+
+def _no_text(path: Path, line: int, why: str) -> SourceError:
+    return SourceError(f"{path} is not text: line {line} {why}")
+
+
+def _delimiter(line: str) -> str:
+    plain = re.sub(r'"[^"]*"', "", line)
+    return "\t" if "\t" in plain else ";" if ";" in plain and "," not in plain else ","
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    """The columns of a line with quotes; ValueError for those that do not enclose one."""
+    found: list[str] = []
+    at = 0
+    while True:
+        start = at + len(line[at:]) - len(line[at:].lstrip(" "))
+        if line[start : start + 1] == '"':
+            text, at = _quoted(line, start, len(found) + 1)
+            end = at + len(line[at:]) - len(line[at:].lstrip(" "))
+            if end < len(line) and line[end] != delimiter:
+                raise ValueError(f"column {len(found) + 1} goes on after its closing quote")
+        else:
+            end = line.find(delimiter, at)
+            end = len(line) if end < 0 else end
+            text = line[at:end]
+            if '"' in text:
+                raise ValueError(f'column {len(found) + 1} holds a quote: write it as "..." with "" for each quote')
+        found.append(text)
+        if end >= len(line):
+            return found
+        at = end + 1
+
+
+def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
+    """(text of the quoted column that begins at start, place after its closing quote)."""
+    at = start + 1
+    while (end := line.find('"', at)) >= 0:
+        if line[end + 1 : end + 2] != '"':
+            return line[start + 1 : end].replace('""', '"'), end + 1
+        at = end + 2
+    raise ValueError(f"the quote that opens column {column} does not close on this line")
+
+
+def _is_header(text: str) -> bool:
+    """Whether the third column of the first line is the name of a column: letters, and no digit."""
+    name = text.strip().lower()
+    return name not in _NO_NAMES and any(c.isalpha() for c in name) and not any(c.isdigit() for c in name)
+
+
+def _number(text: str) -> float:
+    if _NUMBER(text) and math.isfinite(value := float(text)):
+        return value
+    raise ValueError(f"{text.strip()[:40]!r} is no finite decimal number")

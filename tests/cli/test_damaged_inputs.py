@@ -1,0 +1,100 @@
+"""Inputs that cannot be read end a command with status 2 and one line that names the file and the place."""
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.io import load_svmlight
+
+ROWS = np.random.default_rng(0).standard_normal((400, 6))
+TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 6:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
+CSV = b"".join(b"u%d,i%d,%d.5\n" % (k % 8, k // 8, k % 3) for k in range(60))
+
+
+def fails(capsys, *command):
+    """The one line that a command ends with."""
+    assert main([str(word) for word in command]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("fastsketch: error: ") and err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_text(tmp_path, capsys, pack):
+    suffix = {"gzip": "gz", "bz2": "bz2", "lzma": "xz"}[pack.__module__]
+    svm, table, out = tmp_path / f"a.svm.{suffix}", tmp_path / f"t.csv.{suffix}", tmp_path / "o.fsk"
+    middle = len(pack(TEXT)) // 2
+    for damage in (lambda b: b[:-7], lambda b: b[:middle] + b"\xff" * 9 + b[middle + 9 :], lambda b: b + b"x"):
+        svm.write_bytes(damage(pack(TEXT)))
+        table.write_bytes(damage(pack(CSV)))
+        for command in (("sketch", svm, "-l", 2), ("hash", svm, "-b", 2), ("learn", svm, "-l", 2)):
+            assert "a.svm" in fails(capsys, *command, "-o", out)
+        assert "t.csv" in fails(capsys, "complete", table, "-o", out)
+    assert not out.exists()
+
+
+def test_state_files_as_rows_and_codes(tmp_path, capsys):
+    model, rows, codes = tmp_path / "m.fsk", tmp_path / "r.npy", tmp_path / "c.npy"
+    fs.SketchHash(3).update(ROWS).save(model)
+    np.save(rows, ROWS)
+    assert "m.fsk is neither" in fails(capsys, "sketch", model, "-o", tmp_path / "o.fsk")
+    assert "m.fsk is no .npy file" in fails(capsys, "search", model, model, rows)
+    np.save(codes, fs.load(model).encode(ROWS))
+    whole = codes.read_bytes()
+    wider = whole.replace(b"(400, 1)", b"(400, 9)")
+    for content in (whole[:50], whole[:-1], whole + b"x", wider, whole[:90] + b"{" * 400):
+        codes.write_bytes(content)
+        assert "c.npy" in fails(capsys, "search", model, codes, rows)
+    np.save(codes, np.empty((0, 1), np.uint8))
+    assert "at most the 0 codes" in fails(capsys, "search", model, codes, rows, "-k", 1)
+
+
+def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
+    model, rows, codes = tmp_path / "m.fsk", tmp_path / "r.npy", tmp_path / "c.npy"
+    fs.SketchHash(3).update(ROWS).save(model)
+    np.save(codes, fs.load(model).encode(ROWS))
+    np.save(rows, ROWS * np.nan)
+    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, codes, rows)
+
+
+def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fastsketch.io._sources.CHUNK_BYTES", 2000)
+    path, out = tmp_path / "a.svm", tmp_path / "o.fsk"
+    path.write_bytes(TEXT + b"1 3:1 2:1\n")
+    command = ("sketch", path, "-l", 3, "--n-features", 6, "--checkpoint", 1e-9, "-o", out)
+    assert "a.svm: line 401: feature indices must increase" in fails(capsys, *command)
+    assert not out.exists()
+    kept = fs.load(Path(f"{out}.partial"))
+    expected = fs.FrequentDirections(3)
+    assert 0 < kept.n_rows < 400
+    rows = sparse.csr_array(load_svmlight(write(tmp_path / "good.svm"), n_features=6)[0])
+    expected.update(rows[: kept.n_rows])
+    assert np.array_equal(kept.sketch(), expected.sketch())
+
+
+def write(path):
+    path.write_bytes(TEXT)
+    return path
+
+
+def test_ids_of_a_model_are_checked(tmp_path, capsys):
+    table, model = tmp_path / "t.csv", tmp_path / "m.fsk"
+    table.write_bytes(CSV)
+    assert main(["complete", str(table), "-o", str(model), "-r", "1"]) == 0
+    capsys.readouterr()
+    good = fs.load(model)
+    for rows in (good.notes["rows"][:-1], "abcdefgh", list(range(8)), ["a"] * 8):
+        good.notes = {**good.notes, "rows": rows}
+        good.save(model)
+        assert "m.fsk is damaged: the ids of its rows" in fails(capsys, "recommend", model, "u1")
+
+
+def test_a_message_is_one_line(tmp_path, capsys):
+    assert "none of them" in fails(capsys, "sketch", tmp_path / "none\nof\nthem", "-o", tmp_path / "o.fsk")

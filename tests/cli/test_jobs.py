@@ -1,0 +1,401 @@
+"""Jobs of the command line: what they are resumed from, whose their output is, what an interrupt leaves."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.cli._consumed import Consumed, Taken
+from fastsketch.io import _owner, _sources
+from fastsketch.io._lock import _Content, lock_name
+from fastsketch.sketching import FrequentDirections
+
+ROWS = np.random.default_rng(0).standard_normal((400, 30))
+TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -1.0)
+
+
+@pytest.fixture
+def run(capfd, tmp_path, monkeypatch):
+    """Run a command in a folder of its own, in pieces of 50 rows with a checkpoint after each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    np.save("rows.npy", ROWS)
+    np.save("more.npy", ROWS[::-1])
+
+    def run(*args, status=0):
+        try:
+            got = main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            got = stop.code
+        out = capfd.readouterr()
+        assert got == status, out.err
+        return out
+
+    return run
+
+
+def write(path, rows, labels):
+    with gzip.open(path, "wt") if str(path).endswith(".gz") else Path(path).open("w") as file:
+        for row, label in zip(rows, labels, strict=True):
+            file.write(f"{label:g} " + " ".join(f"{j + 1}:{value:.9g}" for j, value in enumerate(row)) + "\n")
+
+
+def interrupt(monkeypatch, cls, stop, by=KeyboardInterrupt):
+    """Interrupt a job before its update number `stop`; returns the undoing."""
+    original, calls = cls.update, []
+
+    def update(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == stop:
+            if by is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), by)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(cls, "update", update)
+    return partial(monkeypatch.setattr, cls, "update", original)
+
+
+def stopped(run, monkeypatch, *command, cls=FrequentDirections, stop=6):
+    """Leave the partial result of an interrupted command."""
+    undo = interrupt(monkeypatch, cls, stop)
+    out = run(*command, status=130)
+    undo()
+    return out
+
+
+SKETCH = ("sketch", "rows.npy", "more.npy", "-l", 8, "-o", "o.fsk")
+
+
+# -- identity ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "switches, message",
+    [
+        (["--dtype", "float64"], "--dtype is float64 now and was none"),
+        (["--dtype", "float32"], "--dtype is float32 now and was none"),
+        (["--zero-based"], "--zero-based is on now and was off"),
+        (["--center"], "--center is on now and was off"),
+        (["--method", "fd"], "--method is fd now and was rfd"),
+        (["-l", 9], "--sketch-size is 9 now and was 8"),
+    ],
+)
+def test_another_switch_is_another_job(run, monkeypatch, switches, message):
+    stopped(run, monkeypatch, *SKETCH)
+    assert message in run(*SKETCH, *switches, "--resume", status=2).err
+    run(*SKETCH, "--resume")
+
+
+def test_switches_of_learn(run, monkeypatch):
+    write("t.svm", ROWS, TRUTH)
+    command = ("learn", "t.svm", "-o", "o.fsk")
+    stopped(run, monkeypatch, *command, cls=fs.SketchedNewton, stop=3)
+    error = run(*command, "--regression", "--loss", "squared_hinge", "--resume", status=2).err
+    assert "--regression is on now and was off" in error
+    assert "--loss is square now" in run(*command, "--regression", "--resume", status=2).err
+    assert "--n-features is 31 now and was 30" in run(*command, "--n-features", 31, "--resume", status=2).err
+    run(*command, "--n-features", 30, "--resume")  # the same width, found or told
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_another_input_is_another_job(run, monkeypatch, compressed):
+    """An input written anew in the same shape, at once or after what was used; and one that is longer."""
+    name = "t.svm.gz" if compressed else "t.npy"
+
+    def make(rows, to):
+        if compressed:
+            write(to, rows, TRUTH[: len(rows)])
+        else:
+            np.save(to, rows)
+
+    make(ROWS, name)
+    command = ("sketch", name, "more.npy", "-l", 8, "-o", "o.fsk")
+    stopped(run, monkeypatch, *command, stop=3)
+    for rows in (ROWS[::-1], ROWS[:300]):
+        shutil.copy2(name, "kept")
+        make(rows, name)
+        assert f"{name} " in run(*command, "--resume", status=2).err
+        shutil.move("kept", name)
+    error = run(*command[:2], *command[3:], "--resume", status=2).err
+    assert "there are 1 inputs now and were 2" in error
+    assert "more.npy" in run("sketch", "more.npy", name, *command[3:], "--resume", status=2).err
+    run(*command, "--resume")
+
+
+def test_what_the_sample_misses_is_found_by_the_rows_that_were_used(run, monkeypatch):
+    big = np.random.default_rng(3).standard_normal((20_000, 30))
+    np.save("big.npy", big)
+    monkeypatch.setattr(_sources, "CHUNK_BYTES", 1 << 20)
+    command = ("sketch", "big.npy", "-l", 8, "-o", "o.fsk")
+    run(*command)
+    shutil.move("o.fsk", "whole.fsk")
+    stopped(run, monkeypatch, *command, stop=3)
+    saved = fs.load("o.fsk.partial").n_rows
+    position = Path("big.npy").stat().st_size // 31 - 20_000  # between the first two blocks of the sample
+    row = position // 240
+    assert 0 < row < saved
+    # touched and copied alone: the same rows
+    os.utime("big.npy", ns=(1, 1))
+    shutil.copy("o.fsk.partial", "kept")
+    assert "comparing its first" in run(*command, "--resume").err
+    assert Path("o.fsk").read_bytes() == Path("whole.fsk").read_bytes()
+    # one number that was used is another
+    shutil.move("kept", "o.fsk.partial")
+    big[row, 3] += 1
+    np.save("big.npy", big)
+    assert f"the {saved:,} rows of it" in run(*command, "--resume", status=2).err
+    # one that was not used yet
+    big[row, 3] -= 1
+    big[saved + 10_000 + 7, 3] += 1
+    np.save("big.npy", big)
+    out = run(*command, "--resume", status=(0 if same_sample("big.npy", "o.fsk.partial") else 2))
+    assert "big.npy" in out.err
+
+
+def same_sample(path, partial):
+    from fastsketch.cli._identity import sampled_digest
+
+    (about,) = fs.load(partial).notes["job"]["inputs"]
+    return sampled_digest(Path(path), about["bytes"]) == about["digest"]
+
+
+def test_a_moved_input_is_the_same(run, monkeypatch):
+    run(*SKETCH)
+    whole = fs.load("o.fsk").to_bytes()
+    stopped(run, monkeypatch, *SKETCH)
+    Path("folder").mkdir()
+    shutil.move("rows.npy", "folder/rows.npy")
+    assert "comparing its first 250 rows" in run("sketch", "folder/rows.npy", *SKETCH[2:], "--resume").err
+    assert fs.load("o.fsk").to_bytes() == whole
+
+
+def test_partial_results_of_older_versions_are_refused(run):
+    model = fs.FrequentDirections(8).update(ROWS[:50])
+    model.notes = {"job": {"inputs": ["rows.npy", "more.npy"], "sizes": [400, 400]}, "file": 0, "row": 50}
+    model.save("o.fsk.partial")
+    assert "another version" in run(*SKETCH, "--resume", status=2).err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda notes: notes.pop("consumed"),
+        lambda notes: notes.update(consumed=[]),
+        lambda notes: notes.update(consumed=[[1, 2]]),
+        lambda notes: notes.update(consumed=[["x"]]),
+        lambda notes: notes.update(consumed=7),
+        lambda notes: notes.update(job=[]),
+        lambda notes: notes["job"].pop("inputs"),
+        lambda notes: notes["job"].update(inputs=[1, 2]),
+        lambda notes: notes["job"].update(switches=None),
+        lambda notes: notes.pop("reader"),
+    ],
+)
+def test_damaged_notes(run, monkeypatch, change):
+    stopped(run, monkeypatch, *SKETCH)
+    model = fs.load("o.fsk.partial")
+    change(model.notes)
+    model.save("o.fsk.partial")
+    assert "o.fsk.partial is damaged" in run(*SKETCH, "--resume", status=2).err
+
+
+def test_what_was_consumed_does_not_depend_on_pieces():
+    from scipy import sparse
+
+    matrix = sparse.random_array((40, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
+    for rows in (ROWS[:40], matrix):
+        whole = Taken().plus((rows, TRUTH[:40]))
+        parts = Taken()
+        for cut in ((0, 7), (7, 8), (8, 8), (8, 40)):
+            parts = parts.plus((rows[slice(*cut)], TRUTH[slice(*cut)]))
+        assert parts == whole
+        changed = rows.copy()
+        changed[3, changed[[3], :].nonzero()[1][0]] += 1
+        assert Taken().plus((changed, TRUTH[:40])) != whole != Taken().plus((rows, -TRUTH[:40]))
+
+
+def test_what_was_consumed_is_in_step_with_the_model():
+    consumed = Consumed()
+    consumed.offer(0, (ROWS[:3],))
+    assert [taken.rows for taken in consumed.at(0)] == [0] and [taken.rows for taken in consumed.at(3)] == [3]
+    consumed.offer(1, (ROWS[3:5],))
+    assert [taken.rows for taken in consumed.at(3)] == [3] and [taken.rows for taken in consumed.at(5)] == [3, 2]
+    with pytest.raises(RuntimeError, match="4 rows"):
+        consumed.at(4)
+
+
+# -- labels --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("pair", [(-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)])
+@pytest.mark.parametrize("first", ["mixed", "negative", "positive"])
+def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
+    """Also if many rows have one label before the other one comes; resumed; and in a test file with one label."""
+    order = {"mixed": np.arange(400), "negative": np.argsort(TRUTH), "positive": np.argsort(-TRUTH)}[first]
+    labels = np.where(TRUTH > 0, pair[1], pair[0])
+    write("t.svm", ROWS[order], labels[order])
+    command = ("learn", "t.svm", "-l", 4, "-o", "o.fsk")
+    run(*command)
+    whole = fs.load("o.fsk")
+    assert whole.notes["labels"] == list(pair)
+    expected = fs.SketchedNewton(4).update(read("t.svm"), TRUTH[order])
+    assert np.allclose(whole.coef, expected.coef)
+    for stop in (2, 5):
+        stopped(run, monkeypatch, *command, cls=fs.SketchedNewton, stop=stop)
+        run(*command, "--resume")
+        assert fs.load("o.fsk").to_bytes() == whole.to_bytes()
+    for sign, label in zip((-1, 1), pair, strict=True):
+        write("one.svm", ROWS[sign == TRUTH], labels[sign == TRUTH])
+        found = json.loads(run(*command, "--test", "one.svm", "--json").out)
+        assert found["test_accuracy"] == np.mean(whole.predict(ROWS[sign == TRUTH]) == sign) > 0.8
+        assert label in pair
+    write("other.svm", ROWS[:3], [1, 3, 1])
+    error = run(*command, "--test", "other.svm", status=2).err
+    assert "other.svm, line 2: row 1 has label 3, which the model has never seen" in error
+
+
+def read(path):
+    return fs.io.load_svmlight(path)[0]
+
+
+def test_one_label_alone_is_positive(run):
+    write("t.svm", ROWS[:20], np.ones(20))
+    write("u.svm", ROWS[:20], TRUTH[:20])
+    run("learn", "t.svm", "-o", "o.fsk")
+    assert fs.load("o.fsk").notes["labels"] == [None, 1.0]
+    assert "1 alone" in run("learn", "t.svm", "--test", "u.svm", "-o", "o.fsk", status=2).err
+    # the other label may come in another file
+    write("v.svm", ROWS[:5], np.full(5, 2.0))
+    run("learn", "t.svm", "v.svm", "-o", "o.fsk")
+    assert fs.load("o.fsk").notes["labels"] == [1.0, 2.0]
+
+
+def test_bad_rows_are_named(run):
+    rows = ROWS.copy()
+    rows[123, 4] = np.inf
+    write("t.svm", rows, TRUTH)
+    Path("t.svm").write_text("# a comment\n\n" + Path("t.svm").read_text())
+    for command in (("learn", "t.svm"), ("learn", "t.svm", "--every", 10), ("sketch", "t.svm")):
+        assert "t.svm: line 126: the value is not a finite" in run(*command, "-o", "o.fsk", status=2).err
+    np.save("bad.npy", rows)
+    assert "bad.npy: rows must be finite: row 123 " in run("sketch", "rows.npy", "bad.npy", "-o", "o.fsk", status=2).err
+    run("hash", "rows.npy", "-b", 4, "-o", "h.fsk")
+    assert "bad.npy: rows must be finite: row 123 " in run("encode", "h.fsk", "bad.npy", "-o", "c.npy", status=2).err
+    write("t.svm", ROWS, np.where(np.arange(400) == 60, np.nan, TRUTH))
+    for switches in ((), ("--regression",)):
+        assert "t.svm: line 61: the label is not" in run("learn", "t.svm", *switches, "-o", "o.fsk", status=2).err
+
+
+# -- one job an output ---------------------------------------------------------------------------------------------
+def test_a_second_job_is_refused_while_the_first_lives(run, monkeypatch, tmp_path):
+    update, second = FrequentDirections.update, []
+
+    def nested(self, rows, sample_weight=None):
+        if not second:
+            second.append(1)
+            for other in (SKETCH, ("merge", "a.fsk", "-o", "o.fsk"), (*SKETCH[:-1], "link.fsk")):
+                assert "is being written by another job" in run(*other, status=2).err
+        return update(self, rows, sample_weight)
+
+    if os.name == "posix":
+        Path("link.fsk").symlink_to("o.fsk")
+    monkeypatch.setattr(FrequentDirections, "update", nested)
+    run(*SKETCH)
+    assert second and not list(tmp_path.glob("*.lock"))
+
+
+def test_the_lock_of_a_dead_job_is_taken_over(run, tmp_path):
+    dead = _owner.this_process()._replace(started="1x00000000")
+    lock_name(tmp_path / "o.fsk").write_text(_Content("k", dead).text())
+    run(*SKETCH)
+    lock_name(tmp_path / "o.fsk").write_text(_Content("k", dead._replace(place="00000000", host="far")).text())
+    assert "process" in (error := run(*SKETCH, status=2).err) and "on far" in error and "o.fsk.lock" in error
+
+
+# -- interrupts ----------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_a_partial_result(run, monkeypatch, tmp_path, by):
+    run(*SKETCH)
+    whole = fs.load("o.fsk").to_bytes()
+    Path("o.fsk").unlink()
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    undo = interrupt(monkeypatch, FrequentDirections, 6, by)
+    out = run(*SKETCH, "--checkpoint", 0, status=128 + by)
+    undo()
+    assert "o.fsk.partial" in out.err and "--resume" in out.err and out.err.count("\n") == 1
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert not list(tmp_path.glob("*.lock")) and not (tmp_path / "o.fsk").exists()
+    run(*SKETCH, "--resume")
+    assert fs.load("o.fsk").to_bytes() == whole
+    assert not (tmp_path / "o.fsk.partial").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch):
+    from fastsketch.io import _replacing
+
+    fsync = os.fsync
+
+    def impatient(handle):
+        os.kill(os.getpid(), signal.SIGINT)
+        fsync(handle)
+
+    monkeypatch.setattr(_replacing.os, "fsync", impatient)
+    out = run(*SKETCH, status=130)  # it came when the result was being written
+    assert "the result is in o.fsk" in out.err
+    assert fs.load("o.fsk").n_rows == 800
+    undo = interrupt(monkeypatch, FrequentDirections, 6)
+    out = run(*SKETCH, "--checkpoint", 0, status=130)
+    undo()
+    assert "the partial result of 250 rows" in out.err and fs.load("o.fsk.partial").n_rows == 250
+
+
+def test_an_interrupted_job_without_a_file(run, monkeypatch, tmp_path):
+    out = stopped(run, monkeypatch, *SKETCH[:-1], "-")
+    (partial,) = tmp_path.glob("fastsketch-*.fsk.partial")
+    name = partial.name.removesuffix(".partial")
+    assert out.out == "" and f"-o {name} --resume" in out.err
+    run(*SKETCH[:-1], name, "--resume")
+    assert fs.load(name).n_rows == 800 and not partial.exists()
+    assert "--resume needs an output" in run(*SKETCH[:-1], "-", "--resume", status=2).err
+    write("t.svm", ROWS, TRUTH)
+    assert "no --output" in stopped(run, monkeypatch, "learn", "t.svm", cls=fs.SketchedNewton, stop=2).err
+
+
+def test_an_interrupted_fit_of_a_low_rank_model_says_so(run, monkeypatch, tmp_path):
+    (tmp_path / "r.csv").write_text("a,b,1\nc,d,2\n")
+
+    def fit(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fs.LowRankModel, "fit", fit)
+    out = run("complete", "r.csv", "-o", "m.fsk", status=130)
+    assert "nothing has been saved: a fit of a low-rank model has no partial result" in out.err
+
+
+def test_flags_are_not_abbreviated(run):
+    assert "unrecognized arguments: --check" in run(*SKETCH, "--check", 5, status=2).err
+    assert "unrecognized arguments: --vers" in run(*SKETCH, "--vers", status=2).err
+
+
+def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
+    if os.name != "posix":
+        pytest.skip("signals")
+    np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
+    command = [sys.executable, "-m", "fastsketch", "sketch", "big.npy", "-l", "64", "--solver", "svd"]
+    process = subprocess.Popen(
+        [*command, "--checkpoint", "0.01", "-o", "o.fsk"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "o.fsk.partial").exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "partial result" in process.communicate()[1] and process.returncode == 130
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["big.npy", "o.fsk.partial"]

@@ -1,0 +1,175 @@
+"""What a fuzzer calls with any bytes: three readers, each held against what must be true of every answer."""
+
+import io
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+import fastsketch as fs
+from fastsketch._kernels.svmlight import parse_block
+from fastsketch.io import SourceError
+from fastsketch.io._input import InputFile
+from fastsketch.io._state import pack
+from fastsketch.io._svmlight import read_blocks
+from fastsketch.io._table import parse_table
+
+CORPUS = Path(__file__).parents[1] / "data" / "corpus"
+NO_NAMES = ("nan", "inf", "infinity", "na", "n/a", "null", "none")
+NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+# -- svmlight ----------------------------------------------------------------------------------------------------------
+def reference_row(line, base):
+    """(label, columns, values) of one line of svmlight text, None of a blank one; ValueError for what is none."""
+    line = line.rstrip(b"\r")
+    if b"\r" in line:
+        raise ValueError
+    tokens = [token for token in re.split(rb"[ \t]+", line.split(b"#")[0]) if token]
+    if not tokens:
+        return None
+    pairs = tokens[1:]
+    if pairs and re.fullmatch(rb"qid:[0-9]+", pairs[0]):
+        del pairs[0]
+    columns, values = [], []
+    for pair in pairs:
+        index, colon, value = pair.partition(b":")
+        if not colon or not re.fullmatch(rb"[0-9]+", index) or not NUMBER.fullmatch(value):
+            raise ValueError
+        columns.append(int(index[-400:]) - base if len(index.lstrip(b"0")) < 400 else 2**40)
+        values.append(float(value))
+        if not (columns[-2] if len(columns) > 1 else -1) < columns[-1] < 2**31 - 1:
+            raise ValueError
+    if not NUMBER.fullmatch(tokens[0]) or not all(map(math.isfinite, [float(tokens[0]), *values])):
+        raise ValueError
+    return float(tokens[0]), columns, values
+
+
+def reference(text, base):
+    """Rows of svmlight text, and the number of its first bad line (None)."""
+    rows = []
+    for number, line in enumerate(text.split(b"\n"), 1):
+        try:
+            row = reference_row(line, base)
+        except ValueError:
+            return rows, number
+        if row is not None:
+            rows.append(row)
+    return rows, None
+
+
+def svmlight(data):
+    """The parser in C accepts and refuses what the reference does, and gives the same bits, in any block size."""
+    for zero_based in (False, True):
+        expected, bad = reference(data, 0 if zero_based else 1)
+        try:
+            labels, indptr, indices, values, width, _ = parse_block(data + b"\n", zero_based=zero_based)
+        except ValueError as error:
+            assert bad is not None and str(error).startswith(f"line {bad}:"), (str(error), bad)
+        else:
+            assert bad is None, bad
+            got = [
+                (label, indices[a:b].tolist(), values[a:b].tolist())
+                for label, a, b in zip(labels.tolist(), indptr[:-1], indptr[1:], strict=True)
+            ]
+            assert repr(got) == repr(expected)
+            assert width == max((column + 1 for _, columns, _ in expected for column in columns), default=0)
+        try:
+            blocks = list(read_blocks(InputFile(Path("a"), io.BytesIO(data)), 16, zero_based=zero_based))
+        except SourceError as error:
+            assert bad is not None and f"a: line {bad}:" in str(error)
+        else:
+            assert bad is None and sum(len(block.labels) for block in blocks) == len(expected)
+
+
+# -- tables of ids -----------------------------------------------------------------------------------------------------
+def reference_table(data, values):
+    """Lines of a table without quotes, None for one that breaks a rule: a second reading of the rules in read_table."""
+    try:
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        return None
+    lines = [line.rstrip("\r") for line in lines]
+    if b"\0" in data or any("\r" in line for line in lines):
+        return None
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        return None
+    delimiter = next((mark for mark in ("\t", ",", ";") if mark in lines[0]), ",")
+    table = [[field.strip() for field in line.split(delimiter)] for line in lines]
+    if any(len(fields) != len(table[0]) for fields in table) or len(table[0]) < (3 if values else 2):
+        return None
+    if not values:
+        return [(row, column, row) for row, column, *_ in table] if all(all(f[:2]) for f in table) else None
+    numbers = [line.split(delimiter)[2].strip(" \t") for line in lines]
+    word = table[0][2].lower()
+    if re.search(r"[^\W\d_]", word) and not re.search(r"\d", word) and word not in NO_NAMES:
+        table, numbers = table[1:], numbers[1:]
+    if not table or not all(all(fields[:2]) for fields in table):
+        return None
+    if not all(NUMBER.fullmatch(number.encode()) and math.isfinite(float(number)) for number in numbers):
+        return None
+    return [(row, column, float(number)) for (row, column, *_), number in zip(table, numbers, strict=True)]
+
+
+def parsed(data, values):
+    """What the reader says: (lines, None) or (None, message)."""
+    try:
+        table = parse_table(InputFile(Path("a"), io.BytesIO(data)), values=values)
+    except SourceError as error:
+        return None, str(error)
+    rows, columns = ([ids.names[place] for place in ids.places] for ids in table[:2])
+    return list(zip(rows, columns, table.values.tolist() if values else rows, strict=True)), None
+
+
+def csv(data):
+    """Without quotes, what the reference reads; with quotes no line is lost: it is there, or the file is refused."""
+    for values in (True, False):
+        lines, message = parsed(data, values)
+        if message is not None:
+            assert "\n" not in message
+            assert re.match(r"a(, line \d+: | is not text: line \d+ | holds no lines|: a line is longer)", message)
+        if b'"' not in data:
+            assert lines == reference_table(data, values), message
+        elif lines is not None:
+            text = [line for line in data.decode("utf-8-sig").split("\n") if line.strip()]
+            assert len(lines) == len(text) or (values and len(lines) == len(text) - 1)
+            assert all(row and column and row == row.strip() for row, column, _ in lines)
+            assert not values or all(math.isfinite(value) for _, _, value in lines)
+
+
+# -- state files -------------------------------------------------------------------------------------------------------
+def state(data):
+    """A model that can be asked, copied and saved, or a StateError."""
+    try:
+        model = fs.from_bytes(data)
+    except fs.StateError as error:
+        assert "\n" not in str(error)
+        return
+    model.facts()
+    again = fs.from_bytes(model.to_bytes())
+    assert type(again) is type(model) and again.n_rows == model.n_rows
+
+
+def reseal(data, change):
+    """A state file with other contents and right checksums: change(header, arrays) in place. None if it is no file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {name[:-4]: np.load(io.BytesIO(archive.read(name))) for name in archive.namelist()}
+        header = json.loads(members.pop("header").tobytes())
+        if not all(isinstance(header, dict) and array.size < 10_000 for array in members.values()):
+            return None
+    except Exception:  # whatever is wrong with these bytes, they are no state file
+        return None
+    about = {name: value for name, value in header.items() if name not in ("format", "schema", "arrays")}
+    change(about, members)
+    try:
+        return pack(about, members)
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return None
+
+
+TARGETS = {"svmlight": svmlight, "csv": csv, "state": state}

@@ -1,0 +1,20 @@
+"""The seeds of the fuzzers, and what they once found: all of it is read again."""
+
+import pytest
+
+from tests.fuzz.targets import CORPUS, TARGETS
+
+SEEDS = sorted(path for path in CORPUS.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_replay(path):
+    data = path.read_bytes()
+    TARGETS[path.parent.name](data)
+    for stop in range(0, len(data), max(1, len(data) // 50)):  # and its beginnings
+        TARGETS[path.parent.name](data[:stop])
+
+
+def test_every_target_has_seeds():
+    assert {path.parent.name for path in SEEDS} == set(TARGETS)
+    assert sum(path.stat().st_size for path in SEEDS) < 40_000

@@ -1,0 +1,118 @@
+"""Tables of ids and values: what they hold, and that nothing in them is skipped, joined or guessed."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from fastsketch.io import SourceError
+from fastsketch.io import _table as table
+from fastsketch.io._table import read_table
+
+
+def read(tmp_path, content, values=True):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = read_table(path, values=values)
+    columns = ([ids.names[place] for ids in (column,) for place in ids.places] for column in found[:2])
+    return list(zip(*columns, found.values.tolist(), strict=True)) if values else list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b,1\nc,d,2.5\n",
+        "user,item,rating\na,b,1\nc,d,2.5",
+        "a\tb\t1\r\nc\td\t2.5\r\n",
+        "a;b;1\n\n  \nc;d;2.5\n",
+        ' a , b , 1 \n"c", "d" ,"2.5"\n',
+        "\ufeffa,b,+1e0\nc,d,25e-1\n",
+        "a,b,1,x\nc,d,2.5,\n",
+        "\ufeff\nuser,item,rating\r\r\na,b,1.\nc,d,02.50\n",
+    ],
+)
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_lines_are_read(tmp_path, monkeypatch, text, block):
+    monkeypatch.setattr(table, "BLOCK_BYTES", block)
+    assert read(tmp_path, text) == [("a", "b", 1.0), ("c", "d", 2.5)]
+
+
+def test_quotes(tmp_path):
+    assert read(tmp_path, '"a,1","say ""b""",1\n"","",2\n'.replace('"","",2\n', "")) == [("a,1", 'say "b"', 1.0)]
+    assert read(tmp_path, '"a\t1","b",1\n') == [("a\t1", "b", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # an open quote took every line up to the next quote for one field, and those lines were gone
+        ('a,b,1\nc,"d,2\ne,f,3\ng,h",4\n', "line 2: the quote that opens column 2 does not close on this line"),
+        ('a,b,1\n"c\nx",d,2\n', "line 2: the quote that opens column 1"),
+        ('a,b,1\n"c"x,d,2\n', "line 2: column 1 goes on after its closing quote"),
+        ('a,b,1\n5" nail,d,2\n', "line 2: column 1 holds a quote"),
+        # a first line that is no number was dropped as a header
+        ("a,b,4.o\nc,d,1\n", "line 1: '4.o' is no finite"),
+        ("a,b,4,5\nc,d,1\n", "line 2: there are 3 columns, in the first line 4"),
+        ("a;b;4,5\nc;d;1\n", "line 1: 3 columns are needed, there are 2"),
+        ("a,b,\nc,d,1\n", "line 1: '' is no finite"),
+        ("a,b,nan\nc,d,1\n", "line 1: 'nan' is no finite"),
+        ("a,b,NA\nc,d,1\n", "line 1: 'NA' is no finite"),
+        ("\n\na,b,-\n", "line 3: '-' is no finite"),
+        ("a,b,1\nuser,item,rating\n", "line 2: 'rating' is no finite"),
+        *(
+            (f"a,b,1\nc,d,{number}\n", "line 2: .* is no finite decimal number")
+            for number in (
+                "1_0",
+                "nan",
+                "inf",
+                "-Infinity",
+                "0x10",
+                "１２",
+                "1e999",
+                "1 2",
+                "1d3",
+                "",
+                "\u00a01",
+                "--1",
+            )
+        ),
+        ("a,b,1\nc,d,3,5\n", "line 2: there are 4 columns, in the first line 3"),
+        ("a,b,1\nc,d\n", "line 2: there are 2 columns, in the first line 3"),
+        ("a,b,1\n,d,2\n", "line 2: column 1 is empty"),
+        ('a,b,1\nc," ",2\n', "line 2: column 2 is empty"),
+        ("a,b,1\rc,d,2\n", "line 1: a carriage return within"),
+        (b"a,b,1\nc,\xff,2\n", "is not text: line 2 holds the byte 0xff"),
+        (b"a,b,1\nc\0,d,2\n", "is not text: line 2 holds a NUL"),
+        ("a,b,1\n" + "x" * (1 << 20) + "c,d,2\n", "a line is longer than 1,048,576 bytes"),
+        ("user,item,rating\n", "holds no lines"),
+        ("\n \n", "holds no lines"),
+    ],
+)
+def test_what_breaks_a_rule_is_named(tmp_path, text, message):
+    with pytest.raises(SourceError, match=f"t.csv.*{message}"):
+        read(tmp_path, text)
+
+
+def test_pairs_need_no_value(tmp_path):
+    assert read(tmp_path, "a,b\nc,d\n", values=False) == [("a", "b"), ("c", "d")]
+    assert read(tmp_path, "a,b,x\nc,d,\n", values=False) == [("a", "b"), ("c", "d")]
+    with pytest.raises(SourceError, match="line 1: 2 columns are needed"):
+        read(tmp_path, "a\n", values=False)
+
+
+def test_long_fields_and_many_columns(tmp_path):
+    """The csv module refuses fields of more than 131,072 characters, with an error that names no file."""
+    name = "x" * 200_000
+    assert read(tmp_path, f"a,{name},1\n") == [("a", name, 1.0)]
+    assert read(tmp_path, "a,b,1" + ",z" * 50_000 + "\n") == [("a", "b", 1.0)]
+
+
+def test_each_id_is_held_once(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"".join(b"u%d,i%d,1\n" % (k % 7, k % 5) for k in range(100))))
+    found = read_table(path, values=True)
+    assert found.rows.names == [f"u{k}" for k in range(7)]
+    assert np.array_equal(found.columns.places, np.arange(100) % 5)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(SourceError, match="t.csv.gz is cut short"):
+        read_table(path, values=True)

@@ -1,0 +1,85 @@
+"""Builds the kernels under the address and undefined-behaviour sanitizers and runs on them what exercises memory.
+
+First the C driver beside this file, then the compiled extensions: the package is built into a folder of its own, where
+nothing is left, and tests run on it with the sanitizers' libraries loaded before everything else.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CC = os.environ.get("CC", "cc")
+CHECKS = "-fsanitize=address,undefined"
+# What reads memory by counts and places that come from outside: kernels, files, states, every kind of model.
+TESTS = (
+    "kernels",
+    "io",
+    "reliability",
+    "sketching/test_input.py",
+    "sketching/test_golden.py",
+    "online/test_golden.py",
+    "hashing/test_golden.py",
+    "hashing/test_summary.py",
+    "test_guards.py",
+)
+# They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this.
+LEFT_OUT = "not costs_less and not memory_does_not_grow and not a_leak and not requests_for_memory and not scikit_learn"
+
+
+def run(*command, **environment):
+    """Run in the root; end with the status of what failed."""
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command[:4]))} ... ended with status {done.returncode}")
+
+
+def library(name):
+    """Where the compiler keeps a library of the sanitizers."""
+    said = subprocess.run([CC, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(said).is_absolute():
+        sys.exit(f"make asan needs gcc with its sanitizers: {CC} has no {name} (Debian: libasan, libubsan)")
+    return said
+
+
+def main():
+    """All of it; the first failure ends it."""
+    if not shutil.which(CC):
+        sys.exit(f"make asan needs a C compiler: there is no {CC}")
+    preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so"))
+    with tempfile.TemporaryDirectory() as folder:
+        driver, built = Path(folder, "driver"), Path(folder, "lib")
+        sources = [ROOT / "tests" / "kernels" / "asan.c", *sorted((ROOT / "csrc").glob("*.c"))]
+        flags = ["-std=c11", "-g", "-O1", CHECKS, "-fno-sanitize-recover=all", "-Icsrc"]
+        run(CC, *flags, *sources, "-lm", "-o", driver)
+        run(driver)
+        build = ["build", "--build-base", f"{folder}/build", "--build-lib", built, "--parallel", "2"]
+        run(sys.executable, "setup.py", "-q", *build, FASTSKETCH_SANITIZE="1", CC=CC)
+        # --capture=sys: what a sanitizer writes before it ends the process is to be seen
+        options = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "no:cacheprovider", "--capture=sys"]
+        # from another folder, so that neither these tests nor what they start find the tree's own package
+        code = f"import os, sys, pytest; os.chdir({folder!r}); sys.exit(pytest.main(sys.argv[1:]))"
+        run(
+            sys.executable,
+            "-c",
+            code,
+            "-q",
+            *options,
+            "-k",
+            LEFT_OUT,
+            *(ROOT / "tests" / name for name in TESTS),
+            LD_PRELOAD=preload,
+            # Python and NumPy keep memory to the end on purpose; malloc for every object, so that each is watched
+            ASAN_OPTIONS="detect_leaks=0",
+            UBSAN_OPTIONS="print_stacktrace=1",
+            PYTHONMALLOC="malloc",
+            PYTHONPATH=os.pathsep.join([str(built), str(ROOT)]),
+            FASTSKETCH_DATA=os.environ.get("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data")),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""No state file, damaged by chance or crafted by hand, is silently wrong, ends the process or keeps it for ever."""
+
+import collections
+import json
+import queue
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.reliability.figures import amount, report
+
+# Seconds without a word after which a child counts as hanging: a seed takes hundredths.
+PATIENCE = 120
+
+
+class Child:
+    """A process that tries seeds one after the other, and says which before it does."""
+
+    def __init__(self, kind, first, last):
+        command = [sys.executable, "-m", "tests.reliability.states", kind, str(first), str(last)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.lines = queue.Queue()
+        self.readers = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._keep_errors, daemon=True),
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+        self.lines.put(None)
+
+    def _keep_errors(self):
+        self.errors = self.process.stderr.read()[-2000:]
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def tried(kind, count):
+    """Counter of what happened to each seed below `count`; a crash or a hang costs one seed."""
+    found, worst, first = collections.Counter(), [], 0
+    while first < count:
+        child, last = Child(kind, first, count), None
+        try:
+            while (line := child.lines.get(timeout=PATIENCE)) is not None:
+                last = line
+                if "found" in line:
+                    found[line["found"]] += 1
+                    first = line["seed"] + 1
+            ending = "crashed" if child.process.wait() < 0 else "broke down"
+        except queue.Empty:
+            ending = "hung"
+        child.end()
+        if first < count:
+            found[ending] += 1
+            worst.append((ending, last, child.errors))
+            first += 1
+    assert sum(found.values()) == count
+    for what in worst[:5]:
+        print(what)
+    return found
+
+
+def others(found, *expected):
+    """How many seeds had an end that is none of those expected; they are shown."""
+    strange = {what: n for what, n in found.items() if what not in expected}
+    for what, n in strange.items():
+        print(n, what)
+    return sum(strange.values())
+
+
+@pytest.mark.parametrize("count", [amount(200, 20_000)])
+def test_mutated_state_files(count):
+    found = tried("mutated", count)
+    assert found["refused"] > count // 2
+    report(
+        "mutated state files",
+        f"{count:,} files of all kinds",
+        silently_wrong=found["silently wrong"],
+        crashes=found["crashed"] + found["broke down"],
+        hangs=found["hung"],
+        other_errors=others(found, "refused", "loaded", "silently wrong", "crashed", "broke down", "hung"),
+        also={"refused": found["refused"], "loaded": found["loaded"]},
+    )
+
+
+@pytest.mark.parametrize("count", [amount(150, 5_000)])
+def test_crafted_state_files(count):
+    found = tried("crafted", count)
+    used = found["used"] + found["used with a clean error"]
+    assert found["refused"] > count // 4 and used > count // 8
+    report(
+        "crafted state files: right checksums, wrong values; read, update, merge, save",
+        f"{count:,} files of all kinds",
+        crashes=found["crashed"] + found["broke down"],
+        hangs=found["hung"],
+        other_errors=others(found, "refused", "used", "used with a clean error", "crashed", "broke down", "hung"),
+        also={"refused": found["refused"], "used": used},
+    )
