@@ -12,7 +12,7 @@ from fastsketch._kernels.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
-from fastsketch.sketching._engines._ledger import Known
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
@@ -56,7 +56,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
             own.add("cov")
             checks.number_within(count["kept"], "kept", 0, 0)
             checks.finite(arrays, "cov", (n_features, n_features))
-        checks.only(arrays, *SHARED_ARRAYS, *own)
+        checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), *own)
 
     def make_state(self) -> kernel.DenseState:
         """The state of an engine that has seen no rows."""

@@ -15,6 +15,8 @@ from fastsketch.io import _checks as checks
 
 Matrix = NDArray[np.float64]
 
+LEDGER_ARRAYS = ("seen", "leaked", "lost")
+
 
 class Known(NamedTuple):
     """What is known of A'A along the r directions of a reduced sketch."""

@@ -11,7 +11,7 @@ from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._ledger import ledger_arrays, put_ledger
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -52,7 +52,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
         indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
         checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
-        checks.only(arrays, *SHARED_ARRAYS, "z", "indptr", "indices", "data")
+        checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data")
 
     def make_state(self) -> kernel.SparseState:
         """The state of an engine that has seen no rows."""
