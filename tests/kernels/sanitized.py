@@ -18,7 +18,9 @@ CHECKS = "-fsanitize=address,undefined"
 TESTS = (
     "kernels",
     "io",
-    "reliability",
+    "reliability/test_states.py",
+    "reliability/test_zoo.py",
+    "reliability/test_certificate.py",
     "sketching/test_input.py",
     "sketching/test_golden.py",
     "online/test_golden.py",
