@@ -28,8 +28,8 @@ TESTS = (
     "hashing/test_summary.py",
     "test_guards.py",
 )
-# They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this. Memory
-# that is reserved and never touched costs nothing, but not under the sanitizer, which shadows all of it.
+# They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this.
+# Memory that is reserved and never touched costs nothing, but not under the sanitizer, which shadows all of it.
 LEFT_OUT = " and ".join(
     f"not {name}"
     for name in (
