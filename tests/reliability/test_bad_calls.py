@@ -23,9 +23,9 @@ class Child:
     def __init__(self, first, step):
         command = [sys.executable, "-m", "tests.reliability.bad_calls", str(first), str(step)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
         )
 
     def end(self):
