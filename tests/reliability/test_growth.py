@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import amount, environment, report
 from tests.reliability.zoo import SPECIMENS
 
 # One of each family: the others share their code.
@@ -74,9 +74,8 @@ def child(names, seconds, leak=0):
 
 def measured(names, seconds, leak=0):
     """The lines of a child."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     code = f"from tests.reliability.test_growth import child; child({names!r}, {seconds}, {leak})"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return [json.loads(text) for text in done.stdout.splitlines()]
 
