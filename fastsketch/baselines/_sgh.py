@@ -1,5 +1,6 @@
 """Scalable graph hashing."""
 
+import math
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -114,7 +115,7 @@ class SGH(Hasher):
         """The paper's Algorithm 1: bits one after the other against the residual, then once more in random order."""
         from scipy.linalg import eigh
 
-        rho, e = 2.0, np.e
+        rho, e = 2.0, math.e
         damp = np.exp(-(x * x).sum(axis=1) / rho)
         # P(x)'Q(y) approximates S: the same features up to the sign of the last
         shared = np.hstack(

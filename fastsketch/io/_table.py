@@ -108,8 +108,8 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
         try:
             text = block.decode()
         except UnicodeDecodeError as error:
-            line = number + 1 + block.count(b"\n", 0, error.start)
-            raise _no_text(file.path, line, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
+            place = number + 1 + block.count(b"\n", 0, error.start)
+            raise _no_text(file.path, place, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
         for line in text[:-1].split("\n"):
             number += 1
             if "\r" in line:

@@ -3,7 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -23,7 +23,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
 class Begun(BaseEstimator):
     """An estimator whose partial_fit goes on with the parameters of its first call, those in _FREE excepted."""
 
-    _FREE: frozenset[str] = frozenset()
+    _FREE: ClassVar[frozenset[str]] = frozenset()
 
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""

@@ -226,7 +226,7 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
         for (ptrdiff_t i = 0; i < n; i++) {
             ptrdiff_t common = 0;
             for (int64_t e = wide[i]; e < wide[i + 1]; e++) {
-                common += head[where[e]] >= 0;
+                common += head[where[e]] != 0;
                 dense[i * d + where[e]] += pass ? (double)sfilled[e] : filled[e];
             }
             check(common == n_chosen, "filled rows have all common features");
@@ -239,7 +239,7 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
     fs_csr_weigh_d(n, wide, where, filled, root, pivot);
     fs_csr_weigh_s(n, wide, where, sfilled, root, pivot);
     for (ptrdiff_t c = 0; c < n_chosen; c++)
-        head[chosen[c]] = -1;
+        head[chosen[c]] = 0;
     free(root), free(present), free(pivot), free(chosen), free(wide), free(where), free(stamp), free(filled);
     free(dense), free(sfilled);
     fs_csr_add_to_z_d(n, k, k + 1, indptr, indices, data, out, z);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 # The long form is what the table in docs/reliability.md shows: `make reliability`. `make test` runs the short one.
@@ -11,6 +12,11 @@ LONG = os.environ.get("FASTSKETCH_RELIABILITY") == "long"
 def amount(short, long):
     """How much to try in the form that is being run."""
     return long if LONG else short
+
+
+def environment():
+    """For a child process that finds the package that is tested here, not the tree's own, which may not be built."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
 
 
 def report(what, tried, *, also=None, **never):

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import amount, environment, report
 
 ROOT = Path(__file__).parents[2]
 # Seconds that one call may take; the first also waits for the imports.
@@ -22,10 +22,9 @@ class Child:
 
     def __init__(self, first, step):
         command = [sys.executable, "-m", "tests.reliability.bad_calls", str(first), str(step)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        one_thread = {**environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+            command, env=one_thread, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
         )
 
     def end(self):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import amount, environment, report
 
 # Seconds without a word after which a child counts as hanging: a seed takes hundredths.
 PATIENCE = 120
@@ -20,7 +20,9 @@ class Child:
 
     def __init__(self, kind, first, last):
         command = [sys.executable, "-m", "tests.reliability.states", kind, str(first), str(last)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.lines = queue.Queue()
         self.readers = [
             threading.Thread(target=self._read, daemon=True),

@@ -5,7 +5,6 @@ after the other on another model: the two must end with the same bits.
 """
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import amount, environment, report
 from tests.reliability.zoo import SPECIMENS, Specimen
 
 THREADS = 4
@@ -199,11 +198,10 @@ def child(names, seconds):
 def in_children(names, seconds):
     """(figures of each specimen, crashed, hung): a specimen that ends its process is left out and the others go on."""
     found, crashed, hung, left = [], [], [], list(names)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     while left:
         code = f"from tests.reliability.test_threads import child; child({left!r}, {seconds!r})"
         limit, status = 60 + 20 * seconds * len(left) + 5 * len(left), None
-        process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=-1, stderr=-1, text=True)
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment(), stdout=-1, stderr=-1, text=True)
         try:
             text, errors = process.communicate(timeout=limit)
             status = process.returncode
