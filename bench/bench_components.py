@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fastsketch as fs
+from bench_component_rules import HEAD, frontier, rules_on
 from bench_component_sets import QUICK, SETS, captured, spectral_error, truth_of
 from bench_component_ways import WAYS, Found, apart, fd_with_ledger
 from bench_tools import table
@@ -41,7 +42,8 @@ class Case(NamedTuple):
     runs: dict  # way: [Found, ...], results are Quality
     fd: float  # the certificate of Frequent Directions with as many rows
     ledger: float  # the deficit of Frequent Directions with a ledger, on drifting streams
-    again: Found  # (Quality, ...) after one extra pass
+    rules: dict  # {rule: (Reading, Reading after an extra pass)}, empty for sets of size
+    again: Found  # (Quality, seconds) after one extra pass
     audit: Found
 
     def quality(self, way):
@@ -157,11 +159,10 @@ def measure(name, *, counts, repeats):
             if found and not found[0].seconds < ONCE:
                 continue
             found.append(apart(run(way, rows, truth, k), limit=LIMIT, gigabytes=GIGABYTES))
-    out = []
+    out, again = [], kind == "text" or name in ("MNIST", "Isolet")
     for k in counts:
         rounds = {way: runs[k, way] for way in WAYS}
         none = Found(note="not asked")
-        again = kind == "text" or name in ("MNIST", "Isolet")
         out.append(
             Case(
                 name,
@@ -171,6 +172,7 @@ def measure(name, *, counts, repeats):
                 rounds,
                 apart(lambda k=k: bound_of_fd(rows, k)).result,
                 apart(lambda k=k: deficit_with_ledger(rows, truth, k)).result if kind == "drift" else np.nan,
+                {} if kind == "size" else apart(lambda k=k: rules_on(rows, truth, k, refine=again)).result,
                 apart(extra_pass(rows, truth, k)) if again else none,
                 apart(audited(rows)) if k == counts[0] and kind != "size" else none,
             )
@@ -241,6 +243,8 @@ def tables(cases):
     yield table([_certificates(case) for case in cases], CERTIFICATES)
     print("One extra pass after solver='gram':")
     yield table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN)
+    print("Rules of the sketch, one pass and after an extra one, l = 2 k + 10; worst of all sets (of them meet it):")
+    yield table(frontier(cases, share), HEAD)
     print("Audits of Tracked FD, l = 30:")
     yield table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT)
 
