@@ -42,8 +42,10 @@ from fastsketch.reference._newton import (
     online_newton,
     random_projection_newton,
 )
+from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge
 
 __all__ = [
+    "Tracked",
     "adam",
     "adaptive_diagonal",
     "adaptive_fast_frequent_directions",
@@ -76,4 +78,7 @@ __all__ = [
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",
+    "tracked_empty",
+    "tracked_frequent_directions",
+    "tracked_merge",
 ]

@@ -63,15 +63,16 @@ class FrequentDirections(MergeableModel):
     ----------
     sketch_size : int, default 64
         l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact.
-    method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
+    method : {"rfd", "fd", "pfd", "tfd", "cfd", "isvd"}, default "rfd"
         Robust FD: Frequent Directions whose ``alpha`` grows by half of each shrink's delta, which halves the error
         of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
-        l - floor(beta l) rows keep their length); the compensative read-out; iterative SVD (nothing is subtracted, no
-        a-priori guarantee). B is the same for "rfd" and "fd".
+        l - floor(beta l) rows keep their length); Tracked FD, which spares as many rows, those that hold most of A by a
+        ledger that ``spectrum`` reads (docs/read-outs.md); the compensative read-out; iterative SVD (nothing is
+        subtracted, no a-priori guarantee). B is the same for "rfd" and "fd".
     alpha0 : float, default 0.0
         Initial regulariser of "rfd": the target is A'A + alpha0 I. In units of squared rows.
     beta : float in [0, 1], optional
-        Share of rows that "pfd" shrinks, 0.2 if not given.
+        Share of rows that "pfd" and "tfd" shrink; if not given 0.2 and 0.45.
     buffer_size : int, optional
         Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams. 0 shrinks
         at every row, as the papers' basic algorithms do.
@@ -105,8 +106,9 @@ class FrequentDirections(MergeableModel):
     Notes
     -----
     Guarantee, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
-    "pfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I for
-    "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l.
+    "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I for
+    "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l;
+    for "pfd" and "tfd" the same with floor(beta l) in place of l.
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
@@ -147,7 +149,9 @@ class FrequentDirections(MergeableModel):
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
         if self.beta is not None and self.method not in DEFAULT_BETAS:
-            raise ValueError(f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}")
+            raise ValueError(
+                f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}"
+            )
         if self.center and self.buffer_size == 0:
             raise ValueError("buffer_size must be at least 1 with center=True: a block needs a row for its mean")
         if self.compressor is not None and self.decay != 1.0:
@@ -339,23 +343,30 @@ class FrequentDirections(MergeableModel):
         return out
 
     # -- the spectrum of the rows ----------------------------------------------------------------------------------
+    @reads
     def spectrum(self) -> Spectrum:
         """Estimates of the leading eigenvalues of A'A (squared singular values of A), each with an interval.
 
         Returns
         -------
         Spectrum
-            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), float64, in squared units of the rows. The
-            intervals hold on every stream (with a compressor: for the mapped rows); the values are exact with
-            solver="exact", best with method="tfd", and for "fd", "cfd" and "rfd" the upper ends.
+            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,) with r <= min(sketch_size, d), float64, in
+            squared units of the rows; A is weighted, decayed and centred. The intervals hold on every stream, their
+            rounding included; eigenvalues that are not listed lie between 0 and the certificate (Delta and rounding).
+            Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, best
+            with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd" and "isvd" the lower ones.
+            With a compressor all of this is about the mapped rows; what the map itself changes is not in the intervals.
+
+        Raises
+        ------
+        ValueError
+            If the sketch has seen no rows.
         """
-        engine = self._seen_engine()
-        reading = self._read()
-        return spectrum_of(engine, self._method, rounding=reading.rounding, squared_norm=reading.squared_norm)
+        return spectrum_of(self._seen_engine(), self._method)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i."""
+        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i, as in ``spectrum``."""
         found = self.spectrum()
         return np.sqrt(np.column_stack([found.low, found.high]))
 

@@ -1,4 +1,7 @@
-"""What a sketch says of the eigenvalues of A'A: intervals that always hold, and a point inside each."""
+"""What a sketch says of the eigenvalues of A'A: intervals that always hold, and a point inside each.
+
+The proofs are in docs/read-outs.md.
+"""
 
 from math import ldexp
 from typing import NamedTuple
@@ -6,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._engines import AnyEngine
+from fastsketch.sketching._engines import AnyEngine, Known
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import upright
+from fastsketch.sketching._reading import allowance, upright
 
 Matrix = NDArray[np.float64]
+
+MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Spectrum(NamedTuple):
@@ -32,23 +37,53 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-def spectrum_of(engine: AnyEngine, method: Method, *, rounding: float, squared_norm: float) -> Spectrum:
-    """Read an engine, which stays as it is; `rounding`: the allowance of the certificate, in units of the rows."""
+def spectrum_of(engine: AnyEngine, method: Method) -> Spectrum:
+    """Read an engine, which stays as it is."""
     engine = engine.clone()
     known = engine.known()
+    values, vectors = _estimates(known, engine.shrinkage, method)
+    rounding = allowance(engine, float(known.squares.max(initial=0.0)))
+    low = np.maximum(known.squares - rounding, 0.0)
+    high = known.squares + (engine.shrinkage + rounding)
+    total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
+    high = np.minimum(high, _trace_bound(low, total))
+    values = np.clip(values, low, high)
     unit = ldexp(1.0, engine.exponent)
-    low, high = known.squares, known.squares + engine.shrinkage
-    if method.tracks:
-        values, turn = np.linalg.eigh(known.seen + known.leaked)
-        values, vectors = values[::-1], turn[:, ::-1].T @ known.vt
-    else:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta
-        values, vectors = high if method.lowers_all else low, known.vt
-    vectors = upright(vectors)
     with np.errstate(over="ignore", under="ignore"):
-        low = np.maximum(low * unit * unit - rounding, 0.0)
-        high = high * unit * unit + rounding
-        if len(low):
-            # the trace is known: what others have at least is not left for this one
-            high = np.minimum(high, np.maximum(squared_norm - (low.sum() - low), low))
-        return Spectrum(np.clip(values * unit * unit, low, high), vectors, low, high)
+        # what leaves the range of a double is still between the two ends
+        low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
+        return Spectrum(np.clip(values * unit * unit, low, high), upright(vectors), low, high)
+
+
+def _estimates(known: Known, shrinkage: float, method: Method) -> tuple[Matrix, Matrix]:
+    """Point estimates, descending, and their directions."""
+    if not method.tracks:
+        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta
+        return known.squares + (shrinkage if method.lowers_all else 0.0), known.vt
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = known.seen + known.leaked
+    if not np.isfinite(held).all():  # of sums beyond the range of a double
+        return known.squares, known.vt
+    values, turn = np.linalg.eigh(held)
+    return values[::-1], turn[:, ::-1].T @ known.vt
+
+
+def _sum_rounding(engine: AnyEngine) -> float:
+    """Relative: three roundings of a row at most (its root weight, the product, its decay), and a sum in double."""
+    return 4 * float(np.finfo(engine.dtype).eps) + 2 * engine.n_rows * float(np.finfo(np.float64).eps)
+
+
+def _trace_bound(low: Matrix, total: float) -> Matrix:
+    """For descending lower bounds of eigenvalues whose sum is at most `total`, the most that each can be.
+
+    If the i-th is x, so are those before it at least: sum of max(low_j, x) over j <= i, and of low_j over j > i, is at
+    most `total`. The largest such x shares what is left over among the last of the first i, up to the level of others.
+    """
+    spare = max(0.0, total - float(low.sum()))
+    out = np.empty_like(low)
+    for i in range(len(low)):
+        upward = low[i::-1]  # from the i-th to the first, ascending
+        count = np.arange(1, i + 2)
+        levels = (spare + np.cumsum(upward)) / count  # of the last 1, 2, .. of them, raised to one level
+        out[i] = levels.min()
+    return out

@@ -57,8 +57,8 @@ def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
     size = mine.setting.sketch_size
     merged, delta = joined(*known, extra, n_keep=size - 1, n_spare=mine.setting.rows_spared)
     mine.state.shrinkage += delta
-    eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0))
-    mine.state.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
+    eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0)) + delta
+    mine.state.rounding = mine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)
     put_known(mine, merged)
 
 

@@ -174,10 +174,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
             self.flush()
         d, size = self.n_features, self.setting.sketch_size
         keep = d if d <= size else size - 1
-        values, vectors = top_eigh(self.cov.copy(), keep)
-        values = np.maximum(values, 0.0)
-        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
-        state.rounding = allowance * allowance
+        values, vectors = self._top(keep)
         delta = 0.0 if keep == d else float(values[d - size])
         kept = values[d - keep :][::-1].copy()
         spared = min(self.setting.rows_spared, keep)
@@ -187,14 +184,23 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         state.fill = state.kept = 0
         return rows.astype(self.dtype)
 
+    def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(eigenvalues of the exact sum, ascending, and vectors of the last k as rows); takes note of their rounding."""
+        state = self.state
+        values, vectors = top_eigh(self.cov.copy(), k)
+        values = np.maximum(values, 0.0)
+        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
+        state.rounding = allowance * allowance
+        return values, vectors
+
     def known(self) -> Known:
         """What is known of the rows: with an exact sum, its leading eigenvalues as they are."""
         if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
             return super().known()
         if self.state.fill:
             self.flush()
-        values, vectors = top_eigh(self.cov.copy(), min(self.n_features, self.setting.sketch_size))
-        squares = np.maximum(values[::-1][: len(vectors)], 0.0)
+        values, vectors = self._top(min(self.n_features, self.setting.sketch_size))
+        squares = values[::-1][: len(vectors)]
         return Known(squares, vectors[::-1], np.diag(squares), np.zeros((len(squares), len(squares))), 0.0)
 
     def add_exact(self, other: AnyBuffer) -> None:

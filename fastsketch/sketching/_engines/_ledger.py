@@ -17,6 +17,9 @@ Matrix = NDArray[np.float64]
 
 LEDGER_ARRAYS = ("seen", "leaked", "lost")
 
+# A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for numbers below full precision.
+SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
+
 
 class Known(NamedTuple):
     """What is known of A'A along the r directions of a reduced sketch."""
@@ -50,7 +53,10 @@ def ledger_arrays(ledger: Ledger | None) -> Arrays:
 def validate_ledger(arrays: Arrays, side: int) -> None:
     """Raise ValueError unless a ledger of l = side could have these arrays."""
     for name in ("seen", "leaked"):
-        checks.finite(arrays, name, (side, side))
+        found = checks.finite(arrays, name, (side, side))
+        largest = float(np.abs(found).max(initial=0.0))
+        if not (np.abs(found / 2 - found.T / 2) <= SYMMETRIC_WITHIN * largest + TINY).all():
+            raise ValueError(f"array {name!r} must be symmetric")
     checks.not_negative(arrays, "lost", (1,))
 
 
@@ -93,9 +99,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
     base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
     k = len(kept)
-    before = Known(
-        lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost
-    )
+    before = Known(lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost)
     seen, leaked = before.turned(vt)
     along = vt @ new.T
     seen = seen + along @ along.T

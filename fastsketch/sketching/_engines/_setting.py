@@ -28,7 +28,9 @@ class EngineSetting:
 
     def for_one_shrink(self, buffer_size: int) -> Self:
         """The same shrink for settled rows: neither decay nor centring."""
-        return replace(self, buffer_size=buffer_size, solver="gram", ledger=False, center=False, decay=1.0, compressor=None)
+        return replace(
+            self, buffer_size=buffer_size, solver="gram", ledger=False, center=False, decay=1.0, compressor=None
+        )
 
     def behind_map(self, buffer_size: int) -> Self:
         """The engine behind a random map: blocks come centred."""

@@ -52,7 +52,9 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
         indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
         checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
-        checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data")
+        checks.only(
+            arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data"
+        )
 
     def make_state(self) -> kernel.SparseState:
         """The state of an engine that has seen no rows."""
