@@ -5,8 +5,8 @@ Every step is done with the directions themselves, where the library takes it fr
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import floor
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Tracked(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Tracked:
     """A sketch B = diag(squares)^(1/2) V, its certificate, and its ledger."""
 
     squares: Array  # (r,) squared lengths of the rows of B
@@ -37,12 +38,12 @@ class Tracked(NamedTuple):
     def faded(self, factor: float) -> "Tracked":
         """All rows so far with their weight times a factor."""
         return Tracked(
-            factor * self.squares,
-            self.v,
-            factor * self.delta,
-            factor * self.seen,
-            factor * self.leaked,
-            factor * self.lost,
+            squares=factor * self.squares,
+            v=self.v,
+            delta=factor * self.delta,
+            seen=factor * self.seen,
+            leaked=factor * self.leaked,
+            lost=factor * self.lost,
         )
 
 
@@ -56,16 +57,17 @@ def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
 
 def tracked_empty(d: int) -> Tracked:
     """The sketch of no rows."""
-    return Tracked(np.zeros(0), np.zeros((0, d)), 0.0, np.zeros((0, 0)), np.zeros((0, 0)), 0.0)
+    none = np.zeros((0, 0))
+    return Tracked(squares=np.zeros(0), v=np.zeros((0, d)), delta=0.0, seen=none, leaked=none, lost=0.0)
 
 
-def tracked_merge(parts: Iterable[Tracked], x: Array, m: int, *, beta: float, shrink: bool = True) -> Tracked:
-    """Sketches and loose rows x as one sketch of m - 1 rows; without `shrink` of all directions, for m or fewer."""
+def tracked_merge(parts: Iterable[Tracked], m: int, *, x: Array, beta: float, flush: bool = True) -> Tracked:
+    """Sketches and loose rows x as one sketch of m - 1 rows; without `flush` of all directions, for m or fewer."""
     parts = list(parts)
     _, s, v = np.linalg.svd(np.vstack([*(part.b for part in parts), x]), full_matrices=False)
     rank = int((s > s.max(initial=0.0) * np.finfo(float).eps).sum())
     squares, v, delta = s[:rank] ** 2, v[:rank], 0.0
-    if shrink and rank >= m:
+    if flush and rank >= m:
         delta, squares, v = float(squares[m - 1]), squares[: m - 1], v[: m - 1]
     carried = [_carried(part, v) for part in parts]
     p = v @ x.T
@@ -76,14 +78,15 @@ def tracked_merge(parts: Iterable[Tracked], x: Array, m: int, *, beta: float, sh
     lowered = np.argsort(-np.diag(seen + leaked), kind="stable")[m - floor(beta * m) :]
     squares[lowered] -= delta
     delta += sum(part.delta for part in parts)
-    return Tracked(squares, v, delta, seen, leaked, max(0.0, total - float(np.trace(seen))))
+    lost = max(0.0, total - float(np.trace(seen)))
+    return Tracked(squares=squares, v=v, delta=delta, seen=seen, leaked=leaked, lost=lost)
 
 
 def tracked_frequent_directions(blocks: Iterable[Array], m: int, *, beta: float) -> Tracked:
     """Tracked FD on blocks of rows, with a shrink after every block."""
     sketch = None
     for x in blocks:
-        sketch = tracked_merge([tracked_empty(x.shape[1]) if sketch is None else sketch], x, m, beta=beta)
+        sketch = tracked_merge([tracked_empty(x.shape[1]) if sketch is None else sketch], m, x=x, beta=beta)
     if sketch is None:
         raise ValueError("blocks must hold at least one")
     return sketch

@@ -22,7 +22,7 @@ def blocks_of(rows, first, later):
 
 def read(sketch, rest):
     """As the library reads: rows that wait are stacked, and shrunk if there are more than l."""
-    return ref.tracked_merge([sketch], rest, L, beta=BETA, shrink=len(sketch.v) + len(rest) > L)
+    return ref.tracked_merge([sketch], L, x=rest, beta=BETA, flush=len(sketch.v) + len(rest) > L)
 
 
 def same(model, found, *, dtype, scale):
@@ -122,8 +122,8 @@ def settled(rows, weights, *, center, decay, b):
             x = np.vstack([np.sqrt(w)[:, None] * (x - own), shift])
         else:
             x = np.sqrt(w)[:, None] * x
-        shrink = full or len(sketch.v) + len(x) > L
-        sketch = ref.tracked_merge([sketch], x, L, beta=BETA, shrink=shrink)
+        flush = full or len(sketch.v) + len(x) > L
+        sketch = ref.tracked_merge([sketch], L, x=x, beta=BETA, flush=flush)
         room = b + 1 - center
     return sketch
 
@@ -163,12 +163,12 @@ def test_fade_and_merge(kind, dtype):
     one, model = found[0], models[0]
     for theirs, other in zip(found[1:], models[1:], strict=True):
         fits = len(one.v) + len(theirs.v) <= L
-        one = ref.tracked_merge([one, theirs], np.empty((0, d)), L, beta=BETA, shrink=not fits)
+        one = ref.tracked_merge([one, theirs], L, x=np.empty((0, d)), beta=BETA, flush=not fits)
         model.merge(other)
         same(model, one, dtype=dtype, scale=scale)
     more = scarce(9, b + 1, d, dtype)  # a shrink after a merge finds kept rows that no shrink has left
     model.update(make(more))
-    one = ref.tracked_merge([one], more[: model.n_rows].astype(np.float64), L, beta=BETA)
+    one = ref.tracked_merge([one], L, x=more.astype(np.float64), beta=BETA)
     same(model, one, dtype=dtype, scale=scale)
 
 
@@ -184,7 +184,7 @@ def test_merges_of_centred_sketches_carry_the_mean(kind, center):
     found = [settled(part, np.ones(len(part)), center=center, decay=1.0, b=b) for part in parts]
     n, m = map(len, parts)
     shift = np.sqrt(n * m / (n + m)) * (parts[1].mean(axis=0) - parts[0].mean(axis=0))[np.newaxis]
-    one = ref.tracked_merge(found, shift if center else shift[:0], L, beta=BETA)
+    one = ref.tracked_merge(found, L, x=shift if center else shift[:0], beta=BETA)
     same(models[0].merge(models[1]), one, dtype=np.float64, scale=sum((part**2).sum() for part in parts))
 
 
@@ -223,3 +223,19 @@ def test_a_shrink_spares_what_holds_most_not_what_is_longest():
         error[method] = np.abs(spectrum.values[:5] / true[:5] - 1).max()
     assert error["tfd"] < 0.05
     assert error["tfd"] < 0.5 * min(error["fd"], error["pfd"])
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_shrink_after_a_merge_that_left_all_rows(kind):
+    """Three rows and four: as many kept rows as the sketch may have, one more than a shrink leaves."""
+    make, b, d = {"dense": np.asarray, "sparse": csr_array}[kind], 11, 60
+    rows = scarce(3, L + b, d, np.float64)
+    rows[:L, :L] += np.diag(np.linspace(3, 2, L))  # none of them is zero
+    models = [fs.FrequentDirections(L, method="tfd", solver="gram", buffer_size=b) for _ in range(2)]
+    merged = models[0].update(make(rows[:3])).merge(models[1].update(make(rows[3:L])))
+    assert merged._engine.state.kept == L
+    one = ref.tracked_merge([ref.tracked_empty(d)], L, x=rows[:L], beta=BETA, flush=False)
+    same(merged, one, dtype=np.float64, scale=(rows**2).sum())
+    merged.update(make(rows[L:]))
+    assert merged._engine.state.kept == L - 1
+    same(merged, ref.tracked_merge([one], L, x=rows[L:], beta=BETA), dtype=np.float64, scale=(rows**2).sum())

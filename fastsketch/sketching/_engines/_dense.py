@@ -185,7 +185,7 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(eigenvalues of the exact sum, ascending, and vectors of the last k as rows); takes note of their rounding."""
+        """(all eigenvalues of the exact sum, ascending, top k eigenvectors as rows); takes note of their rounding."""
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
         values = np.maximum(values, 0.0)

@@ -4,7 +4,7 @@
 and two l x l matrices whose sum estimates V A'A V' (``_kernels/ledger.pyx``).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ Matrix = NDArray[np.float64]
 
 LEDGER_ARRAYS = ("seen", "leaked", "lost")
 
-# A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for numbers below full precision.
+# A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for the smallest numbers.
 SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
 
 
