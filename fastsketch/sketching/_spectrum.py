@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching._engines import AnyEngine, Known
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import allowance, upright
+from fastsketch.sketching._reading import allowance, unspent, upright
 
 Matrix = NDArray[np.float64]
 
@@ -37,29 +37,40 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-def spectrum_of(engine: AnyEngine, method: Method) -> Spectrum:
-    """Read an engine, which stays as it is."""
+def spectrum_of(
+    engine: AnyEngine, method: Method, *, regained: float = 0.0, certain_high: Matrix | None = None
+) -> Spectrum:
+    """Read an engine, which stays as it is.
+
+    Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not lost;
+    `certain_high`, upper ends that are known.
+    """
     engine = engine.clone()
     known = engine.known()
-    values, vectors = _estimates(known, engine.shrinkage, method)
+    unit = ldexp(1.0, engine.exponent)
+    values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
     rounding = allowance(engine, float(known.squares.max(initial=0.0)))
     low = np.maximum(known.squares - rounding, 0.0)
     high = known.squares + (engine.shrinkage + rounding)
     total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
     high = np.minimum(high, _trace_bound(low, total))
+    if certain_high is not None:
+        n = min(len(high), len(certain_high))
+        with np.errstate(over="ignore", under="ignore"):
+            high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
+    high = np.maximum(high, low)
     values = np.clip(values, low, high)
-    unit = ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
         # what leaves the range of a double is still between the two ends
         low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
         return Spectrum(np.clip(values * unit * unit, low, high), upright(vectors), low, high)
 
 
-def _estimates(known: Known, shrinkage: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Point estimates, descending, and their directions."""
+def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
+    """Point estimates, descending, and their directions; `spent`: what FD has taken from every kept direction."""
     if not method.tracks:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta
-        return known.squares + (shrinkage if method.lowers_all else 0.0), known.vt
+        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
+        return known.squares + (spent if method.lowers_all else 0.0), known.vt
     with np.errstate(over="ignore", invalid="ignore"):
         held = known.seen + known.leaked
     if not np.isfinite(held).all():  # of sums beyond the range of a double
