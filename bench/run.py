@@ -25,6 +25,7 @@ COMMANDS = {
     "loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
+    "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",

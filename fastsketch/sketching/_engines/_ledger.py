@@ -19,6 +19,8 @@ LEDGER_ARRAYS = ("seen", "leaked", "lost")
 
 # A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for the smallest numbers.
 SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
+# Sums of squares of rows that are stored in range stay far below: what kernels make of them is a number.
+MOST = 1e300
 
 
 class Known(NamedTuple):
@@ -55,9 +57,10 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
     for name in ("seen", "leaked"):
         found = checks.finite(arrays, name, (side, side))
         largest = float(np.abs(found).max(initial=0.0))
+        checks.number_within(largest, f"the largest entry of {name!r}", 0.0, MOST)
         if not (np.abs(found / 2 - found.T / 2) <= SYMMETRIC_WITHIN * largest + TINY).all():
             raise ValueError(f"array {name!r} must be symmetric")
-    checks.not_negative(arrays, "lost", (1,))
+    checks.number_within(float(checks.not_negative(arrays, "lost", (1,))[0]), "'lost'", 0.0, MOST)
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
