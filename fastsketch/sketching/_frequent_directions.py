@@ -42,8 +42,8 @@ from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, ro
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
-from fastsketch.sketching._rows_again import Product, Readable, RowsAgain
-from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm, validate_refined
+from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
+from fastsketch.sketching._second_pass import CERTAIN, Audit, nystrom, spectral_norm, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Spectrum, spectrum_of
 
@@ -174,10 +174,11 @@ class FrequentDirections(MergeableModel):
         )
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
-        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost, and
-        # upper ends of the leading eigenvalues of A'A, which hold until more comes in
+        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
+        # upper ends of the leading eigenvalues of A'A, and estimates, which hold until more comes in
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
+        self._estimates: NDArray[np.float64] | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
@@ -208,7 +209,7 @@ class FrequentDirections(MergeableModel):
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
-        if self._certain_high is None:
+        if self._certain_high is None and self._estimates is None:
             engine.update(checked, weights)
         else:
             self._update_refined(engine, checked, weights)
@@ -216,13 +217,13 @@ class FrequentDirections(MergeableModel):
         return self
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
-        certain, before = self._certain_high, engine.n_rows
-        self._certain_high = None
+        certain, before = (self._certain_high, self._estimates), engine.n_rows
         try:
+            self._certain_high = self._estimates = None
             engine.update(rows, weights)
         except BaseException:
             if engine.n_rows == before:
-                self._certain_high = certain
+                self._certain_high, self._estimates = certain
             raise
 
     @changes
@@ -232,16 +233,25 @@ class FrequentDirections(MergeableModel):
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._engine, self._reading, self._certain_high = engine, None, None
-            self._regained *= factor
+            self._replace(engine, self._regained * factor)
         return self
 
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
         merge_engines(engine, other._seen_engine().clone())
-        regained = self._regained + other._regained
-        self._engine, self._reading, self._regained, self._certain_high = engine, None, regained, None
+        self._replace(engine, self._regained + other._regained)
+
+    def _replace(
+        self,
+        engine: AnyEngine,
+        regained: float,
+        certain_high: NDArray[np.float64] | None = None,
+        estimates: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Take another engine, and what is known beside it, all at once."""
+        known = regained, certain_high, estimates
+        (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
@@ -385,6 +395,7 @@ class FrequentDirections(MergeableModel):
             rounding=reading.rounding,
             regained=self._regained,
             certain_high=self._certain_high,
+            estimates=self._estimates,
         )
 
     @property
@@ -433,7 +444,7 @@ class FrequentDirections(MergeableModel):
         reading = self._last_reading()
         refined = engine.clone()
         known = refined.known()
-        found = self._again(rows, sample_weight, reading).multiply(known.vt.T)
+        found = RowsAgain(rows, self._view(engine, reading), sample_weight).multiply(known.vt.T)
         self._take_products(engine, refined, known, found)
         return self
 
@@ -451,14 +462,13 @@ class FrequentDirections(MergeableModel):
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
         result = nystrom(found, known.vt, shrinkage=shrinkage)
-        r = len(result.squares)
-        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), np.zeros((r, r)), result.lost))
+        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
         state.shrinkage = min(shrinkage, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         state.rounding = (2.0 * result.allowance + stored) ** 2
         with np.errstate(over="ignore", under="ignore"):
-            regained, certain = state.shrinkage * unit * unit, result.high * unit * unit
-        self._engine, self._reading, self._regained, self._certain_high = refined, None, regained, certain
+            regained, high, values = (x * unit * unit for x in (state.shrinkage, result.high, result.values))
+        self._replace(refined, regained, high, values)
 
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
         """Measure the error that ``error_bound`` bounds, by block Krylov steps, one pass over the same rows each.
@@ -478,7 +488,7 @@ class FrequentDirections(MergeableModel):
         accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
         engine = self._rereadable("audit")
         reading, unit = self._read(), ldexp(1.0, engine.exponent)
-        again = self._again(rows, sample_weight, reading)
+        again = RowsAgain(rows, self._view(engine, reading), sample_weight)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
         shift = (self.alpha - self.alpha0) / unit / unit
         error, reached, passes = spectral_norm(again, vt, squares, shift, accuracy=accuracy)
@@ -490,17 +500,9 @@ class FrequentDirections(MergeableModel):
             raise ValueError(f"{what} needs a sketch without decay and without compressor")
         return engine
 
-    def _again(self, rows: Readable, sample_weight: ArrayLike | None, reading: Reading) -> RowsAgain:
-        engine = self._seen_engine()
-        scale = ldexp(1.0, -engine.exponent)
-        return RowsAgain(
-            rows,
-            n_features=engine.n_features,
-            dtype=engine.dtype,
-            mean=reading.mean,
-            scale=scale,
-            sample_weight=sample_weight,
-        )
+    def _view(self, engine: AnyEngine, reading: Reading) -> View:
+        mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
+        return View(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
 
     # -- using it --------------------------------------------------------------------------------------------------
     def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":
@@ -601,8 +603,9 @@ class FrequentDirections(MergeableModel):
         arrays = engine.arrays()
         if self._regained:
             arrays["regained"] = np.array([self._regained])
-        if self._certain_high is not None:
-            arrays["certain_high"] = self._certain_high
+        for name, array in (("certain_high", self._certain_high), ("estimates", self._estimates)):
+            if array is not None:
+                arrays[name] = array
         return {"engine": about}, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -623,7 +626,7 @@ class FrequentDirections(MergeableModel):
             if mine is not None and given != mine:
                 raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        own = {name: array for name, array in arrays.items() if name not in ("regained", "certain_high")}
+        own = {name: array for name, array in arrays.items() if name not in CERTAIN}
         engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
         validate_refined(arrays, self.sketch_size)
 
@@ -635,7 +638,7 @@ class FrequentDirections(MergeableModel):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
-        self._engine = self._reading = self._certain_high = None
+        self._engine = self._reading = self._certain_high = self._estimates = None
         self._regained = 0.0
         if about is not None:
             engine = ENGINES[about["kind"]](
@@ -645,7 +648,7 @@ class FrequentDirections(MergeableModel):
             self._engine = engine
             if "regained" in arrays:
                 self._regained = float(arrays["regained"][0])
-            self._certain_high = arrays.get("certain_high")
+            self._certain_high, self._estimates = arrays.get("certain_high"), arrays.get("estimates")
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

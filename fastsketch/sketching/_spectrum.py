@@ -39,18 +39,19 @@ def spectrum_of(
     rounding: float,
     regained: float = 0.0,
     certain_high: Matrix | None = None,
+    estimates: Matrix | None = None,
 ) -> Spectrum:
     """Read an engine, which stays as it is.
 
     In squared units of the rows: `rounding`, the allowance of the certificate; `regained`, the part of Delta that the
-    kept directions have not lost; `certain_high`, upper ends that are known.
+    kept directions have not lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
     engine = engine.clone()
     known = engine.known()
     unit = ldexp(1.0, engine.exponent)
     if method.tracks:
         values, turn = np.linalg.eigh(known.seen + known.leaked)
-        values, vectors = values[::-1], turn[:, ::-1].T @ known.vt
+        values, vectors = values[::-1].copy(), turn[:, ::-1].T @ known.vt
     else:
         # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
         lost = unspent(engine.shrinkage, regained / unit / unit) if method.lowers_all else 0.0
@@ -66,6 +67,9 @@ def spectrum_of(
         n = min(len(high), len(certain_high))
         high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
     high = np.maximum(high, low)
+    if estimates is not None:
+        n = min(len(values), len(estimates))
+        values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
         low, high, values = (x * unit * unit for x in (low, high, values))
