@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_rows, as_weights, check_finite, is_sparse
-from fastsketch.io import open_source
+from fastsketch.io import Source, open_source
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20
 
 Matrix = NDArray[np.float64]
-# An array, a sparse matrix, or a file (or several) of one of the formats of fastsketch.io.
-Readable = Rows | str | PathLike[str] | Iterable[str | PathLike[str]]
+# Where rows of a block come from: the number of the first, and the file.
+Place = tuple[int, Any]
+Block = tuple[Any, Matrix | None, Place]
+# An array, a sparse matrix, or a file (or several) of one of the formats of fastsketch.io, by path or opened.
+Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | Source]
 
 
 class Product(NamedTuple):
@@ -35,8 +38,13 @@ class Product(NamedTuple):
 
     def plus(self, other: Self) -> Self:
         """Of the rows of both."""
-        mine, theirs = self[1:], other[1:]
-        return type(self)(self.product + other.product, *(a + b for a, b in zip(mine, theirs, strict=True)))
+        return type(self)(self.product.copy(), *self[1:]).adding(other)
+
+    def adding(self, other: Self) -> Self:
+        """As ``plus``; the array of this one is used up."""
+        product = self.product
+        product += other.product
+        return type(self)(product, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
 
 
 @dataclass(frozen=True)
@@ -48,14 +56,14 @@ class View:
     mean: Matrix  # (d,) of the rows as they come; zero if they are not centred
     scale: float
 
-    def multiply(self, rows: Any, weights: Matrix | None, q: Matrix) -> Product:
-        """A'A Q for a block of rows (n, d), array or CSR, and Q (d, r)."""
+    def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
+        """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
         mean = self.mean * self.scale
         with np.errstate(over="ignore", invalid="ignore"):
             x = rows.astype(self.dtype, copy=False).astype(np.float64, copy=False) * self.scale
             root = None if weights is None else np.sqrt(weights)[:, np.newaxis]
             total = float(rows.shape[0] if weights is None else weights.sum())
-            offset = total * float(mean @ mean)
+            shift = total * float(mean @ mean)
             if is_sparse(x):
                 # (x - 1 mu') q, by linearity: nothing is made dense
                 z = x @ q - mean @ q
@@ -64,15 +72,15 @@ class View:
                     z *= weights[:, np.newaxis]
                     squares *= weights
                 product, squared = x.T @ z - np.outer(mean, z.sum(axis=0)), float(squares.sum())
-                magnitude = squared + 2.0 * offset
+                magnitude = squared + 2.0 * shift
             else:
                 x = x - mean
                 if root is not None:
                     x *= root
                 product, squared = x.T @ (x @ q), float(np.einsum("ij,ij->", x, x))
-                magnitude = squared + sqrt(squared * offset) if isfinite(squared) else squared
+                magnitude = squared + sqrt(squared * shift) if isfinite(squared) else squared
         if not isfinite(squared):
-            check_finite(rows)
+            check_finite(rows, offset=offset)
             raise ValueError(f"the squares of these rows leave the range of numbers, or of {self.dtype}")
         return Product(product, squared, rows.shape[0], magnitude)
 
@@ -88,40 +96,53 @@ class RowsAgain:
         """A'A Q for Q (d, r): reads all rows once."""
         q = np.ascontiguousarray(q)
         out = Product.none(q)
-        for rows, weights in self._blocks(q.shape[1]):
-            block = self._view.multiply(rows, weights, q)
-            out.product[:] += block.product
-            out = Product(out.product, *(a + b for a, b in zip(out[1:], block[1:], strict=True)))
+        for rows, weights, (first, path) in self._blocks(q.shape[1]):
+            try:
+                found = self._view.multiply(rows, weights, q, offset=first)
+            except ValueError as error:
+                raise error if path is None else ValueError(f"{path}: {error}") from None
+            out = out.adding(found)
         return out
 
 
-def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[tuple[Any, Matrix | None]]:
-    """Checked rows in blocks, as (rows, weights), that are multiplied by `width` vectors in little memory."""
+def blocks_of(rows: Any, weights: Matrix | None, width: int, *, first: int = 0, path: Any = None) -> Iterator[Block]:
+    """Checked rows in blocks that are multiplied by `width` vectors in little memory."""
     n, d = rows.shape
     # a product of a sparse block is a dense (d, width), as large as what it is added to
     step = max(d, BLOCK_BYTES // (8 * max(1, width))) if is_sparse(rows) else max(1, BLOCK_BYTES // (8 * d))
     for start in range(0, n, step):
         part = slice(start, start + step)
-        yield (rows if step >= n else rows[part]), None if weights is None else weights[part]
+        block = rows if step >= n else rows[part]
+        yield block, None if weights is None else weights[part], (first + start, path)
 
 
-def _reader(
-    source: Any, n_features: int, sample_weight: ArrayLike | None
-) -> Callable[[int], Iterator[tuple[Any, Matrix | None]]]:
+def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[int], Iterator[Block]]:
     """A function that gives all rows of a source from the start, in blocks."""
-    if isinstance(source, str | PathLike):
+    if _names_file(source):
         source = [source]
-    if isinstance(source, list | tuple) and source and all(isinstance(item, str | PathLike) for item in source):
+    if isinstance(source, list | tuple) and source and all(map(_names_file, source)):
         if sample_weight is not None:
             raise ValueError("sample_weight goes with rows in memory, not with files")
-        files = [open_source(path, n_features=n_features) for path in source]
+        files = [
+            open_source(item, n_features=n_features) if isinstance(item, str | PathLike) else item for item in source
+        ]
         for file in files:
             if file.n_features != n_features:
                 raise ValueError(f"{file.path} has {file.n_features} columns, the sketch {n_features}")
-        return lambda width: (
-            block for file in files for rows, _ in file.chunks() for block in blocks_of(rows, None, width)
-        )
+        return lambda width: _of_files(files, width)
     rows = as_rows(source, n_features)
     check_finite(rows)
     weights = as_weights(sample_weight, rows.shape[0])
     return lambda width: blocks_of(rows, weights, width)
+
+
+def _names_file(item: Any) -> bool:
+    return isinstance(item, str | PathLike) or callable(getattr(item, "chunks", None))
+
+
+def _of_files(files: list[Source], width: int) -> Iterator[Block]:
+    for file in files:
+        row = 0
+        for rows, _ in file.chunks():
+            yield from blocks_of(rows, None, width, first=row, path=file.path)
+            row += rows.shape[0]

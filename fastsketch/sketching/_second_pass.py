@@ -1,4 +1,4 @@
-"""A second pass over the rows of a sketch, and an audit of its certificate."""
+"""A second pass over the rows of a sketch: what it makes of their products with the directions kept."""
 
 from math import sqrt
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from scipy.linalg import cholesky, qr, solve_triangular, svd
 from fastsketch._kernels.state import SketchState
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._rows_again import Product, RowsAgain
+from fastsketch.sketching._rows_again import Product
 
 Matrix = NDArray[np.float64]
 
@@ -102,57 +102,3 @@ def validate_refined(arrays: Arrays, most: int) -> None:
         count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
         if "cov" not in arrays and count["fill"] > count["kept"]:
             raise ValueError(f"array {name!r} does not go with new rows")
-
-
-class Audit(NamedTuple):
-    """The spectral error of a sketch, measured.
-
-    Attributes
-    ----------
-    error : float
-        The norm of A'A + alpha0 I - B'B - alpha I found: a lower bound, up to `accuracy`.
-    error_bound : float
-        The certificate that it is to be held against.
-    accuracy : float
-        Relative: the largest eigenvalue differs from `error` by at most about this share of it.
-    passes : int
-        Over the rows.
-    """
-
-    error: float
-    error_bound: float
-    accuracy: float
-    passes: int
-
-
-def spectral_norm(
-    rows: RowsAgain, vt: Matrix, squares: Matrix, shift: float, *, accuracy: float, width: int = 8, max_passes: int = 40
-) -> tuple[float, float, int]:
-    """(largest |eigenvalue| of A'A - V' diag(squares) V - shift I, accuracy reached, passes), by block Krylov."""
-    d = vt.shape[1]
-    rng = np.random.default_rng(0)
-    width = min(width, d)
-    basis = np.linalg.qr(rng.standard_normal((d, width)))[0]
-    images = np.empty((d, 0))
-    value, reached, passes = 0.0, np.inf, 0
-    while passes < max_passes:
-        new = basis[:, images.shape[1] :]
-        image = rows.multiply(new).product - vt.T @ (squares[:, np.newaxis] * (vt @ new)) - shift * new
-        passes += 1
-        images = np.hstack([images, image])
-        small = basis.T @ images
-        w, u = np.linalg.eigh((small + small.T) / 2)
-        i = int(np.argmax(np.abs(w)))
-        residual = float(np.linalg.norm(images @ u[:, i] - w[i] * (basis @ u[:, i])))
-        value = abs(float(w[i]))
-        reached = residual / value if value > 0 else 0.0
-        if reached <= accuracy or basis.shape[1] >= d:
-            break
-        block = image - basis @ (basis.T @ image)
-        block -= basis @ (basis.T @ block)
-        q, triangle = np.linalg.qr(block)
-        good = np.abs(np.diag(triangle)) > 1e-12 * max(value, np.finfo(float).tiny)
-        if not good.any():
-            break
-        basis = np.hstack([basis, q[:, good][:, : d - basis.shape[1]]])
-    return value, reached, passes
