@@ -44,6 +44,9 @@ def arguments(specimen, model):
         "update": lambda m: specimen.learn(m, rows),
         "fit": lambda m: specimen.learn(m, rows),
         "fade": lambda m: m.fade(0.5),
+        "refine": lambda m: m.refine(specimen.rows(0)),
+        "audit": lambda m: m.audit(specimen.rows(0)),
+        "of": lambda m: None,  # of the class, not of the model
         "merge": lambda m: m.merge(other(specimen, model)),
         "compare_with": lambda m: m.compare_with(np.ones(12)),
         "anchor": lambda m: m.anchor(np.eye(12, 4)),

@@ -82,7 +82,7 @@ def _sketch(commands: Any) -> None:
         type=int,
         default=1,
         metavar="{1,2}",
-        help="2: read the inputs once more, for exact values (default 1)",
+        help="2: read the inputs once more (default 1)",
     )
     renamed(parser, {"--rule": "--method"})
     source(parser)
