@@ -141,13 +141,13 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     return model.copy().merge(root.compute().opened())
 
 
-def refine(sketch: F, data: Any, *, fan_in: int = 4) -> F:
+def refine(model: F, data: Any, *, fan_in: int = 4) -> F:
     """Read the rows of a Dask collection once more: ``FrequentDirections.refine``, one task a partition.
 
     Parameters
     ----------
-    sketch : fs.FrequentDirections
-        What ``fit`` gave for the same data; it is not changed.
+    model : fs.FrequentDirections
+        A sketch: what ``fit`` gave for the same data; it is not changed.
     data, fan_in
         As for ``fit``.
 
@@ -185,12 +185,12 @@ def refine(sketch: F, data: Any, *, fan_in: int = 4) -> F:
     from dask.delayed import delayed
 
     fan_in = as_integer(fan_in, "fan_in", 2)
-    again = SecondPass.of(sketch)
+    again = SecondPass.of(model)
     parts, _, d = _partitions(data)
-    if d is not None and d != sketch.n_features:
-        raise ValueError(f"data must have {sketch.n_features} columns as the rows before, got {d}")
-    if sketch._is_exact():
-        return sketch.copy()
+    if d is not None and d != model.n_features:
+        raise ValueError(f"data must have {model.n_features} columns as the rows before, got {d}")
+    if model._is_exact():
+        return model.copy()
     learn, join, empty = delayed(_learn), delayed(_join), delayed(again)
     leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])

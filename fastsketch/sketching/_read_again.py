@@ -57,13 +57,13 @@ class SecondPass(MergeableModel):
         self._sum = Product.none(np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, sketch: FrequentDirections) -> Self:
+    def of(cls, model: FrequentDirections) -> Self:
         """Begin a second pass over the rows of a sketch.
 
         Parameters
         ----------
-        sketch : FrequentDirections
-            It has seen rows, and has neither decay nor a compressor; it is copied.
+        model : FrequentDirections
+            A sketch that has seen rows, without decay and without compressor; it is copied.
 
         Returns
         -------
@@ -74,11 +74,11 @@ class SecondPass(MergeableModel):
         TypeError, ValueError
             If it is no such sketch.
         """
-        if not isinstance(sketch, FrequentDirections):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"sketch must be a FrequentDirections, got {type(sketch).__name__}")
-        sketch._rereadable("a second pass")
+        if not isinstance(model, FrequentDirections):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"model must be a FrequentDirections, got {type(model).__name__}")
+        model._rereadable("a second pass")
         made = cls()
-        own = sketch.copy()
+        own = model.copy()
         made._start(own, own._basis()[0])
         return made
 
@@ -147,6 +147,7 @@ class SecondPass(MergeableModel):
         return out
 
     @property
+    @reads
     def sketch(self) -> FrequentDirections:
         """The sketch of the first pass, a copy."""
         return self._begun()[0].copy()

@@ -113,7 +113,6 @@ GOOD = {
     "source": lambda: io.BytesIO(_learned(fs.FrequentDirections).to_bytes()),
     "path": lambda: _file(".svm"),
     "model": lambda: fs.FrequentDirections(4),
-    "sketch": lambda: _learned(fs.FrequentDirections).copy(),
     "data": lambda: [dense],
     "axis": lambda: 0,
     "classes": lambda: [-1.0, 1.0],
@@ -168,8 +167,8 @@ def _by_call(name, parameter):
         return kept.copy()
     if name.endswith("AdaptiveGrid") and parameter in ("learning_rate", "delta"):
         return [0.1, 1.0]
-    if name.endswith("dask.refine") and parameter == "data":
-        return [dense]
+    if name.endswith(("dask.refine", "SecondPass.of")):
+        return {"model": _learned(fs.FrequentDirections), "data": [dense]}.get(parameter)
     if name.endswith((".encode", ".fit")) and kind == "dask":
         return {"model": _learned(fs.SketchHash) if name.endswith("encode") else fs.FrequentDirections(4)}.get(
             parameter, dense() if name.endswith("encode") else [dense]
