@@ -24,6 +24,7 @@ from fastsketch._validation import (
     natural_dtype,
 )
 from fastsketch.io import _checks as checks
+from fastsketch.sketching._audit import Audit, spectral_norm
 from fastsketch.sketching._engines import (
     ENGINES,
     AnyEngine,
@@ -42,8 +43,8 @@ from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, ro
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
-from fastsketch.sketching._rows_again import Product, Readable, RowsAgain
-from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm, validate_refined
+from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
+from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Spectrum, spectrum_of
 
@@ -176,10 +177,11 @@ class FrequentDirections(MergeableModel):
         )
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
-        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost, and
-        # upper ends of the leading eigenvalues of A'A, which hold until more comes in
+        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
+        # upper ends of the leading eigenvalues of A'A, and estimates, which hold until more comes in
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
+        self._estimates: NDArray[np.float64] | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
@@ -210,7 +212,7 @@ class FrequentDirections(MergeableModel):
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
-        if self._certain_high is None:
+        if self._certain_high is None and self._estimates is None:
             engine.update(checked, weights)
         else:
             self._update_refined(engine, checked, weights)
@@ -218,13 +220,13 @@ class FrequentDirections(MergeableModel):
         return self
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
-        certain, before = self._certain_high, engine.n_rows
-        self._certain_high = None
+        certain, before = (self._certain_high, self._estimates), engine.n_rows
         try:
+            self._certain_high = self._estimates = None
             engine.update(rows, weights)
         except BaseException:
             if engine.n_rows == before:
-                self._certain_high = certain
+                self._certain_high, self._estimates = certain
             raise
 
     @changes
@@ -234,16 +236,25 @@ class FrequentDirections(MergeableModel):
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._engine, self._reading, self._certain_high = engine, None, None
-            self._regained *= factor
+            self._replace(engine, self._regained * factor)
         return self
 
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
         merge_engines(engine, other._seen_engine().clone())
-        regained = self._regained + other._regained
-        self._engine, self._reading, self._regained, self._certain_high = engine, None, regained, None
+        self._replace(engine, self._regained + other._regained)
+
+    def _replace(
+        self,
+        engine: AnyEngine,
+        regained: float,
+        certain_high: NDArray[np.float64] | None = None,
+        estimates: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Take another engine, and what is known beside it, all at once."""
+        known = regained, certain_high, estimates
+        (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
@@ -386,8 +397,13 @@ class FrequentDirections(MergeableModel):
         ValueError
             If the sketch has seen no rows.
         """
-        engine, method = self._seen_engine(), self._method
-        return spectrum_of(engine, method, regained=self._regained, certain_high=self._certain_high)
+        return spectrum_of(
+            self._seen_engine(),
+            self._method,
+            regained=self._regained,
+            certain_high=self._certain_high,
+            estimates=self._estimates,
+        )
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
@@ -405,7 +421,7 @@ class FrequentDirections(MergeableModel):
 
         Parameters
         ----------
-        rows : array_like or scipy.sparse (n, d), path, or several paths
+        rows : array_like or scipy.sparse (n, d), path, ``fastsketch.io.open_source``, or several of the last two
             All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
         sample_weight : array_like (n,) or float, optional
             The weights that ``update`` had.
@@ -429,80 +445,115 @@ class FrequentDirections(MergeableModel):
         Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
         solver="exact" nothing has been lost: rows are not read.
         """
-        engine = self._rereadable("refine")
-        if engine.setting.solver == "exact":
-            return self
-        reading = self._last_reading()
-        refined = engine.clone()
-        known = refined.known()
-        found = self._again(rows, sample_weight, reading).multiply(known.vt.T)
-        self._take_products(engine, refined, known, found)
+        self._rereadable("refine")
+        if not self._is_exact():
+            vt, view = self._basis()
+            self._take_products(vt, RowsAgain(rows, view, sample_weight).multiply(vt.T))
         return self
 
-    def _take_products(self, engine: AnyEngine, refined: AnyEngine, known: Known, found: Product) -> None:
-        """The second half of a second pass; `refined` is a clone of `engine` that has been reduced to `known`."""
-        reading, unit = self._last_reading(), ldexp(1.0, engine.exponent)
-        total = reading.squared_norm / unit / unit
-        if found.n_rows != self.n_rows or not abs(found.squared_norm - total) <= SAME_ROWS * total:
-            warnings.warn(
-                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch "
-                f"has seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
-                stacklevel=3,
-            )
+    def _basis(self) -> tuple[NDArray[np.float64], View]:
+        """The directions of the sketch, and how it stores rows."""
+        return self._seen_engine().clone().known().vt, self._basis_view()
+
+    def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
+        """The second half of a second pass: from the products of all rows with the directions."""
+        engine = self._seen_engine()
+        unit = ldexp(1.0, engine.exponent)
+        self._compare(found, "refine")
+        refined = engine.clone()
+        refined.reduce()
         assert not isinstance(refined, MappedEngine)  # it has no compressor
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
-        result = nystrom(found, known.vt, shrinkage=shrinkage)
-        r = len(result.squares)
-        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), np.zeros((r, r)), result.lost))
+        result = nystrom(found, vt, shrinkage=shrinkage)
+        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
         state.shrinkage = min(shrinkage, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         state.rounding = (2.0 * result.allowance + stored) ** 2
         with np.errstate(over="ignore", under="ignore"):
-            regained, certain = state.shrinkage * unit * unit, result.high * unit * unit
-        self._engine, self._reading, self._regained, self._certain_high = refined, None, regained, certain
+            regained, high, values = (x * unit * unit for x in (state.shrinkage, result.high, result.values))
+        self._replace(refined, regained, high, values)
 
+    @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
-        """Measure the error that ``error_bound`` bounds, by block Krylov steps, one pass over the same rows each.
+        """Measure the error that ``error_bound`` bounds, by block Lanczos steps, one pass over the same rows each.
 
         Parameters
         ----------
         rows, sample_weight
             As for ``refine``.
-        accuracy : float in (0, 1), default 0.01
-            Relative: passes end when the residual says that the error found is that near to an eigenvalue.
+        accuracy : float in (0, 1], default 0.01
+            Relative: passes end when the error found is that near to an eigenvalue, and has stopped to grow.
 
         Returns
         -------
         Audit
-            ``error``, ``error_bound``, ``accuracy`` reached and ``passes``.
+            ``error``, a lower bound for certain, ``error_bound``, ``accuracy`` reached and ``passes``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or the sketch has decayed rows or a compressor.
+
+        Warns
+        -----
+        UserWarning
+            If the rows differ from those seen, in number or in squared norm.
+
+        Notes
+        -----
+        Mostly 5 to 15 passes, at most 40, of 8 products with A'A each; memory 8 d numbers (float64) a pass.
         """
         accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
-        engine = self._rereadable("audit")
-        reading, unit = self._read(), ldexp(1.0, engine.exponent)
-        again = self._again(rows, sample_weight, reading)
+        self._rereadable("audit")
+        engine, reading = self._seen_engine(), self._read()
+        unit = ldexp(1.0, engine.exponent)
+        again = RowsAgain(rows, self._basis_view(), sample_weight)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
         shift = (self.alpha - self.alpha0) / unit / unit
-        error, reached, passes = spectral_norm(again, vt, squares, shift, accuracy=accuracy)
+        told = False
+
+        def multiply(q: NDArray[np.float64]) -> NDArray[np.float64]:
+            nonlocal told
+            found = again.multiply(q)
+            if not told:
+                told = True
+                self._compare(found, "audit")
+            return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
+
+        floor = reading.rounding / unit / unit
+        error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
         return Audit(error * unit * unit, self.error_bound, reached, passes)
 
-    def _rereadable(self, what: str) -> AnyEngine:
-        engine = self._seen_engine()
-        if self.compressor is not None or self.decay != 1.0:
-            raise ValueError(f"{what} needs a sketch without decay and without compressor")
-        return engine
+    def _compare(self, found: Product, what: str) -> None:
+        """Warn if the rows that have been read are others than those seen."""
+        reading, unit = self._last_reading(), ldexp(1.0, self._seen_engine().exponent)
+        total = reading.squared_norm / unit / unit
+        if found.n_rows != self.n_rows or not abs(found.squared_norm - total) <= SAME_ROWS * total:
+            warnings.warn(
+                f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the "
+                f"sketch has seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
+                stacklevel=4,
+            )
 
-    def _again(self, rows: Readable, sample_weight: ArrayLike | None, reading: Reading) -> RowsAgain:
-        engine = self._seen_engine()
-        scale = ldexp(1.0, -engine.exponent)
-        return RowsAgain(
-            rows,
-            n_features=engine.n_features,
-            dtype=engine.dtype,
-            mean=reading.mean,
-            scale=scale,
-            sample_weight=sample_weight,
-        )
+    def _rereadable(self, what: str) -> AnyEngine:
+        self._check_rereadable(what)
+        return self._seen_engine()
+
+    def _check_rereadable(self, what: str) -> None:
+        if self.compressor is not None:
+            raise ValueError(f"{what} needs a sketch without compressor: it has not seen the rows themselves")
+        if self.decay != 1.0:
+            raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
+
+    def _is_exact(self) -> bool:
+        return self._seen_engine().setting.solver == "exact"
+
+    def _basis_view(self) -> View:
+        """How the sketch stores rows."""
+        engine, reading = self._seen_engine(), self._last_reading()
+        mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
+        return View(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
 
     # -- using it --------------------------------------------------------------------------------------------------
     def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":
@@ -603,8 +654,9 @@ class FrequentDirections(MergeableModel):
         arrays = engine.arrays()
         if self._regained:
             arrays["regained"] = np.array([self._regained])
-        if self._certain_high is not None:
-            arrays["certain_high"] = self._certain_high
+        for name, array in (("certain_high", self._certain_high), ("estimates", self._estimates)):
+            if array is not None:
+                arrays[name] = array
         return {"engine": about}, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -625,7 +677,7 @@ class FrequentDirections(MergeableModel):
             if mine is not None and given != mine:
                 raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        own = {name: array for name, array in arrays.items() if name not in ("regained", "certain_high")}
+        own = {name: array for name, array in arrays.items() if name not in CERTAIN}
         engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
         validate_refined(arrays, self.sketch_size)
 
@@ -637,7 +689,7 @@ class FrequentDirections(MergeableModel):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
-        self._engine = self._reading = self._certain_high = None
+        self._engine = self._reading = self._certain_high = self._estimates = None
         self._regained = 0.0
         if about is not None:
             engine = ENGINES[about["kind"]](
@@ -647,7 +699,7 @@ class FrequentDirections(MergeableModel):
             self._engine = engine
             if "regained" in arrays:
                 self._regained = float(arrays["regained"][0])
-            self._certain_high = arrays.get("certain_high")
+            self._certain_high, self._estimates = arrays.get("certain_high"), arrays.get("estimates")
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

@@ -38,12 +38,17 @@ class Spectrum(NamedTuple):
 
 
 def spectrum_of(
-    engine: AnyEngine, method: Method, *, regained: float = 0.0, certain_high: Matrix | None = None
+    engine: AnyEngine,
+    method: Method,
+    *,
+    regained: float = 0.0,
+    certain_high: Matrix | None = None,
+    estimates: Matrix | None = None,
 ) -> Spectrum:
     """Read an engine, which stays as it is.
 
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not lost;
-    `certain_high`, upper ends that are known.
+    `certain_high` and `estimates`, upper ends and values that are known better.
     """
     engine = engine.clone()
     known = engine.known()
@@ -59,6 +64,9 @@ def spectrum_of(
         with np.errstate(over="ignore", under="ignore"):
             high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
     high = np.maximum(high, low)
+    if estimates is not None:
+        n = min(len(values), len(estimates))
+        values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
         # what leaves the range of a double is still between the two ends
