@@ -52,3 +52,15 @@ def spectrum_of(engine: AnyEngine, method: Method, *, rounding: float, squared_n
             # the trace is known: what others have at least is not left for this one
             high = np.minimum(high, np.maximum(squared_norm - (low.sum() - low), low))
         return Spectrum(np.clip(values * unit * unit, low, high), vectors, low, high)
+
+
+def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
+    """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
+
+    No estimate, but what A'A has there at least: the part of the trace that it leaves was not seen along any of them.
+    """
+    known = engine.clone().known()
+    unit = ldexp(1.0, engine.exponent)
+    values, turn = np.linalg.eigh(known.seen)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.maximum(values[::-1], 0.0) * unit * unit, turn[:, ::-1].T @ known.vt
