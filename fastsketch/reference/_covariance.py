@@ -14,10 +14,14 @@ def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matri
     k, d = vectors.shape
     complete, _ = np.linalg.qr(np.vstack([vectors, np.eye(d)]).T)
     basis = np.vstack([vectors, complete.T[k:d]])  # the first k columns span the given directions
-    for kept in range(k, -1, -1):
-        rest = (trace - values[:kept].sum()) / (d - kept) if kept < d else 0.0
-        if kept == 0 or values[kept - 1] >= rest:
-            break
+    kept = k
+
+    def mean_of_the_rest() -> float:
+        return float(trace - values[:kept].sum()) / (d - kept) if kept < d else 0.0
+
+    while kept and values[kept - 1] < mean_of_the_rest():
+        kept -= 1
+    rest = mean_of_the_rest()
     every = np.concatenate([values[:kept], np.full(d - kept, rest)])
     return (basis.T * every) @ basis
 

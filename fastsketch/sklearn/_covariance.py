@@ -32,8 +32,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
 
     Where the d x d matrix is in memory it is used as it is. Else the leading eigenvalues are what was seen along the
-    directions that the sketch keeps, and what they leave of the trace, which is known exactly, is shared over all others;
-    kept directions that do not stand out of the mean of the rest are pooled with it.
+    directions that the sketch keeps, and what they leave of the trace, which is known exactly, is shared over all
+    others; kept directions that do not stand out of the mean of the rest are pooled with it.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     References
     ----------
-    Ledoit, Wolf, J. Multivariate Analysis 88 (2004); Chen, Wiesel, Eldar, Hero, IEEE Trans. Signal Processing 58 (2010);
+    Ledoit, Wolf, J. Multivariate Analysis 88 (2004); Chen, Wiesel, Eldar, Hero, IEEE Trans. Signal Proc. 58 (2010);
     leverage and projection distance from sketches: Sharan, Gopalan, Wieder, NeurIPS 2018.
 
     Examples
@@ -168,9 +168,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         elif solver == "auto":
             solver = "gram"
         center = not as_flag(self.assume_centered, "assume_centered")
-        return FrequentDirections(
-            size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=X.dtype
-        )
+        return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=X.dtype)
 
     # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
     _moment: FourthMoment | None
@@ -210,7 +208,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         }
 
     def __getstate__(self) -> Any:
-        return {name: value for name, value in super().__getstate__().items() if name not in ("_found", "_entered")}
+        state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
+        return {name: value for name, value in state.items() if name not in ("_found", "_entered")}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:

@@ -44,6 +44,7 @@ class Sketched(Begun):
 
     sketch_: FrequentDirections
     n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:
@@ -112,8 +113,8 @@ class Sketched(Begun):
             return
         if self.n_features_in_ != other.n_features_in_:
             raise ValueError(f"other has {other.n_features_in_} features, this estimator {self.n_features_in_}")
-        names = [getattr(estimator, "feature_names_in_", None) for estimator in (self, other)]
-        if names[0] is not None and names[1] is not None and not np.array_equal(*names):
+        mine, theirs = (getattr(estimator, "feature_names_in_", None) for estimator in (self, other))
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
             raise ValueError("other has other feature names than this estimator")
         own = self._own_with(other)
         merged = self.sketch_.copy().merge(other.sketch_)

@@ -175,7 +175,9 @@ def factor_rows(rng, n, loadings):
     return rng.standard_normal((n, len(loadings))) @ loadings + rng.standard_normal((n, loadings.shape[1]))
 
 
-@pytest.mark.parametrize("options", [{"solver": "auto"}, {"solver": "gram"}, {"solver": "gram", "method": "fd"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"solver": "auto"}, {"solver": "gram"}, {"solver": "gram", "method": "fd"}], ids=str
+)
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_the_share_of_normal_rows_beyond_a_threshold(options, size):
     """It was 100% (auto) and 0% (gram) at the 1% threshold."""
