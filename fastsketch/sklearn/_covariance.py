@@ -325,8 +325,10 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         values = np.linalg.eigvalsh(np.diag(s**2 / total) - own) if len(s) else np.zeros(0)
         if len(s) < matrix.n_features:
             values = np.append(values, ridge - matrix.rest)
-        # A'A - B'B lies in [0, Delta]
-        least, most = float(values.min()), float(values.max()) + sketch.shrinkage / total
+        # A'A - B'B lies in [0, Delta], or in [-Delta, Delta]
+        delta = sketch.shrinkage / total
+        least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
+        most = float(values.max()) + delta
         return max(-least, most, 0.0) + _rounding(sketch) / total
 
     # -- rows against it -------------------------------------------------------------------------------------------

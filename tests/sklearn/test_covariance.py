@@ -101,6 +101,8 @@ SETTINGS = [
     {"sketch_size": 40},
     {"sketch_size": 8, "method": "fd", "shrinkage": "oas"},
     {"sketch_size": 8, "method": "rfd"},
+    {"sketch_size": 8, "method": "cfd"},
+    {"sketch_size": 8, "method": "pfd", "beta": 0.3},
     {"sketch_size": 8, "solver": "exact", "alpha0": 5.0},
     {"sketch_size": 8, "assume_centered": True},
 ]
