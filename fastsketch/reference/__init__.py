@@ -11,6 +11,7 @@ from fastsketch.reference._adaptive import (
     radagrad,
     sketched_newton_subgradient,
 )
+from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance
 from fastsketch.reference._frequent_directions import (
     compensative_frequent_directions,
     fast_frequent_directions,
@@ -65,11 +66,13 @@ __all__ = [
     "greedy_low_rank_nonsmooth",
     "greedy_low_rank_smooth",
     "hadamard",
+    "ledoit_wolf_shrinkage",
     "oja_newton",
     "online_gradient_descent",
     "online_newton",
     "online_sketching_hashing",
     "parameterized_frequent_directions",
+    "pooled_covariance",
     "radagrad",
     "random_projection_newton",
     "rank_one_matrix_pursuit",

@@ -367,7 +367,7 @@ class FrequentDirections(MergeableModel):
         Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
         """
         engine = self._seen_engine()
-        if isinstance(engine, DenseEngine) and engine.accumulated:
+        if isinstance(engine, DenseEngine) and engine.exact:
             engine = engine.clone()
             unit = ldexp(1.0, engine.exponent)
             with np.errstate(over="ignore", under="ignore"):

@@ -106,3 +106,15 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
         levels = (spare + np.cumsum(upward)) / count  # of the last 1, 2, .. of them, raised to one level
         out[i] = levels.min()
     return out
+
+
+def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
+    """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
+
+    Without what was lost before the directions came in: that part of the trace was not seen along any of them.
+    """
+    known = engine.clone().known()
+    unit = ldexp(1.0, engine.exponent)
+    values, turn = np.linalg.eigh(known.seen)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.maximum(values[::-1], 0.0) * unit * unit, turn[:, ::-1].T @ known.vt
