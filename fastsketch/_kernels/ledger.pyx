@@ -58,7 +58,7 @@ cdef void post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ss
     `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j * step of the
     buffer (step 1 or -1), all others are new.
     """
-    cdef Py_ssize_t n = n_keep, ld = n_keep + 1, h = m - kept, i, j, x, row, best
+    cdef Py_ssize_t n = n_keep, ld = ledger.seen.shape[0], h = m - kept, i, j, x, row, best
     cdef double* turn = &ledger.turn[0]        # T (n, kept), row-major
     cdef double* half = turn + ld * ld
     cdef double* lever = &ledger.lever[0]      # the new rows in the new directions (n, h), row-major

@@ -63,6 +63,16 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
     ledger.lost = float(arrays["lost"][0])
 
 
+def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
+    """The arrays of a ledger for another l."""
+    arrays = ledger_arrays(ledger)
+    for name in arrays.keys() - {"lost"}:
+        whole, arrays[name] = arrays[name], np.zeros((side, side))
+        both = min(side, len(whole))
+        arrays[name][:both, :both] = whole[:both, :both]
+    return arrays
+
+
 def weaken(ledger: Ledger | None, factor: float) -> None:
     """Multiply the weight of all rows so far by a factor."""
     if ledger is not None:
@@ -93,9 +103,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
     base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
     k = len(kept)
-    before = Known(
-        lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost
-    )
+    before = Known(lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost)
     seen, leaked = before.turned(vt)
     along = vt @ new.T
     seen = seen + along @ along.T
