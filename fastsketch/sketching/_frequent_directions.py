@@ -2,13 +2,14 @@
 
 import warnings
 from dataclasses import replace
-from math import ldexp
+from math import ldexp, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch._validation import (
@@ -43,8 +44,8 @@ from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, sh
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
-from fastsketch.sketching._rows_again import Readable, RowsAgain
-from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm
+from fastsketch.sketching._rows_again import Product, Readable, RowsAgain
+from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Spectrum, spectrum_of
 
@@ -201,6 +202,10 @@ class FrequentDirections(MergeableModel):
         self._warned = False
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
+        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost, and
+        # upper ends of the leading eigenvalues of A'A, which hold until more comes in
+        self._regained = 0.0
+        self._certain_high: NDArray[np.float64] | None = None
 
     def _growth(self) -> Growth | None:
         if self.tolerance is None:
@@ -242,7 +247,10 @@ class FrequentDirections(MergeableModel):
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
-        engine.update(checked, weights)
+        if self._certain_high is None:
+            engine.update(checked, weights)
+        else:
+            self._update_refined(engine, checked, weights)
         self._engine = engine
         if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
             self._say_that_it_misses(f"max_sketch_size={self.max_sketch_size} is reached")
@@ -256,6 +264,16 @@ class FrequentDirections(MergeableModel):
                 stacklevel=3,
             )
 
+    def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
+        certain, before = self._certain_high, engine.n_rows
+        self._certain_high = None
+        try:
+            engine.update(rows, weights)
+        except BaseException:
+            if engine.n_rows == before:
+                self._certain_high = certain
+            raise
+
     @changes
     def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
@@ -263,13 +281,16 @@ class FrequentDirections(MergeableModel):
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._engine, self._reading = engine, None
+            self._engine, self._reading, self._certain_high = engine, None, None
+            self._regained *= factor
         return self
 
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
-        self._engine, self._reading = merge_engines(engine, other._seen_engine().clone()), None
+        engine = merge_engines(engine, other._seen_engine().clone())
+        regained = self._regained + other._regained
+        self._engine, self._reading, self._regained, self._certain_high = engine, None, regained, None
 
     def _adopt(self, other: Self) -> None:
         super()._adopt(other)
@@ -304,9 +325,12 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _read(self) -> Reading:
+        return self._last_reading()
+
+    def _last_reading(self) -> Reading:
         engine = self._seen_engine()
         if self._reading is None:
-            self._reading = read_out(engine, compensates=self._method.compensates)
+            self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
             if engine.setting.growth is not None:
                 self._hold_to_tolerance(engine.setting.growth, self._reading)
         return self._reading
@@ -412,6 +436,7 @@ class FrequentDirections(MergeableModel):
         return out
 
     # -- the spectrum of the rows ----------------------------------------------------------------------------------
+    @reads
     def spectrum(self) -> Spectrum:
         """Estimates of the leading eigenvalues of A'A (squared singular values of A), each with an interval.
 
@@ -420,11 +445,18 @@ class FrequentDirections(MergeableModel):
         Spectrum
             ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), float64, in squared units of the rows. The
             intervals hold on every stream (with a compressor: for the mapped rows); the values are exact with
-            solver="exact", best with method="tfd", and for "fd", "cfd" and "rfd" the upper ends.
+            solver="exact", nearly so after ``refine``, best with method="tfd", and for "fd", "cfd" and "rfd" the upper
+            ends.
         """
         engine = self._seen_engine()
         reading = self._read()
-        return spectrum_of(engine, self._method, rounding=reading.rounding, squared_norm=reading.squared_norm)
+        return spectrum_of(
+            engine,
+            self._method,
+            rounding=reading.rounding,
+            regained=self._regained,
+            certain_high=self._certain_high,
+        )
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
@@ -432,16 +464,18 @@ class FrequentDirections(MergeableModel):
         found = self.spectrum()
         return np.sqrt(np.column_stack([found.low, found.high]))
 
+    @changes
     def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
         """Read the same rows once more: singular values and directions come out nearly exact.
 
         B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', V the directions of the sketch. It
-        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one.
+        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one, and ``spectrum`` gets upper ends
+        that are nearly as near, until more rows come in.
 
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d), path, or several paths
-            All rows that the sketch has seen, in any order.
+            All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
         sample_weight : array_like (n,) or float, optional
             The weights that ``update`` had.
 
@@ -457,27 +491,45 @@ class FrequentDirections(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm: the certificate is then not to be believed.
+            If the rows differ from those seen, in number or in squared norm: do not believe the certificate then.
+
+        Notes
+        -----
+        Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
+        solver="exact" nothing has been lost: rows are not read.
         """
         engine = self._rereadable("refine")
-        reading = self._read()
-        found = nystrom(self._again(rows, sample_weight, reading), self.spectrum().vectors)
-        unit = ldexp(1.0, engine.exponent)
-        total = reading.squared_norm / unit / unit
-        if found.n_rows != self.n_rows or abs(found.squared_norm - total) > SAME_ROWS * total:
-            warnings.warn(
-                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch has "
-                f"seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
-                stacklevel=2,
-            )
+        if engine.setting.solver == "exact":
+            return self
+        reading = self._last_reading()
         refined = engine.clone()
-        refined.reduce()
-        lost = max(0.0, found.squared_norm - float(found.squares.sum()))
-        r = len(found.squares)
-        put_known(refined, Known(found.squares, found.vt, np.diag(found.squares), np.zeros((r, r)), lost))
-        refined.state.shrinkage = min(refined.state.shrinkage, lost)
-        self._engine, self._reading = refined, None
+        known = refined.known()
+        found = self._again(rows, sample_weight, reading).multiply(known.vt.T)
+        self._take_products(engine, refined, known, found)
         return self
+
+    def _take_products(self, engine: AnyEngine, refined: AnyEngine, known: Known, found: Product) -> None:
+        """The second half of a second pass; `refined` is a clone of `engine` that has been reduced to `known`."""
+        reading, unit = self._last_reading(), ldexp(1.0, engine.exponent)
+        total = reading.squared_norm / unit / unit
+        if found.n_rows != self.n_rows or not abs(found.squared_norm - total) <= SAME_ROWS * total:
+            warnings.warn(
+                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch "
+                f"has seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
+                stacklevel=3,
+            )
+        assert not isinstance(refined, MappedEngine)  # it has no compressor
+        state = refined.state
+        shrinkage = state.shrinkage + sqrt(state.rounding)
+        result = nystrom(found, known.vt, shrinkage=shrinkage)
+        r = len(result.squares)
+        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), np.zeros((r, r)), result.lost))
+        state.shrinkage = min(shrinkage, result.lost)
+        stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
+        state.rounding = (2.0 * result.allowance + stored) ** 2
+        with np.errstate(over="ignore", under="ignore"):
+            regained, certain = state.shrinkage * unit * unit, result.high * unit * unit
+        self._engine, self._reading, self._regained, self._certain_high = refined, None, regained, certain
 
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
         """Measure the error that ``error_bound`` bounds, by block Krylov steps, one pass over the same rows each.
@@ -513,7 +565,12 @@ class FrequentDirections(MergeableModel):
         engine = self._seen_engine()
         scale = ldexp(1.0, -engine.exponent)
         return RowsAgain(
-            rows, n_features=engine.n_features, mean=reading.mean, scale=scale, sample_weight=sample_weight
+            rows,
+            n_features=engine.n_features,
+            dtype=engine.dtype,
+            mean=reading.mean,
+            scale=scale,
+            sample_weight=sample_weight,
         )
 
     # -- using it --------------------------------------------------------------------------------------------------
@@ -616,7 +673,12 @@ class FrequentDirections(MergeableModel):
             "buffer_size": engine.capacity - engine.setting.sketch_size,
             "dtype": engine.dtype.name,
         }
-        return {"engine": about}, engine.arrays()
+        arrays = engine.arrays()
+        if self._regained:
+            arrays["regained"] = np.array([self._regained])
+        if self._certain_high is not None:
+            arrays["certain_high"] = self._certain_high
+        return {"engine": about}, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
@@ -636,7 +698,9 @@ class FrequentDirections(MergeableModel):
             if mine is not None and given != mine:
                 raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        engine.validate(arrays, setting, d, dtype=as_dtype(about["dtype"]))
+        own = {name: array for name, array in arrays.items() if name not in ("regained", "certain_high")}
+        engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
+        validate_refined(arrays, self.sketch_size)
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
@@ -658,13 +722,17 @@ class FrequentDirections(MergeableModel):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
-        self._engine = self._reading = None
+        self._engine = self._reading = self._certain_high = None
+        self._regained = 0.0
         if about is not None:
             engine = ENGINES[about["kind"]](
                 self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])
             )
             engine.restore(arrays)
             self._engine = engine
+            if "regained" in arrays:
+                self._regained = float(arrays["regained"][0])
+            self._certain_high = arrays.get("certain_high")
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

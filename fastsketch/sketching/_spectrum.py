@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching._engines import AnyEngine
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import upright
+from fastsketch.sketching._reading import unspent, upright
 
 Matrix = NDArray[np.float64]
 
@@ -32,23 +32,41 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-def spectrum_of(engine: AnyEngine, method: Method, *, rounding: float, squared_norm: float) -> Spectrum:
-    """Read an engine, which stays as it is; `rounding`: the allowance of the certificate, in units of the rows."""
+def spectrum_of(
+    engine: AnyEngine,
+    method: Method,
+    *,
+    rounding: float,
+    regained: float = 0.0,
+    certain_high: Matrix | None = None,
+) -> Spectrum:
+    """Read an engine, which stays as it is.
+
+    In squared units of the rows: `rounding`, the allowance of the certificate; `regained`, the part of Delta that the
+    kept directions have not lost; `certain_high`, upper ends that are known.
+    """
     engine = engine.clone()
     known = engine.known()
     unit = ldexp(1.0, engine.exponent)
-    low, high = known.squares, known.squares + engine.shrinkage
     if method.tracks:
         values, turn = np.linalg.eigh(known.seen + known.leaked)
         values, vectors = values[::-1], turn[:, ::-1].T @ known.vt
     else:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta
-        values, vectors = high if method.lowers_all else low, known.vt
-    vectors = upright(vectors)
+        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
+        lost = unspent(engine.shrinkage, regained / unit / unit) if method.lowers_all else 0.0
+        values, vectors = known.squares + lost, known.vt
+    allowance = rounding / unit / unit
+    low = np.maximum(known.squares - allowance, 0.0)
+    high = known.squares + engine.shrinkage + allowance
+    if len(low):
+        # the trace is known: what others have at least is not left for this one
+        total = engine.squared_norm * (1.0 + 2.0 * float(np.finfo(engine.dtype).eps)) + allowance
+        high = np.minimum(high, np.maximum(total - (low.sum() - low), low))
+    if certain_high is not None:
+        n = min(len(high), len(certain_high))
+        high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
+    high = np.maximum(high, low)
+    values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
-        low = np.maximum(low * unit * unit - rounding, 0.0)
-        high = high * unit * unit + rounding
-        if len(low):
-            # the trace is known: what others have at least is not left for this one
-            high = np.minimum(high, np.maximum(squared_norm - (low.sum() - low), low))
-        return Spectrum(np.clip(values * unit * unit, low, high), vectors, low, high)
+        low, high, values = (x * unit * unit for x in (low, high, values))
+    return Spectrum(values, upright(vectors), np.minimum(low, np.finfo(np.float64).max), high)
