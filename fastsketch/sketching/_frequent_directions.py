@@ -30,8 +30,10 @@ from fastsketch.sketching._engines import (
     AnyEngine,
     DenseEngine,
     EngineSetting,
+    Growth,
     Known,
     MappedEngine,
+    Reference,
     SolverName,
     SparseEngine,
     kind_for,
@@ -39,7 +41,7 @@ from fastsketch.sketching._engines import (
     merge_engines,
     put_known,
 )
-from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, rows_spared
+from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 MOST = float(np.finfo(np.float64).max)
 # Blocks that a part of a job may have, as a power of two.
 PART_BITS = 32
+# l of a sketch that grows to a tolerance: a start costs little where it is too small, and much where it is too large.
+START_SIZE = 4
 
 
 class FrequentDirections(MergeableModel):
@@ -148,7 +152,29 @@ class FrequentDirections(MergeableModel):
     dtype: DTypeLike | None = float_dtype(default=None)
     compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
 
+    tolerance: float | None = real(default=None, high=1.0, low_open=True)
+    tolerance_relative_to: Reference = choice(("squared_norm", "largest_eigenvalue"), default="squared_norm")
+    max_sketch_size: int | None = integer(default=None, at_least=2)
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        if given.get("tolerance") is not None and "sketch_size" not in given:
+            most = given.get("max_sketch_size")
+            start = START_SIZE if most is None else min(START_SIZE, as_integer(most, "max_sketch_size", 2))
+            given = {**given, "sketch_size": start}
+        super()._set_up(given)
+
     def _check(self) -> None:
+        if self.tolerance is None:
+            if self.max_sketch_size is not None:
+                raise ValueError(f"max_sketch_size belongs to tolerance, got {self.max_sketch_size} without one")
+        elif self.tolerance == 1.0:
+            raise ValueError("tolerance must be a share between 0 and 1, both excluded, got 1")
+        elif self.compressor is not None:
+            raise ValueError("tolerance does not go with a compressor: its error is not in the certificate")
+        elif self.max_sketch_size is not None and self.max_sketch_size < self.sketch_size:
+            raise ValueError(
+                f"max_sketch_size must be at least sketch_size={self.sketch_size}, got {self.max_sketch_size}"
+            )
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
         if self.beta is not None and self.method not in DEFAULT_BETAS:
@@ -167,14 +193,16 @@ class FrequentDirections(MergeableModel):
         self._method = METHODS[self.method]
         self._setting = EngineSetting(
             self.sketch_size,
-            rows_spared=rows_spared(self.method, self.sketch_size, beta=self.beta),
+            share_lowered=share_lowered(self.method, beta=self.beta),
             ledger=self._method.tracks,
             buffer_size=self.buffer_size,
             solver=self.solver,
             center=self.center,
             decay=self.decay,
             compressor=Compressor(self.compressor) if isinstance(self.compressor, str) else self.compressor,
+            growth=self._growth(),
         )
+        self._warned = False
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
         # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
@@ -182,6 +210,17 @@ class FrequentDirections(MergeableModel):
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
         self._estimates: NDArray[np.float64] | None = None
+
+    def _growth(self) -> Growth | None:
+        if self.tolerance is None:
+            return None
+        return Growth(
+            self.tolerance,
+            self.tolerance_relative_to,
+            counts=METHODS[self.method].error_bound(1.0),
+            largest=self.max_sketch_size,
+            chooses=self.solver == "auto",
+        )
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
@@ -217,7 +256,17 @@ class FrequentDirections(MergeableModel):
         else:
             self._update_refined(engine, checked, weights)
         self._engine = engine
+        if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
+            self._say_that_it_misses(f"max_sketch_size={self.max_sketch_size} is reached")
         return self
+
+    def _say_that_it_misses(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the tolerance of {self.tolerance:g} is not met: {why}; error_bound says what holds instead",
+                stacklevel=3,
+            )
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
         certain, before = (self._certain_high, self._estimates), engine.n_rows
@@ -242,7 +291,7 @@ class FrequentDirections(MergeableModel):
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
-        merge_engines(engine, other._seen_engine().clone())
+        engine = merge_engines(engine, other._seen_engine().clone())
         self._replace(engine, self._regained + other._regained)
 
     def _replace(
@@ -256,13 +305,21 @@ class FrequentDirections(MergeableModel):
         known = regained, certain_high, estimates
         (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
+    def _adopt(self, other: Self) -> None:
+        super()._adopt(other)
+        engine = self._engine
+        if not (engine is None or isinstance(engine, MappedEngine)) and engine.setting.sketch_size < self.sketch_size:
+            engine.become(engine.setting.of_size(self.sketch_size))
+
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
-        return {
-            **super()._must_agree(),
-            "beta": self._beta,
-            "compressor": None if compressor is None else replace(compressor, first_block=0),
-        }
+        if compressor is not None:
+            compressor = replace(compressor, first_block=0)
+        # the compressor first: it explains other differences
+        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        if compressor is None:  # else l decides what the random map is
+            del agree["sketch_size"]
+        return agree
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor
@@ -287,7 +344,21 @@ class FrequentDirections(MergeableModel):
         engine = self._seen_engine()
         if self._reading is None:
             self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
+            if engine.setting.growth is not None:
+                self._hold_to_tolerance(engine.setting.growth, self._reading)
         return self._reading
+
+    def _hold_to_tolerance(self, growth: Growth, reading: Reading) -> None:
+        longest = float(reading.s[0]) if len(reading.s) else 0.0
+        top = longest * longest - reading.rounding - (reading.shrinkage if self._method.compensates else 0.0)
+        bound = self._method.error_bound(reading.shrinkage) + reading.rounding
+        if not bound <= growth.allowed(reading.squared_norm, top) and bound > 0.0:
+            bounded = self.max_sketch_size is not None and len(reading.s) >= self.max_sketch_size - 1
+            self._say_that_it_misses(
+                f"max_sketch_size={self.max_sketch_size} is reached"
+                if bounded
+                else "merges, or the rounding of the dtype, have used it up"
+            )
 
     def sketch(self) -> NDArray[Any]:
         """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included."""
@@ -619,11 +690,14 @@ class FrequentDirections(MergeableModel):
 
     def _resolved(self) -> dict[str, Any]:
         out: dict[str, Any] = {"beta": self._beta, "compressor": self._setting.compressor}
+        if self.tolerance is None:
+            out["tolerance_relative_to"] = None
         engine = self._engine
         if engine is not None:
             out.update(
                 solver=engine.setting.solver,
-                buffer_size=engine.capacity - self.sketch_size,
+                sketch_size=engine.setting.sketch_size,
+                buffer_size=engine.capacity - engine.setting.sketch_size,
                 dtype=engine.dtype,
                 compressor=engine.compressor,
             )
@@ -648,7 +722,8 @@ class FrequentDirections(MergeableModel):
             "kind": engine.kind,
             "solver": engine.setting.solver,
             "n_features": engine.n_features,
-            "buffer_size": engine.capacity - self.sketch_size,
+            "sketch_size": engine.setting.sketch_size,
+            "buffer_size": engine.capacity - engine.setting.sketch_size,
             "dtype": engine.dtype.name,
         }
         arrays = engine.arrays()
@@ -685,7 +760,19 @@ class FrequentDirections(MergeableModel):
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
         least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
         solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
-        return self._setting.resolved(solver, as_integer(about["buffer_size"], "buffer_size", least))
+        # merges make l larger, a tolerance also smaller; older files name none
+        least_size = self.sketch_size if self.tolerance is None else 2
+        size = as_integer(about.get("sketch_size", self.sketch_size), "sketch_size", least_size)
+        if self.max_sketch_size is not None and size > self.max_sketch_size:
+            raise ValueError(f"its rows have sketch_size={size}, its parameters max_sketch_size={self.max_sketch_size}")
+        if size != self.sketch_size and self.compressor is not None:
+            raise ValueError(f"its rows have sketch_size={size}, its parameters sketch_size={self.sketch_size}")
+        setting = self._setting.of_size(size).resolved(solver)
+        buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
+        engine = ENGINES[about["kind"]]
+        if engine is not MappedEngine and engine.capacity_for(setting) == size + buffer_size:
+            return setting  # which a growth continues as if it had not been saved
+        return setting.resolved(solver, buffer_size)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]

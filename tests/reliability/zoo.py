@@ -140,6 +140,17 @@ SPECIMENS = (
     _sketch("csr", solver="gram", rows=scarce_rows),
     _sketch("csr-tfd-centred-decayed", method="tfd", solver="gram", rows=scarce_rows, center=True, decay=0.99),
     _sketch("csr-centred-decayed", solver="gram", rows=scarce_rows, center=True, decay=0.99),
+    _sketch("tolerance", solver="gram", tolerance=0.04, max_sketch_size=20),
+    _sketch("tolerance-svd", solver="svd", method="pfd", tolerance=0.1, rows=_float32_rows),
+    _sketch(
+        "tolerance-csr-centred-decayed",
+        solver="gram",
+        rows=scarce_rows,
+        center=True,
+        decay=0.99,
+        tolerance=0.02,
+        tolerance_relative_to="largest_eigenvalue",
+    ),
     *(
         _sketch(f"mapped-{kind}", compressor=fs.Compressor(kind, rows_out=5, block_rows=16))
         for kind in ("srht", "countsketch", "gaussian")
