@@ -43,7 +43,7 @@ from fastsketch.sketching._reading import Reading, read_out
 from fastsketch.sketching._rows_again import Readable, RowsAgain
 from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm
 from fastsketch.sketching._sized_map import MapKind
-from fastsketch.sketching._spectrum import Spectrum, spectrum_of
+from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of, spectrum_of
 
 # Relative difference of squared norms up to which rows read twice count as the same.
 SAME_ROWS = 1e-3
@@ -170,6 +170,9 @@ class FrequentDirections(MergeableModel):
         )
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
+        # upper ends of the first eigenvalues of A'A, in squared units of the rows, that are known better than by Weyl's
+        # theorem until the sketch changes
+        self._certain_high: NDArray[np.float64] | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
@@ -199,7 +202,7 @@ class FrequentDirections(MergeableModel):
         if engine is None:
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
-        self._reading = None
+        self._reading = self._certain_high = None
         engine.update(checked, weights)
         self._engine = engine
         return self
@@ -211,14 +214,17 @@ class FrequentDirections(MergeableModel):
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._engine, self._reading = engine, None
+            self._put(engine)
         return self
 
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
         merge_engines(engine, other._seen_engine().clone())
-        self._engine, self._reading = engine, None
+        self._put(engine)
+
+    def _put(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
+        self._engine, self._reading, self._certain_high = engine, None, certain_high
 
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
@@ -351,7 +357,18 @@ class FrequentDirections(MergeableModel):
         """
         engine = self._seen_engine()
         reading = self._read()
-        return spectrum_of(engine, self._method, rounding=reading.rounding, squared_norm=reading.squared_norm)
+        return spectrum_of(
+            engine,
+            self._method,
+            rounding=reading.rounding,
+            squared_norm=reading.squared_norm,
+            certain_high=self._certain_high,
+        )
+
+    @reads
+    def _overview(self, most: int | None = None) -> Overview:
+        """The spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
+        return overview_of(self._seen_engine(), self._method, certain_high=self._certain_high, most=most)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
@@ -403,7 +420,7 @@ class FrequentDirections(MergeableModel):
         r = len(found.squares)
         put_known(refined, Known(found.squares, found.vt, np.diag(found.squares), np.zeros((r, r)), lost))
         refined.state.shrinkage = min(refined.state.shrinkage, lost)
-        self._engine, self._reading = refined, None
+        self._put(refined)
         return self
 
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
@@ -569,7 +586,7 @@ class FrequentDirections(MergeableModel):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
-        self._engine = self._reading = None
+        self._engine = self._reading = self._certain_high = None
         if about is not None:
             engine = ENGINES[about["kind"]](
                 self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])

@@ -353,8 +353,11 @@ class Engine(Generic[State, Piece]):
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
-    def known(self) -> Known:
-        """What is known of the rows in the basis of the reduced sketch. Changes the state as ``reduce`` does."""
+    def known(self, most: int | None = None) -> Known:
+        """What is known of the rows in the basis of the reduced sketch. Changes the state as ``reduce`` does.
+
+        `most`: of an exact sum, the pairs that are wanted.
+        """
         rows = self.reduce().astype(np.float64)
         kept = self.state.kept
         # new rows first, then the kept ones, the longest last

@@ -14,6 +14,7 @@ from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
 from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._leading import leading
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 # Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
@@ -187,15 +188,20 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         state.fill = state.kept = 0
         return rows.astype(self.dtype)
 
-    def known(self) -> Known:
-        """What is known of the rows: with an exact sum, its leading eigenvalues as they are."""
+    def known(self, most: int | None = None) -> Known:
+        """What is known of the rows: with an exact sum, its leading eigenvalues as they are.
+
+        `most`: pairs of an exact sum that are wanted; by default sketch_size.
+        """
         if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
-            return super().known()
+            return super().known(most)
         if self.state.fill:
             self.flush()
-        values, vectors = top_eigh(self.cov.copy(), min(self.n_features, self.setting.sketch_size))
-        squares = np.maximum(values[::-1][: len(vectors)], 0.0)
-        return Known(squares, vectors[::-1], np.diag(squares), np.zeros((len(squares), len(squares))), 0.0)
+        most = min(self.n_features, self.setting.sketch_size if most is None else most)
+        values, vectors = leading(self.cov, most)
+        squares = np.maximum(values, 0.0)
+        lost = max(0.0, float(np.trace(self.cov)) - float(squares.sum()))
+        return Known(squares, vectors, np.diag(squares), np.zeros((len(squares), len(squares))), lost)
 
     def add_exact(self, other: AnyBuffer) -> None:
         """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""
