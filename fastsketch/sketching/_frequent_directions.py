@@ -2,13 +2,14 @@
 
 import warnings
 from dataclasses import replace
-from math import ldexp
+from math import ldexp, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch._validation import (
@@ -29,6 +30,7 @@ from fastsketch.sketching._engines import (
     DenseEngine,
     EngineSetting,
     Known,
+    MappedEngine,
     SolverName,
     SparseEngine,
     kind_for,
@@ -40,8 +42,8 @@ from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, ro
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
-from fastsketch.sketching._rows_again import Readable, RowsAgain
-from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm
+from fastsketch.sketching._rows_again import Product, Readable, RowsAgain
+from fastsketch.sketching._second_pass import Audit, nystrom, spectral_norm, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of, spectrum_of
 
@@ -147,7 +149,9 @@ class FrequentDirections(MergeableModel):
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
         if self.beta is not None and self.method not in DEFAULT_BETAS:
-            raise ValueError(f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}")
+            raise ValueError(
+                f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}"
+            )
         if self.center and self.buffer_size == 0:
             raise ValueError("buffer_size must be at least 1 with center=True: a block needs a row for its mean")
         if self.compressor is not None and self.decay != 1.0:
@@ -170,8 +174,9 @@ class FrequentDirections(MergeableModel):
         )
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
-        # upper ends of the first eigenvalues of A'A, in squared units of the rows, that are known better than by Weyl's
-        # theorem until the sketch changes
+        # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost, and
+        # upper ends of the leading eigenvalues of A'A, which hold until more comes in
+        self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
 
     # -- taking rows in --------------------------------------------------------------------------------------------
@@ -202,10 +207,23 @@ class FrequentDirections(MergeableModel):
         if engine is None:
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
-        self._reading = self._certain_high = None
-        engine.update(checked, weights)
+        self._reading = None
+        if self._certain_high is None:
+            engine.update(checked, weights)
+        else:
+            self._update_refined(engine, checked, weights)
         self._engine = engine
         return self
+
+    def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
+        certain, before = self._certain_high, engine.n_rows
+        self._certain_high = None
+        try:
+            engine.update(rows, weights)
+        except BaseException:
+            if engine.n_rows == before:
+                self._certain_high = certain
+            raise
 
     @changes
     def fade(self, factor: float) -> Self:
@@ -214,17 +232,16 @@ class FrequentDirections(MergeableModel):
         if self._engine is not None:
             engine = self._engine.clone()
             engine.fade(factor)
-            self._put(engine)
+            self._engine, self._reading, self._certain_high = engine, None, None
+            self._regained *= factor
         return self
 
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
         merge_engines(engine, other._seen_engine().clone())
-        self._put(engine)
-
-    def _put(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        self._engine, self._reading, self._certain_high = engine, None, certain_high
+        regained = self._regained + other._regained
+        self._engine, self._reading, self._regained, self._certain_high = engine, None, regained, None
 
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
@@ -251,9 +268,12 @@ class FrequentDirections(MergeableModel):
 
     @reads
     def _read(self) -> Reading:
+        return self._last_reading()
+
+    def _last_reading(self) -> Reading:
         engine = self._seen_engine()
         if self._reading is None:
-            self._reading = read_out(engine, compensates=self._method.compensates)
+            self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
         return self._reading
 
     def sketch(self) -> NDArray[Any]:
@@ -345,6 +365,7 @@ class FrequentDirections(MergeableModel):
         return out
 
     # -- the spectrum of the rows ----------------------------------------------------------------------------------
+    @reads
     def spectrum(self) -> Spectrum:
         """Estimates of the leading eigenvalues of A'A (squared singular values of A), each with an interval.
 
@@ -353,7 +374,8 @@ class FrequentDirections(MergeableModel):
         Spectrum
             ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), float64, in squared units of the rows. The
             intervals hold on every stream (with a compressor: for the mapped rows); the values are exact with
-            solver="exact", best with method="tfd", and for "fd", "cfd" and "rfd" the upper ends.
+            solver="exact", nearly so after ``refine``, best with method="tfd", and for "fd", "cfd" and "rfd" the upper
+            ends.
         """
         engine = self._seen_engine()
         reading = self._read()
@@ -361,14 +383,24 @@ class FrequentDirections(MergeableModel):
             engine,
             self._method,
             rounding=reading.rounding,
-            squared_norm=reading.squared_norm,
+            regained=self._regained,
             certain_high=self._certain_high,
         )
 
     @reads
     def _overview(self, most: int | None = None) -> Overview:
         """The spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
-        return overview_of(self._seen_engine(), self._method, certain_high=self._certain_high, most=most)
+        return overview_of(
+            self._seen_engine(), self._method, regained=self._regained, certain_high=self._certain_high, most=most
+        )
+
+    @changes
+    def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
+        """Take an engine of this sketch's setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        unit = ldexp(1.0, engine.exponent)
+        with np.errstate(over="ignore", under="ignore"):
+            regained = engine.shrinkage * unit * unit
+        self._engine, self._reading, self._regained, self._certain_high = engine, None, regained, certain_high
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
@@ -376,16 +408,18 @@ class FrequentDirections(MergeableModel):
         found = self.spectrum()
         return np.sqrt(np.column_stack([found.low, found.high]))
 
+    @changes
     def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
         """Read the same rows once more: singular values and directions come out nearly exact.
 
         B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', V the directions of the sketch. It
-        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one.
+        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one, and ``spectrum`` gets upper ends
+        that are nearly as near, until more rows come in.
 
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d), path, or several paths
-            All rows that the sketch has seen, in any order.
+            All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
         sample_weight : array_like (n,) or float, optional
             The weights that ``update`` had.
 
@@ -401,27 +435,45 @@ class FrequentDirections(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm: the certificate is then not to be believed.
+            If the rows differ from those seen, in number or in squared norm: do not believe the certificate then.
+
+        Notes
+        -----
+        Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
+        solver="exact" nothing has been lost: rows are not read.
         """
         engine = self._rereadable("refine")
-        reading = self._read()
-        found = nystrom(self._again(rows, sample_weight, reading), self.spectrum().vectors)
-        unit = ldexp(1.0, engine.exponent)
-        total = reading.squared_norm / unit / unit
-        if found.n_rows != self.n_rows or abs(found.squared_norm - total) > SAME_ROWS * total:
-            warnings.warn(
-                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch has "
-                f"seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
-                stacklevel=2,
-            )
+        if engine.setting.solver == "exact":
+            return self
+        reading = self._last_reading()
         refined = engine.clone()
-        refined.reduce()
-        lost = max(0.0, found.squared_norm - float(found.squares.sum()))
-        r = len(found.squares)
-        put_known(refined, Known(found.squares, found.vt, np.diag(found.squares), np.zeros((r, r)), lost))
-        refined.state.shrinkage = min(refined.state.shrinkage, lost)
-        self._put(refined)
+        known = refined.known()
+        found = self._again(rows, sample_weight, reading).multiply(known.vt.T)
+        self._take_products(engine, refined, known, found)
         return self
+
+    def _take_products(self, engine: AnyEngine, refined: AnyEngine, known: Known, found: Product) -> None:
+        """The second half of a second pass; `refined` is a clone of `engine` that has been reduced to `known`."""
+        reading, unit = self._last_reading(), ldexp(1.0, engine.exponent)
+        total = reading.squared_norm / unit / unit
+        if found.n_rows != self.n_rows or not abs(found.squared_norm - total) <= SAME_ROWS * total:
+            warnings.warn(
+                f"refine read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the sketch "
+                f"has seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
+                stacklevel=3,
+            )
+        assert not isinstance(refined, MappedEngine)  # it has no compressor
+        state = refined.state
+        shrinkage = state.shrinkage + sqrt(state.rounding)
+        result = nystrom(found, known.vt, shrinkage=shrinkage)
+        r = len(result.squares)
+        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), np.zeros((r, r)), result.lost))
+        state.shrinkage = min(shrinkage, result.lost)
+        stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
+        state.rounding = (2.0 * result.allowance + stored) ** 2
+        with np.errstate(over="ignore", under="ignore"):
+            regained, certain = state.shrinkage * unit * unit, result.high * unit * unit
+        self._engine, self._reading, self._regained, self._certain_high = refined, None, regained, certain
 
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
         """Measure the error that ``error_bound`` bounds, by block Krylov steps, one pass over the same rows each.
@@ -457,7 +509,12 @@ class FrequentDirections(MergeableModel):
         engine = self._seen_engine()
         scale = ldexp(1.0, -engine.exponent)
         return RowsAgain(
-            rows, n_features=engine.n_features, mean=reading.mean, scale=scale, sample_weight=sample_weight
+            rows,
+            n_features=engine.n_features,
+            dtype=engine.dtype,
+            mean=reading.mean,
+            scale=scale,
+            sample_weight=sample_weight,
         )
 
     # -- using it --------------------------------------------------------------------------------------------------
@@ -556,7 +613,12 @@ class FrequentDirections(MergeableModel):
             "buffer_size": engine.capacity - self.sketch_size,
             "dtype": engine.dtype.name,
         }
-        return {"engine": about}, engine.arrays()
+        arrays = engine.arrays()
+        if self._regained:
+            arrays["regained"] = np.array([self._regained])
+        if self._certain_high is not None:
+            arrays["certain_high"] = self._certain_high
+        return {"engine": about}, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
@@ -576,7 +638,9 @@ class FrequentDirections(MergeableModel):
             if mine is not None and given != mine:
                 raise ValueError(f"its rows have {name}={given}, its parameters {name}={mine}")
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        engine.validate(arrays, setting, d, dtype=as_dtype(about["dtype"]))
+        own = {name: array for name, array in arrays.items() if name not in ("regained", "certain_high")}
+        engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
+        validate_refined(arrays, self.sketch_size)
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
@@ -587,12 +651,16 @@ class FrequentDirections(MergeableModel):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]
         self._engine = self._reading = self._certain_high = None
+        self._regained = 0.0
         if about is not None:
             engine = ENGINES[about["kind"]](
                 self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])
             )
             engine.restore(arrays)
             self._engine = engine
+            if "regained" in arrays:
+                self._regained = float(arrays["regained"][0])
+            self._certain_high = arrays.get("certain_high")
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

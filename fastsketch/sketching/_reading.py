@@ -32,8 +32,13 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
-    """Read an engine, which stays as it is; `compensates`: add Delta to every squared singular value."""
+def unspent(shrinkage: float, regained: float) -> float:
+    """The part of Delta that every kept direction of FD has lost: not what a second pass has given back."""
+    return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
+
+
+def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> Reading:
+    """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
     engine = engine.clone()
     s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
     dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
@@ -41,7 +46,7 @@ def read_out(engine: AnyEngine, *, compensates: bool) -> Reading:
     longest = float(s[0]) if len(s) else 0.0
     rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING[dtype.itemsize] * eps * longest * longest)
     if compensates and shrinkage > 0:
-        s = np.sqrt(s**2 + shrinkage)
+        s = np.sqrt(s**2 + unspent(shrinkage, regained / unit / unit))
     vt = upright(vt)
     with np.errstate(over="ignore", under="ignore"):
         return Reading(

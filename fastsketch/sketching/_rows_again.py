@@ -1,6 +1,7 @@
 """Rows that can be read more than once: products with A'A, a pass each, in constant memory."""
 
 from collections.abc import Callable, Iterable, Iterator
+from math import sqrt
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -24,23 +25,32 @@ class Product(NamedTuple):
     product: Matrix  # A'A Q (d, r)
     squared_norm: float  # of the (weighted, centred) rows
     n_rows: int
+    magnitude: float  # that the roundings of a pass are relative to
 
 
 class RowsAgain:
-    """The rows behind a sketch, as it stores them: divided by a power of two, weighted, centred."""
+    """The rows behind a sketch, as it stores them: in its dtype, divided by a power of two, weighted, centred."""
 
     def __init__(
-        self, source: Readable, *, n_features: int, mean: Matrix | None, scale: float, sample_weight: ArrayLike | None
+        self,
+        source: Readable,
+        *,
+        n_features: int,
+        dtype: np.dtype[Any],
+        mean: Matrix | None,
+        scale: float,
+        sample_weight: ArrayLike | None,
     ) -> None:
         self._blocks = _reader(source, n_features, sample_weight)
         self._mean = None if mean is None else mean * scale
-        self._scale = scale
+        self._dtype, self._scale = dtype, scale
 
     def multiply(self, q: Matrix) -> Product:
         """A'A Q for Q (d, r): reads all rows once."""
-        out, squared, n_rows = np.zeros(q.shape), 0.0, 0
+        out, squared, n_rows, magnitude = np.zeros(q.shape), 0.0, 0, 0.0
         mean = np.zeros(len(q)) if self._mean is None else self._mean
-        for rows, weights in self._blocks():
+        for block, weights in self._blocks():
+            rows = block.astype(self._dtype, copy=False).astype(np.float64, copy=False)
             root = None if weights is None else np.sqrt(weights)[:, np.newaxis]
             if is_sparse(rows):
                 x = rows * self._scale
@@ -52,14 +62,19 @@ class RowsAgain:
                     squares *= root[:, 0] ** 2
                 out += x.T @ z - np.outer(mean, z.sum(axis=0))
                 squared += float(squares.sum())
+                weight = rows.shape[0] if weights is None else float(weights.sum())
+                magnitude += float(squares.sum()) + 2.0 * weight * float(mean @ mean)
             else:
-                x = rows.astype(np.float64) * self._scale - mean
+                x = rows * self._scale - mean
                 if root is not None:
                     x *= root
                 out += x.T @ (x @ q)
-                squared += float(np.einsum("ij,ij->", x, x))
+                here = float(np.einsum("ij,ij->", x, x))
+                weight = rows.shape[0] if weights is None else float(weights.sum())
+                squared += here
+                magnitude += here + sqrt(here * weight * float(mean @ mean))
             n_rows += rows.shape[0]
-        return Product(out, squared, n_rows)
+        return Product(out, squared, n_rows, magnitude)
 
 
 def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[], Iterator[tuple[Any, Any]]]:

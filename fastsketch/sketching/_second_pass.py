@@ -1,12 +1,16 @@
 """A second pass over the rows of a sketch, and an audit of its certificate."""
 
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular, svd
+from scipy.linalg import cholesky, qr, solve_triangular, svd
 
-from fastsketch.sketching._rows_again import RowsAgain
+from fastsketch._kernels.state import SketchState
+from fastsketch._model import Arrays
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._rows_again import Product, RowsAgain
 
 Matrix = NDArray[np.float64]
 
@@ -16,26 +20,43 @@ class Refined(NamedTuple):
 
     squares: Matrix  # (r,) eigenvalues, descending: at most those of A'A
     vt: Matrix  # (r, d)
-    squared_norm: float
-    n_rows: int
+    high: Matrix  # (r,) at least the eigenvalues of A'A
+    lost: float  # trace of A'A less squares
+    allowance: float  # for rounding: of squares and of high alone
 
 
-def nystrom(rows: RowsAgain, vt: Matrix) -> Refined:
-    """One pass: Y = A'A V', read out as Y (V Y)^-1 Y' without forming an inverse.
+def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
+    """Y = A'A V' of one pass, read out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
+
+    In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that
+    0 <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]).
 
     Source: Tropp, Yurtsever, Udell, Cevher, *Fixed-rank approximation of a positive-semidefinite matrix from streaming
     data*, NeurIPS 2017, Algorithm 3 (the shift keeps the Cholesky factor away from rounding).
     """
-    found = rows.multiply(vt.T)
-    y = found.product
-    shift = np.sqrt(y.shape[0]) * np.finfo(np.float64).eps * float(np.linalg.norm(y, 2)) if y.size else 0.0
-    y = y + shift * vt.T
+    total, y = found.squared_norm, found.product
+    d, r = y.shape
+    eps = float(np.finfo(np.float64).eps)
+    allowance = eps * max(100.0, 10.0 * sqrt(found.n_rows + d)) * found.magnitude
+    if not r or allowance == 0.0:
+        return Refined(np.zeros(0), np.zeros((0, d)), np.zeros(0), total, allowance)
     core = vt @ y
-    factor = _root((core + core.T) / 2)
-    u, s, _ = svd(solve_triangular(factor, y.T, lower=True).T, full_matrices=False, check_finite=False)
-    squares = np.maximum(s**2 - shift, 0.0)
-    keep = squares > 0
-    return Refined(squares[keep], u.T[keep], found.squared_norm, found.n_rows)
+    core = (core + core.T) / 2
+    shifted = y + allowance * vt.T
+    factor = _root(core + allowance * np.eye(r))
+    u, s, _ = svd(solve_triangular(factor, shifted.T, lower=True).T, full_matrices=False, check_finite=False)
+    squares = s**2 - allowance
+    kept = int(np.count_nonzero(squares > allowance))
+    squares = squares[:kept]
+    # M in the basis of V and of F = Q R; in what is left it is g I
+    outside = y - vt.T @ core
+    triangle = qr(outside, mode="r", check_finite=False)[0][: min(d, r)]
+    rest = max(0.0, min(shrinkage, total - float(np.trace(core)))) + allowance
+    whole = np.block([[core, triangle.T], [triangle, rest * np.eye(len(triangle))]])
+    high = np.linalg.eigvalsh(whole)[::-1][:kept] + allowance
+    if r < d:
+        high = np.maximum(high, rest)
+    return Refined(squares, u.T[:kept], np.maximum(high, squares), max(0.0, total - float(squares.sum())), allowance)
 
 
 def _root(core: Matrix) -> Matrix:
@@ -48,6 +69,19 @@ def _root(core: Matrix) -> Matrix:
             core = core + tiny * np.eye(len(core))
             tiny *= 10.0
     raise np.linalg.LinAlgError("the products of a second pass are not finite")
+
+
+def validate_refined(arrays: Arrays, most: int) -> None:
+    """Raise ValueError unless a sketch of at most `most` rows could have these, each of which may be absent."""
+    if "regained" in arrays:
+        checks.number_within(float(checks.array_of(arrays, "regained", (1,))[0]), "regained", 0.0, np.inf)
+    if "certain_high" in arrays:
+        found = checks.array_of(arrays, "certain_high", arrays["certain_high"].shape[:1])
+        if len(found) > most or np.isnan(found).any() or (found < 0).any() or (found[1:] > found[:-1]).any():
+            raise ValueError(f"array 'certain_high' must hold at most {most} squares, the largest first")
+        count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
+        if "cov" not in arrays and count["fill"] > count["kept"]:
+            raise ValueError("array 'certain_high' goes with no new rows")
 
 
 class Audit(NamedTuple):
@@ -74,7 +108,7 @@ class Audit(NamedTuple):
 def spectral_norm(
     rows: RowsAgain, vt: Matrix, squares: Matrix, shift: float, *, accuracy: float, width: int = 8, max_passes: int = 40
 ) -> tuple[float, float, int]:
-    """(largest |eigenvalue| of A'A - V' diag(squares) V - shift I, relative accuracy reached, passes), by block Krylov."""
+    """(largest |eigenvalue| of A'A - V' diag(squares) V - shift I, accuracy reached, passes), by block Krylov."""
     d = vt.shape[1]
     rng = np.random.default_rng(0)
     width = min(width, d)

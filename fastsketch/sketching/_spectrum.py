@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
 from fastsketch.sketching._leading import LEADING_ROUNDING
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import READ_OUT_ROUNDING, upright
+from fastsketch.sketching._reading import READ_OUT_ROUNDING, unspent, upright
 
 Matrix = NDArray[np.float64]
 
@@ -33,44 +33,55 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
+def spectrum_of(
+    engine: AnyEngine,
+    method: Method,
+    *,
+    rounding: float,
+    regained: float = 0.0,
+    certain_high: Matrix | None = None,
+) -> Spectrum:
+    """Read an engine, which stays as it is.
+
+    In squared units of the rows: `rounding`, the allowance of the certificate; `regained`, the part of Delta that the
+    kept directions have not lost; `certain_high`, upper ends that are known.
+    """
+    engine = engine.clone()
+    return _spectrum(
+        engine.known(), engine, method, rounding=rounding, regained=regained, certain_high=certain_high
+    )
+
+
 class Overview(NamedTuple):
-    """A spectrum, and what else there is to know of the rows, in one read-out."""
+    """A spectrum and what belongs to it, in one read-out."""
 
     spectrum: Spectrum
     squared_norm: float
-    mean: Matrix | None  # (d,) of a centred sketch
+    shrinkage: float
     rounding: float  # what rounding may have moved an eigenvalue by
+    mean: Matrix | None  # (d,) of a centred sketch
 
 
 def overview_of(
-    engine: AnyEngine, method: Method, *, certain_high: Matrix | None, most: int | None = None
+    engine: AnyEngine, method: Method, *, regained: float, certain_high: Matrix | None, most: int | None
 ) -> Overview:
     """Read an engine, which stays as it is; of an exact sum only the `most` leading pairs, in double throughout."""
     exact = isinstance(engine, DenseEngine) and engine.accumulated
-    if not (exact and engine.state.fill == 0):  # else nothing is changed by reading, and there is no copy of the sum
+    if not exact or engine.state.fill:  # else there is nothing that reading changes, and the sum need not be copied
         engine = engine.clone()
-    known = engine.known(most) if isinstance(engine, DenseEngine) else engine.known()
-    top = float(known.squares[0]) if len(known.squares) else 0.0
-    unit = ldexp(1.0, engine.exponent)
-    rounding = sqrt(engine.rounding)
+    known = engine.known(most)
+    top = float(known.squares.max(initial=0.0))
     if exact:
-        rounding += LEADING_ROUNDING * top
+        rounding = sqrt(engine.rounding) + LEADING_ROUNDING * top
     else:
-        rounding = hypot(rounding, READ_OUT_ROUNDING[engine.dtype.itemsize] * float(np.finfo(engine.dtype).eps) * top)
+        eps = float(np.finfo(engine.dtype).eps)
+        rounding = hypot(sqrt(engine.rounding), READ_OUT_ROUNDING[engine.dtype.itemsize] * eps * top)
+    unit = ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
-        rounding, squared_norm = rounding * unit * unit, engine.squared_norm * unit * unit
-    found = _spectrum(known, engine, method, rounding=rounding, squared_norm=squared_norm, certain_high=certain_high)
-    return Overview(found, squared_norm, engine.mean * unit if engine.setting.center else None, rounding)
-
-
-def spectrum_of(
-    engine: AnyEngine, method: Method, *, rounding: float, squared_norm: float, certain_high: Matrix | None
-) -> Spectrum:
-    """Read an engine, which stays as it is; `rounding`: the allowance of the certificate, in units of the rows."""
-    engine = engine.clone()
-    return _spectrum(
-        engine.known(), engine, method, rounding=rounding, squared_norm=squared_norm, certain_high=certain_high
-    )
+        rounding = rounding * unit * unit
+        found = _spectrum(known, engine, method, rounding=rounding, regained=regained, certain_high=certain_high)
+        squared_norm, shrinkage = engine.squared_norm * unit * unit, engine.shrinkage * unit * unit
+    return Overview(found, squared_norm, shrinkage, rounding, engine.mean * unit if engine.setting.center else None)
 
 
 def _spectrum(
@@ -79,25 +90,29 @@ def _spectrum(
     method: Method,
     *,
     rounding: float,
-    squared_norm: float,
+    regained: float,
     certain_high: Matrix | None,
 ) -> Spectrum:
     unit = ldexp(1.0, engine.exponent)
-    low, high = known.squares, known.squares + engine.shrinkage
     if method.tracks:
         values, turn = np.linalg.eigh(known.seen + known.leaked)
         values, vectors = values[::-1], turn[:, ::-1].T @ known.vt
     else:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta
-        values, vectors = high if method.lowers_all else low, known.vt
-    vectors = upright(vectors)
+        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
+        lost = unspent(engine.shrinkage, regained / unit / unit) if method.lowers_all else 0.0
+        values, vectors = known.squares + lost, known.vt
+    allowance = rounding / unit / unit
+    low = np.maximum(known.squares - allowance, 0.0)
+    high = known.squares + engine.shrinkage + allowance
+    if len(low):
+        # the trace is known: what others have at least is not left for this one
+        total = engine.squared_norm * (1.0 + 2.0 * float(np.finfo(engine.dtype).eps)) + allowance
+        high = np.minimum(high, np.maximum(total - (low.sum() - low), low))
+    if certain_high is not None:
+        n = min(len(high), len(certain_high))
+        high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
+    high = np.maximum(high, low)
+    values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
-        low = np.maximum(low * unit * unit - rounding, 0.0)
-        high = high * unit * unit + rounding
-        if len(low):
-            # the trace is known: what others have at least is not left for this one
-            high = np.minimum(high, np.maximum(squared_norm - (low.sum() - low), low))
-        if certain_high is not None:
-            sure = min(len(high), len(certain_high))
-            high[:sure] = np.maximum(np.minimum(high[:sure], certain_high[:sure] + rounding), low[:sure])
-        return Spectrum(np.clip(values * unit * unit, low, high), vectors, low, high)
+        low, high, values = (x * unit * unit for x in (low, high, values))
+    return Spectrum(values, upright(vectors), np.minimum(low, np.finfo(np.float64).max), high)

@@ -5,6 +5,7 @@ from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._ledger import Known, decomposed
+from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting, SolverName
 from fastsketch.sketching._engines._sparse import SparseEngine
 
@@ -15,6 +16,7 @@ __all__ = [
     "Engine",
     "EngineSetting",
     "Known",
+    "MappedEngine",
     "SolverName",
     "SparseEngine",
     "decomposed",

@@ -1,0 +1,184 @@
+"""A second pass: intervals that hold and are tiny, certificates that go on holding, states that are checked."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from tests.helpers import DTYPES, KINDS, error_interval, stream, tol
+
+ALL = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
+
+
+def seen_as(rows, *, dtype=np.float64, center=False, weights=None):
+    """The rows that a sketch stands for, in float64."""
+    rows = np.asarray(rows, dtype).astype(np.float64)
+    weights = np.ones(len(rows)) if weights is None else weights
+    if center and weights.sum() > 0:
+        rows = rows - weights @ rows / weights.sum()
+    return rows * np.sqrt(weights)[:, np.newaxis]
+
+
+def check(rows, sketch):
+    """Certificate and intervals, against the exact spectrum."""
+    low, high = error_interval(rows, sketch)
+    top = max(np.linalg.norm(rows, 2) ** 2, 1e-300)
+    slack = tol(np.float64, top)
+    bound = sketch.error_bound + slack
+    assert high <= bound
+    assert low >= (-bound if sketch.method in ("cfd", "rfd") else -sketch._read().rounding - slack)
+    exact = np.zeros(max(rows.shape[1], sketch.sketch_size))
+    found = np.linalg.svd(rows, compute_uv=False) ** 2
+    exact[: len(found)] = found
+    spectrum = sketch.spectrum()
+    exact = exact[: len(spectrum.low)]
+    assert (spectrum.low <= exact + slack).all()
+    assert (spectrum.high >= exact - slack).all()
+    assert ((spectrum.low <= spectrum.values) & (spectrum.values <= spectrum.high)).all()
+    return exact, spectrum, top
+
+
+@pytest.mark.parametrize("case", range(240))
+def test_random_streams(case):
+    rng = np.random.default_rng(case)
+    kind, method, dtype = KINDS[case % len(KINDS)], ALL[(case // 8) % 6], DTYPES[(case // 48) % 2]
+    n, d, size = int(rng.integers(2, 300)), int(rng.integers(1, 60)), int(rng.integers(2, 20))
+    scale = 10.0 ** int(rng.integers(-3, 4)) if case % 7 else (1e150 if dtype == np.float64 else 1e15)
+    rows = stream(kind, rng, n, d) * scale
+    center = case % 3 == 0
+    weights = rng.uniform(0, 2, n) if case % 5 == 0 else None
+    solver = ("gram", "svd")[case % 2]
+    sketch = fs.FrequentDirections(size, method=method, dtype=dtype, center=center, solver=solver)
+    given = sparse.csr_array(rows) if case % 4 == 1 else rows
+    sketch.update(given, sample_weight=weights)
+    before = sketch.shrinkage + sketch._read().rounding
+    sketch.refine(given, sample_weight=weights)
+    # relative to one, so that the oracle's squares stay in the range
+    unit = 1.0 / scale if scale in (1e150, 1e15) else 1.0
+    if unit != 1.0:
+        exact = np.linalg.svd(seen_as(rows, dtype=dtype, center=center, weights=weights) * unit, compute_uv=False) ** 2
+        spectrum = sketch.spectrum()
+        r = len(spectrum.low)
+        exact = np.pad(exact, (0, r))[:r]
+        slack = tol(np.float64, max(exact.max(initial=0.0), 1e-300))
+        assert (spectrum.low * unit * unit <= exact + slack).all()
+        assert (spectrum.high * unit * unit >= exact - slack).all()
+        return
+    original = seen_as(rows, dtype=dtype, center=center, weights=weights)
+    check(original, sketch)
+    assert sketch.shrinkage <= before * (1 + 1e-12)
+    assert sketch._certain_high is not None
+    # more rows, and a merge: the certificate and the (wider) intervals hold on
+    more = stream("signal", rng, n, d) * scale
+    if not center and weights is None:
+        both = sketch.copy().update(more)
+        check(np.vstack([original, seen_as(more, dtype=dtype)]), both)
+        other = fs.FrequentDirections(size, method=method, dtype=dtype, solver=solver).update(more).refine(more)
+        if type(other._engine) is type(sketch._engine):
+            merged = sketch.copy().merge(other)
+            assert merged._regained == sketch._regained + other._regained
+            assert merged._certain_high is None
+            check(np.vstack([original, seen_as(more, dtype=dtype)]), merged)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_every_method_comes_out_nearly_exact(method):
+    rng = np.random.default_rng(0)
+    rows = (rng.standard_normal((2000, 80)) * 0.9 ** np.arange(80)) @ np.linalg.qr(rng.standard_normal((80, 80)))[0]
+    sketch = fs.FrequentDirections(24, method=method, solver="gram").update(rows)
+    exact = np.linalg.svd(rows, compute_uv=False)[:10] ** 2
+    before = np.abs(sketch.spectrum().values[:10] / exact - 1).max()
+    sketch.refine(rows)
+    found = sketch.spectrum()
+    assert np.abs(found.values[:10] / exact - 1).max() < min(2e-3, before)
+    assert ((found.high - found.low)[:10] / exact).max() < 5e-3
+    if method == "cfd":  # what the read-out adds is what directions have lost since
+        assert np.abs(sketch.singular_values[:10] ** 2 / exact - 1).max() < 2e-3
+    # each further pass is a step of subspace iteration
+    sketch.refine(rows)
+    assert np.abs(sketch.spectrum().values[:10] / exact - 1).max() < 1e-4
+    faded = sketch.copy().fade(0.5)
+    assert faded._regained == 0.5 * sketch._regained
+    assert np.allclose(faded.spectrum().values[:10], 0.5 * exact, rtol=1e-4)
+
+
+def test_continues_well():
+    """A refined sketch goes on as one that has not been refined, or better."""
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.standard_normal((100, 100)))[0]
+    rows, more = ((rng.standard_normal((3000, 100)) * np.arange(1, 101) ** -0.7) @ turn for _ in range(2))
+    exact = np.linalg.svd(np.vstack([rows, more]), compute_uv=False)[:10] ** 2
+    for method in ("fd", "pfd", "tfd"):
+        plain = fs.FrequentDirections(30, method=method, solver="gram").update(rows)
+        refined = plain.copy().refine(rows)
+        worst = [np.abs(s.update(more).spectrum().values[:10] / exact - 1).max() for s in (plain, refined)]
+        assert worst[1] <= 1.05 * worst[0]
+
+
+def test_state_keeps_what_is_known():
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((400, 30)) * np.linspace(3, 0.1, 30)
+    sketch = fs.FrequentDirections(12, method="fd", solver="gram").update(rows).refine(rows)
+    again = fs.from_bytes(sketch.to_bytes())
+    for one, other in zip(sketch.spectrum(), again.spectrum(), strict=True):
+        assert np.array_equal(one, other)
+    assert again.to_bytes() == sketch.to_bytes()
+    assert sketch.copy().to_bytes() == sketch.to_bytes()
+    empty = fs.FrequentDirections(12, method="fd", solver="gram").merge(sketch)
+    assert np.array_equal(empty.spectrum().high, sketch.spectrum().high)
+    with pytest.raises(ValueError):
+        sketch.update(np.full((100, 30), np.nan))
+    assert again.to_bytes() == sketch.to_bytes()
+    assert sketch.update(rows[:1])._certain_high is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("certain_high", np.full(11, np.nan)),
+        ("certain_high", -np.ones(11)),
+        ("certain_high", np.arange(11.0)),
+        ("certain_high", np.ones(13)),
+        ("certain_high", np.ones((3, 3))),
+        ("certain_high", np.ones(11, np.float32)),
+        ("regained", np.array([np.nan])),
+        ("regained", np.array([-1.0])),
+        ("regained", np.zeros(2)),
+        ("other", np.zeros(2)),
+    ],
+)
+def test_crafted_states_are_refused(name, value):
+    rows = np.random.default_rng(3).standard_normal((400, 30))
+    sketch = fs.FrequentDirections(12, method="fd", solver="gram").update(rows).refine(rows)
+    state, arrays = sketch._state()
+    with pytest.raises((ValueError, TypeError)):
+        sketch._validate(state, {**arrays, name: value})
+    sketch._validate(state, arrays)
+
+
+def test_rows_that_are_others_are_told():
+    rows = np.random.default_rng(4).standard_normal((300, 20))
+    sketch = fs.FrequentDirections(8, method="tfd", solver="gram").update(rows)
+    before = sketch.to_bytes()
+    with pytest.warns(UserWarning, match="not the same rows"):
+        sketch.copy().refine(rows[:-1])
+    with pytest.warns(UserWarning, match="not the same rows"):
+        sketch.copy().refine(rows * 1.01)
+    with pytest.raises(ValueError, match="20"):
+        sketch.refine(rows[:, :10])
+    with pytest.raises(ValueError, match="finite"):
+        sketch.refine(np.where(rows > 2, np.nan, rows))
+    with pytest.raises(ValueError, match="decay"):
+        fs.FrequentDirections(8, decay=0.9).update(rows).refine(rows)
+    with pytest.raises(ValueError, match="compressor"):
+        fs.FrequentDirections(8, compressor="srht").update(rows).refine(rows)
+    with pytest.raises(ValueError, match="no rows"):
+        fs.FrequentDirections(8).refine(rows)
+    assert sketch.to_bytes() == before
+
+
+def test_an_exact_sum_needs_no_second_pass():
+    rows = np.random.default_rng(5).standard_normal((300, 20))
+    sketch = fs.FrequentDirections(8, solver="exact").update(rows)
+    before = sketch.to_bytes()
+    assert sketch.refine("no such file.npy").to_bytes() == before
