@@ -13,7 +13,7 @@ Matrix = NDArray[np.float64]
 
 # From this side on Lanczos is faster than a tridiagonal form of the whole matrix, where few pairs are wanted
 # (bench/README.md); a flat spectrum, on which it does not converge in these many restarts, goes the other way.
-LANCZOS_FROM, LANCZOS_SHARE, RESTARTS = 1000, 12, 30
+LANCZOS_FROM, LANCZOS_SHARE, RESTARTS = 600, 12, 30
 # Residual at which a pair has converged, and what the values may be off by, both as shares of the largest.
 TOLERANCE, LEADING_ROUNDING = 1e-12, 2e-12
 # A pair that Lanczos has missed, a second one of a multiple eigenvalue, is found to this share of its size.
