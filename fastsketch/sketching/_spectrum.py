@@ -59,6 +59,7 @@ class Overview(NamedTuple):
     squared_norm: float
     shrinkage: float
     rounding: float  # what rounding may have moved an eigenvalue by
+    rank: int  # directions that hold more than that
     mean: Matrix | None  # (d,) of a centred sketch
 
 
@@ -76,12 +77,13 @@ def overview_of(
     else:
         eps = float(np.finfo(engine.dtype).eps)
         rounding = hypot(sqrt(engine.rounding), READ_OUT_ROUNDING[engine.dtype.itemsize] * eps * top)
-    unit = ldexp(1.0, engine.exponent)
+    unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
     with np.errstate(over="ignore", under="ignore"):
         rounding = rounding * unit * unit
         found = _spectrum(known, engine, method, rounding=rounding, regained=regained, certain_high=certain_high)
         squared_norm, shrinkage = engine.squared_norm * unit * unit, engine.shrinkage * unit * unit
-    return Overview(found, squared_norm, shrinkage, rounding, engine.mean * unit if engine.setting.center else None)
+        mean = engine.mean * unit if engine.setting.center else None
+    return Overview(found, squared_norm, shrinkage, rounding, rank, mean)
 
 
 def _spectrum(

@@ -63,7 +63,7 @@ def first_of(seen: Overview, k: int) -> Components:
     found = seen.spectrum
     squares, low, high, vt = found.values[:k], found.low[:k], found.high[:k], found.vectors[:k]
     # directions of nothing but rounding are as good as any: take the same ones for the same rows
-    vt = vt[: int(np.count_nonzero(squares > seen.rounding))]
+    vt = vt[: seen.rank]
     missing = k - len(squares)
     if missing > 0:
         # B has no more rows: these eigenvalues are at most Delta, and what the trace leaves

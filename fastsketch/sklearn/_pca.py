@@ -324,8 +324,8 @@ class SketchedPCA(Sketched, IncrementalPCA):
 
     # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
     def _own(self) -> Arrays:
-        out: Arrays = {"wanted": np.array([self._wanted]), "dtype": np.zeros(0, self._dtype)}
-        out["passes"] = np.array([self.n_passes_ if self.solver_ != "rows" else 0])
+        out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}
+        out["passes"] = np.array([float(self.n_passes_ if self.solver_ != "rows" else 0)])
         return out if self._variance is None else {**out, **self._variance.arrays()}
 
     def _put_own(self, arrays: Arrays) -> None:
@@ -337,14 +337,15 @@ class SketchedPCA(Sketched, IncrementalPCA):
             self._dtype, self._variance = sketch.resolved["dtype"], None
             self.solver_, self.n_passes_ = sketch.resolved["solver"], 1
             return
-        self._wanted = _wanted(checks.array_of(arrays, "wanted", (1,))[0].item(), 1)
+        wanted = float(checks.array_of(arrays, "wanted", (1,))[0])
+        self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
         if self._wanted > d:
             raise ValueError(f"array 'wanted' asks for {self._wanted} components of {d} features")
         dtype = arrays["dtype"].dtype
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"array 'dtype' must be float32 or float64, is {dtype}")
         self._dtype = dtype
-        passes = int(checks.array_of(arrays, "passes", (1,))[0])
+        passes = int(checks.not_negative(arrays, "passes", (1,))[0])
         self.solver_ = sketch.resolved["solver"] if passes else "rows"
         self.n_passes_ = max(1, passes)
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
@@ -352,8 +353,8 @@ class SketchedPCA(Sketched, IncrementalPCA):
     def _own_with(self, other: Any) -> Arrays:
         out = self._own()
         if self._variance is None or other._variance is None:
-            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.array([1])}
-        return {**out, **self._variance.joined(other._variance).arrays(), "passes": np.array([1])}
+            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.ones(1)}
+        return {**out, **self._variance.joined(other._variance).arrays(), "passes": np.ones(1)}
 
     def _merged_sketch(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
@@ -489,7 +490,7 @@ def _refine(
     """Passes over the rows until no variance moves by more than SETTLED: how many there were in all, and what it gave."""
     k = wanted if isinstance(wanted, int) else sketch.sketch_size
     seen, passes, moved = sketch._overview(), 1, True
-    while moved and seen.shrinkage > 0 and passes < MOST_PASSES:
+    while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
         last = seen.spectrum.values[:k]
         sketch.refine(rows, weights)
         seen, passes = sketch._overview(), passes + 1

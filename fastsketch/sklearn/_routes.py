@@ -109,7 +109,8 @@ def by_sketch(p: Problem, *, passes: int) -> Route:
     else:
         seconds += n * size * (SPARSE_ROW + SPARSE_ROW_PAIR * size) + SPARSE_PAIR * p.stored * size
         seconds += float(n) * d * (SPARSE_WIDE + SPARSE_KEPT * size) + again * SPARSE_PASS * p.stored * size
-    return Route("sketch", seconds, p.itemsize * 3.0 * size * d + 8.0 * 8 * size * d * again + BLOCK_BYTES)
+    kept = p.itemsize * 3.0 * size * d + 8.0 * 8 * size * d * again
+    return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
 
 
 def choose(p: Problem, *, max_memory: float) -> Route:
