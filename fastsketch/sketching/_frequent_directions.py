@@ -48,7 +48,7 @@ from fastsketch.sketching._reading import Reading, read_out
 from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
 from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
 from fastsketch.sketching._sized_map import MapKind
-from fastsketch.sketching._spectrum import Spectrum, spectrum_of
+from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
 
 # Relative difference of squared norms up to which rows read twice count as the same.
 SAME_ROWS = 1e-3
@@ -468,13 +468,27 @@ class FrequentDirections(MergeableModel):
         ValueError
             If the sketch has seen no rows.
         """
-        return spectrum_of(
+        return self._overview().spectrum
+
+    @reads
+    def _overview(self, most: int | None = None) -> Overview:
+        """The spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
+        return overview_of(
             self._seen_engine(),
             self._method,
             regained=self._regained,
             certain_high=self._certain_high,
             estimates=self._estimates,
+            most=most,
         )
+
+    @changes
+    def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
+        """Take an engine of this sketch's setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        unit = ldexp(1.0, engine.exponent)
+        with np.errstate(over="ignore", under="ignore"):
+            regained = engine.shrinkage * unit * unit
+        self._replace(engine, regained, certain_high)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:

@@ -41,8 +41,10 @@ def test_a_large_sketch_is_exact_pca(whiten):
     assert np.allclose(ours.var_, X.var(axis=0))
     assert np.allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)))
     assert np.allclose(ours.inverse_transform(ours.transform(X)), theirs.inverse_transform(theirs.transform(X)))
-    assert np.allclose(ours.get_covariance(), theirs.get_covariance())
-    assert np.allclose(ours.get_precision(), theirs.get_precision())
+    plain = PCA(n_components=4, svd_solver="full").fit(X)  # with whiten=True scikit-learn's is not that of the rows
+    assert np.allclose(ours.get_covariance(), plain.get_covariance())
+    assert np.allclose(ours.get_precision(), plain.get_precision())
+    assert np.isclose(ours.score(X), plain.score(X))
 
 
 @pytest.mark.parametrize("method", ["rfd", "fd", "cfd", "isvd"])
@@ -77,7 +79,7 @@ def test_batches_smaller_than_the_components(dtype):
         assert np.allclose(one.components_ @ one.components_.T, np.eye(5), atol=1e-5)
     whole = SketchedPCA(n_components=5).fit(rows)
     assert one.n_samples_seen_ == 400
-    assert np.array_equal(one.components_, whole.components_)
+    assert np.allclose(one.components_, whole.components_, atol=1e-6)
     assert one.components_.dtype == one.transform(rows).dtype == dtype
 
 

@@ -1,7 +1,7 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
-from fastsketch.sketching._engines._base import Engine
-from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, kind_for, make_engine
+from fastsketch.sketching._engines._base import Engine, exponent_for
+from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, kind_for, make_engine, stays_sparse
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._growth import Growth, Reference
@@ -24,9 +24,11 @@ __all__ = [
     "SparseEngine",
     "decomposed",
     "exact_pays",
+    "exponent_for",
     "kind_for",
     "make_engine",
     "merge_engines",
     "put_known",
     "shrink_rows",
+    "stays_sparse",
 ]

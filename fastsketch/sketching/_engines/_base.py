@@ -449,10 +449,10 @@ class Engine(Generic[State, Piece]):
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
-    def known(self, *, reduced: bool = True) -> Known:
+    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
         """What is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
 
-        Changes the state as ``reduce`` does, or settles it.
+        Changes the state as ``reduce`` does, or settles it. `most`: of an exact sum, the pairs that are wanted.
         """
         rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept

@@ -24,8 +24,12 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
         exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
         solver = "exact" if exact else "gram"
     setting = setting.resolved(solver)
-    few = is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d
-    return kind_for(setting, sparse=few)(setting, d, dtype=dtype)
+    return kind_for(setting, sparse=stays_sparse(rows))(setting, d, dtype=dtype)
+
+
+def stays_sparse(rows: Any) -> bool:
+    """Whether rows, an array or CSR, are sparse enough for the sparse engine."""
+    return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
 
 
 def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:

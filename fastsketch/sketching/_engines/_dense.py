@@ -15,6 +15,7 @@ from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine
 from fastsketch.sketching._engines._growth import ALLOWANCE
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
 from fastsketch.sketching._engines._setting import EngineSetting, exact_pays
+from fastsketch.sketching._leading import leading
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 # Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
@@ -240,13 +241,24 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         total.add_exact(self)
         self.__dict__ = total.__dict__
 
-    def known(self, *, reduced: bool = True) -> Known:
-        """What is known of the rows: with an exact sum, its leading eigenvalues as they are."""
+    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
+        """What is known of the rows: with an exact sum, its leading eigenvalues as they are.
+
+        `most`: pairs of an exact sum that are wanted; by default as many as the sketch keeps. Where a tolerance chooses
+        that number, the state changes as by ``reduce``.
+        """
         if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
-            return super().known(reduced=reduced)
-        values, vectors = self._top_of_sum()
-        squares = values[::-1][: len(vectors)]
-        return Known(squares, vectors[::-1], np.diag(squares), np.zeros((len(squares), len(squares))), 0.0)
+            return super().known(most, reduced=reduced)
+        if self.state.fill:
+            self.flush()
+        if most is None and self.setting.growth is not None:
+            values, vectors = self._top_of_sum()
+            squares, vectors = values[::-1][: len(vectors)], vectors[::-1]
+        else:
+            values, vectors = leading(self.cov, min(self.n_features, most or self.setting.sketch_size))
+            squares = np.maximum(values, 0.0)
+        lost = max(0.0, float(np.trace(self.cov)) - float(squares.sum()))
+        return Known(squares, vectors, np.diag(squares), np.zeros((len(squares), len(squares))), lost)
 
     def add_exact(self, other: AnyBuffer) -> None:
         """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""
