@@ -30,6 +30,7 @@ class Quality(NamedTuple):
     deficit: float  # (best captured variance - captured) / total
     certificate: float  # the sketch's own bound, in squared units; NaN where there is none
     outside: int  # true variances outside their interval
+    way: str  # that SketchedPCA took
 
 
 class Case(NamedTuple):
@@ -84,7 +85,13 @@ def variances(model, rows, truth, k):
         float((true.sum() - captured(rows, model.components_[:k])) / truth.total),
         np.nan if sketch is None else float(sketch.error_bound),
         outside,
+        "" if sketch is None else _way(model),
     )
+
+
+def _way(model):
+    passes = model.n_passes_
+    return f"{model.solver_}, {passes} passes" if passes > 1 else model.solver_
 
 
 def run(way, rows, truth, k):
@@ -252,6 +259,8 @@ def tables(cases):
 CERTIFICATES = [
     "set",
     "k",
+    "way of fit",
+    "of partial_fit",
     "certificate of gram / FD's",
     "times faster than IncrementalPCA",
     "than batches of 200",
@@ -269,6 +278,7 @@ def _certificates(case):
     return [
         case.name,
         case.k,
+        *(quality.way if quality else "" for quality in ours[:2]),
         f"{certificate(case):.2f}" if got and case.fd > 0 else "",
         f"{case.faster(OURS, DEFAULT):.1f}",
         f"{case.faster(OURS, SMALL):.1f}",
