@@ -42,8 +42,8 @@ def spectrum_of(
 ) -> Spectrum:
     """Read an engine, which stays as it is.
 
-    Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not lost;
-    `certain_high`, upper ends that are known.
+    Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
+    lost; `certain_high`, upper ends that are known.
     """
     engine = engine.clone()
     known = engine.known()
