@@ -12,7 +12,7 @@ L = 6
 
 
 def holds(sketch, rows, slack=0.0):
-    """The intervals hold, values lie in them, vectors are orthonormal; returns the spectrum and the true eigenvalues."""
+    """(spectrum, true eigenvalues); the intervals hold, values lie in them, vectors are orthonormal."""
     found = sketch.spectrum()
     true = np.linalg.svd(np.asarray(rows, np.float64), compute_uv=False) ** 2
     true = np.pad(true, (0, max(0, len(found.values) - len(true))))
