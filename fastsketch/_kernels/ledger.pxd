@@ -4,7 +4,7 @@ from fastsketch._kernels.blas cimport real
 
 
 cdef class Ledger:
-    cdef readonly Py_ssize_t n_spare        # directions that a shrink leaves as they are
+    cdef public Py_ssize_t n_spare          # directions that a shrink leaves as they are
     cdef readonly double[:, ::1] seen       # V A'A V' as far as rows and shrinks inside the span of V show it
     cdef readonly double[:, ::1] leaked     # what V is likely to hold of rows lost before its directions came in
     cdef public double lost                 # trace of A'A less that of `seen`

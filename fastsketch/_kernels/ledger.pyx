@@ -94,6 +94,8 @@ cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
         for i in range(n):
             if not ledger.spared[i] and (best < 0 or held[i] > held[best]):
                 best = i
+        if best < 0:  # all of them: a last shrink may leave fewer rows
+            return
         ledger.spared[best] = True
 
 
@@ -106,7 +108,7 @@ cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssi
     (with `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j * step
     of the buffer (step 1 or -1), all others are new. Returns 0, or 1 if sums have left the range of a double.
     """
-    cdef Py_ssize_t n = n_keep, ld = n_keep + 1, h = m - kept, i, j, x, row
+    cdef Py_ssize_t n = n_keep, ld = ledger.seen.shape[0], h = m - kept, i, j, x, row
     cdef double* turn = &ledger.turn[0]        # T (n, kept), row by row
     cdef double* half = turn + ld * ld
     cdef double* lever = &ledger.lever[0]      # V_new X' (n, h)

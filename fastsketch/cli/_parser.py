@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _sketch(commands)
+    _audit(commands)
     _merge(commands)
     _info(commands)
     _hash(commands)
@@ -78,10 +79,32 @@ def _sketch(commands: Any) -> None:
         parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
     dtype(parser)
+    parser.add_argument(
+        "--passes",
+        type=int,
+        default=1,
+        metavar="{1,2}",
+        help="2: read the inputs once more (default 1)",
+    )
     renamed(parser, {"--rule": "--method"})
     source(parser)
     long(parser)
     common(parser, "_commands.sketch")
+
+
+def _audit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="measure the error of a sketch over its rows",
+        description="Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to "
+        "15), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing.",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_commands.audit")
 
 
 def _merge(commands: Any) -> None:

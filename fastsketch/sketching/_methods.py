@@ -5,7 +5,6 @@ l - 1 rows; `spared` of them keep their length, the longest or those that a ledg
 """
 
 from dataclasses import dataclass
-from math import floor
 from typing import Final, Literal
 
 MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
@@ -45,10 +44,10 @@ METHODS: Final[dict[str, Method]] = {
 }
 
 
-def rows_spared(method: str, sketch_size: int, *, beta: float | None = None) -> int:
-    """Rows that keep their length in a shrink: none for FD, all for iSVD, l - floor(beta l) for PFD and TFD."""
+def share_lowered(method: str, *, beta: float | None = None) -> float:
+    """Share of the rows that a shrink shortens: all for FD, none for iSVD, floor(beta l) of l for PFD and TFD."""
     if method == "isvd":
-        return sketch_size
+        return 0.0
     if method in DEFAULT_BETAS:
-        return sketch_size - floor((DEFAULT_BETAS[method] if beta is None else beta) * sketch_size)
-    return 0
+        return DEFAULT_BETAS[method] if beta is None else beta
+    return 1.0

@@ -3,13 +3,14 @@
 The proofs are in docs/read-outs.md.
 """
 
-from math import ldexp
+from math import ldexp, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._engines import AnyEngine, Known
+from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
+from fastsketch.sketching._leading import LEADING_ROUNDING
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._reading import allowance, unspent, upright
 
@@ -37,19 +38,61 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-def spectrum_of(
-    engine: AnyEngine, method: Method, *, regained: float = 0.0, certain_high: Matrix | None = None
-) -> Spectrum:
-    """Read an engine, which stays as it is.
+class Overview(NamedTuple):
+    """A spectrum and what belongs to it, in one read-out, in squared units of the rows."""
+
+    spectrum: Spectrum
+    squared_norm: float
+    shrinkage: float
+    rounding: float  # what rounding may have moved an eigenvalue by
+    rank: int  # directions that hold more than that
+    mean: Matrix | None  # (d,) of a centred sketch
+
+
+def overview_of(
+    engine: AnyEngine,
+    method: Method,
+    *,
+    regained: float = 0.0,
+    certain_high: Matrix | None = None,
+    estimates: Matrix | None = None,
+    most: int | None = None,
+) -> Overview:
+    """Read an engine, which stays as it is; of an exact sum the `most` leading pairs, by default as many as it keeps.
 
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
-    lost; `certain_high`, upper ends that are known.
+    lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
-    engine = engine.clone()
-    known = engine.known()
+    exact = isinstance(engine, DenseEngine) and engine.accumulated
+    if not exact or engine.state.fill or engine.setting.growth is not None:
+        engine = engine.clone()  # else there is nothing that reading changes, and the sum need not be copied
+    known = engine.known(most)
+    top = float(known.squares.max(initial=0.0))
+    rounding = sqrt(engine.rounding) + LEADING_ROUNDING * top if exact else allowance(engine, top)
+    unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
+    found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
+    with np.errstate(over="ignore", under="ignore"):
+        return Overview(
+            found,
+            engine.squared_norm * unit * unit,
+            engine.shrinkage * unit * unit,
+            rounding * unit * unit,
+            rank,
+            engine.mean * unit if engine.setting.center else None,
+        )
+
+
+def _spectrum(
+    known: Known,
+    engine: AnyEngine,
+    method: Method,
+    rounding: float,
+    beside: tuple[float, Matrix | None, Matrix | None],
+) -> Spectrum:
+    """`rounding` in stored units; `beside`: regained, certain_high and estimates of ``overview_of``."""
+    regained, certain_high, estimates = beside
     unit = ldexp(1.0, engine.exponent)
     values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
-    rounding = allowance(engine, float(known.squares.max(initial=0.0)))
     low = np.maximum(known.squares - rounding, 0.0)
     high = known.squares + (engine.shrinkage + rounding)
     total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
@@ -59,6 +102,9 @@ def spectrum_of(
         with np.errstate(over="ignore", under="ignore"):
             high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
     high = np.maximum(high, low)
+    if estimates is not None:
+        n = min(len(values), len(estimates))
+        values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
         # what leaves the range of a double is still between the two ends
@@ -98,3 +144,15 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
         levels = (spare + np.cumsum(upward)) / count  # of the last 1, 2, .. of them, raised to one level
         out[i] = levels.min()
     return out
+
+
+def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
+    """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
+
+    Without what was lost before the directions came in: that part of the trace was not seen along any of them.
+    """
+    known = engine.clone().known()
+    unit = ldexp(1.0, engine.exponent)
+    values, turn = np.linalg.eigh(known.seen)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.maximum(values[::-1], 0.0) * unit * unit, turn[:, ::-1].T @ known.vt

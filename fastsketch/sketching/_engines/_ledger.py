@@ -72,6 +72,16 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
     ledger.lost = float(arrays["lost"][0])
 
 
+def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
+    """The arrays of a ledger for another l."""
+    arrays = ledger_arrays(ledger)
+    for name in arrays.keys() - {"lost"}:
+        whole, arrays[name] = arrays[name], np.zeros((side, side))
+        both = min(side, len(whole))
+        arrays[name][:both, :both] = whole[:both, :both]
+    return arrays
+
+
 def weaken(ledger: Ledger | None, factor: float) -> None:
     """Multiply the weight of all rows so far by a factor."""
     if ledger is not None:

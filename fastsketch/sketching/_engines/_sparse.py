@@ -114,6 +114,16 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         state.make_room(state.n_stored + fullest)
         kernel.absorb(indptr, indices, data, weights, scale, state)
 
+    def length(self, piece: Csr) -> int:
+        """Rows of a slice."""
+        return len(piece[0]) - 1
+
+    def part_of(self, piece: Csr, start: int, stop: int) -> Csr:
+        """Some rows of a slice, as the kernel takes them."""
+        indptr, indices, data = piece
+        first, last = int(indptr[start]), int(indptr[stop])
+        return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
+
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds."""
         kernel.flush_now(self.z, self.state)
