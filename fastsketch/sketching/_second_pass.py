@@ -1,7 +1,7 @@
 """A second pass over the rows of a sketch: what it makes of their products with the directions kept."""
 
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     eps = float(np.finfo(np.float64).eps)
     allowance = eps * max(100.0, 10.0 * sqrt(found.n_rows + d)) * found.magnitude
     if not r or allowance == 0.0:
-        return Refined(np.zeros(0), np.zeros((0, d)), *[np.zeros(0)] * 2, np.zeros((0, 0)), total, allowance)
+        none = np.zeros(0)
+        return Refined(none, np.zeros((0, d)), none, none, np.zeros((0, 0)), total, allowance)
     core = vt @ y
     core = (core + core.T) / 2
     shifted = y + allowance * vt.T
@@ -72,7 +73,7 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     return Refined(squares, vectors, np.clip(values, squares, high), high, leaked, lost, allowance)
 
 
-def _bordered(core: Matrix, border: Matrix, rest: Matrix) -> Matrix:
+def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:
     """Eigenvalues of [[core, border'], [border, rest]], descending."""
     return np.linalg.eigvalsh(np.block([[core, border.T], [border, rest]]))[::-1]
 
