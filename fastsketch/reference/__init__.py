@@ -42,6 +42,7 @@ from fastsketch.reference._newton import (
     online_newton,
     random_projection_newton,
 )
+from fastsketch.reference._second_pass import second_pass
 
 __all__ = [
     "adam",
@@ -73,6 +74,7 @@ __all__ = [
     "rank_one_matrix_pursuit",
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
+    "second_pass",
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",
