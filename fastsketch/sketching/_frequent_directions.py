@@ -557,8 +557,8 @@ class FrequentDirections(MergeableModel):
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         state.rounding = (2.0 * result.allowance + stored) ** 2
         with np.errstate(over="ignore", under="ignore"):
-            regained, high, values = (x * unit * unit for x in (state.shrinkage, result.high, result.values))
-        self._replace(refined, regained, high, values)
+            high, values = result.high * unit * unit, result.values * unit * unit
+            self._replace(refined, state.shrinkage * unit * unit, high, values)
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
