@@ -47,9 +47,7 @@ def spectrum_of(
     kept directions have not lost; `certain_high`, upper ends that are known.
     """
     engine = engine.clone()
-    return _spectrum(
-        engine.known(), engine, method, rounding=rounding, regained=regained, certain_high=certain_high
-    )
+    return _spectrum(engine.known(), engine, method, rounding=rounding, regained=regained, certain_high=certain_high)
 
 
 class Overview(NamedTuple):
