@@ -11,6 +11,7 @@ from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.cli._identity import VERSION, Identity, differences, to_compare
 from fastsketch.cli._reading import Learner, Reader
 from fastsketch.io import Source, SourceError, StateError
+from fastsketch.sketching import FrequentDirections, SecondPass
 
 
 def save(path: Path, model: Learner, job: Identity, consumed: Consumed, reader: Reader) -> None:
@@ -18,6 +19,7 @@ def save(path: Path, model: Learner, job: Identity, consumed: Consumed, reader: 
     model.notes = {
         "job": job,
         "consumed": [list(taken) for taken in consumed.at(model.n_rows)],
+        "first_pass": [list(taken) for taken in consumed.first],
         "reader": reader.notes(),
     }
     model.save(path)
@@ -38,14 +40,18 @@ def resumed(
     if not path.exists():
         raise ValueError(f"nothing to resume: {path} does not exist")
     saved = fs.load(path)
-    if type(saved) is not type(model) or "job" not in saved.notes:
+    second = isinstance(saved, SecondPass) and isinstance(model, FrequentDirections)
+    if (type(saved) is not type(model) and not second) or "job" not in saved.notes:
         raise StateError(f"{path} is no partial result of this command")
     notes = saved.notes
     try:
         then: Identity = notes["job"]
         known = then.get("version") == VERSION
         found = differences(job, then) if known else []
-        consumed = [Taken(*map(int, taken)) for taken in notes["consumed"]] if known else []
+        consumed, first = (
+            [Taken(*map(int, taken)) for taken in notes.get(name, [])] if known else []
+            for name in ("consumed", "first_pass")
+        )
         compared = to_compare(job, then) if known and not found else []
         if known and not found:
             reader.take(notes["reader"])
@@ -59,11 +65,13 @@ def resumed(
     if found:
         raise ValueError(f"{path} belongs to another job: {'; '.join(found)}")
     counted = sum(taken.rows for taken in consumed) == saved.n_rows
-    if not (0 < len(consumed) <= len(sources) and counted and plain(saved.parameters) == plain(model.parameters)):
+    learned: Any = saved.sketch if isinstance(saved, SecondPass) and saved.n_features else saved
+    counted &= not second or sum(taken.rows for taken in first) == learned.n_rows
+    if not (0 < len(consumed) <= len(sources) and counted and plain(learned.parameters) == plain(model.parameters)):
         raise StateError(f"{path} is damaged: its notes are not those of its model")
     for index in (index for index in compared if index < len(consumed)):
         _compare(sources[index], consumed[index], reader, path)
-    return saved, Consumed(consumed)
+    return saved, Consumed(consumed, first=first)
 
 
 def _compare(source: Source, taken: Taken, reader: Reader, path: Path) -> None:

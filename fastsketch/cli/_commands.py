@@ -1,17 +1,24 @@
-"""sketch, merge, info and demo."""
+"""sketch, audit, merge, info and demo."""
+
+# pyright: reportPrivateUsage=false
 
 import json
+import sys
+import time
+import warnings
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
+from fastsketch._validation import as_integer
 from fastsketch.cli._job import given, learn, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import SPECTRUM, finite, report
-from fastsketch.io import StateError
+from fastsketch.io import Source, StateError, open_source
 from fastsketch.sketching import FrequentDirections
 
 # Notes of a model with the ids of its rows and columns: as long as its data.
@@ -19,10 +26,53 @@ ID_LISTS = ("rows", "columns")
 
 
 def sketch(args: Namespace) -> None:
-    """Sketch files into one state file, with checkpoints."""
+    """Sketch files into one state file, with checkpoints, in one pass or two."""
+    model = FrequentDirections(**given(args))
+    if as_integer(args.passes, "--passes", 1, 3) > 1:
+        model._check_rereadable("--passes 2")
     with output_of(args) as out:
-        _, facts = learn(args, FrequentDirections(**given(args)), out)
+        _, facts = learn(args, model, out)
         report(args, facts, out)
+
+
+def audit(args: Namespace) -> None:
+    """Measure the error of a sketch over the rows of files; nothing is written."""
+    model = fs.load(args.model)
+    if not isinstance(model, FrequentDirections):
+        raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
+    model._rereadable("an audit")
+    sources = [
+        _Watched(open_source(path, n_features=model.n_features, zero_based=args.zero_based), args.progress)
+        for path in args.inputs
+    ]
+    started = time.perf_counter()
+    with limited(args.threads), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        found = model.audit(sources, accuracy=args.accuracy)
+    for warning in told:
+        print(f"fastsketch: {warning.message}", file=sys.stderr)
+    total = model.squared_norm
+    facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
+    facts |= {"relative_error": found.error / total if 0 < total < float("inf") else 0.0}
+    report(args, {**facts, "same_rows": not told, "seconds": time.perf_counter() - started})
+
+
+class _Watched:
+    """A source that shows how far each pass over it has come."""
+
+    def __init__(self, source: Source, progress: bool | None) -> None:
+        self.path, self.n_rows, self.n_features, self.size = source.path, source.n_rows, source.n_features, source.size
+        self._source, self._wanted, self._passes = source, progress, 0
+
+    def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        self._passes += 1
+        progress, rows_read = Progress(f"{self.path.name}, pass {self._passes}", self._wanted), 0
+        for rows, position in self._source.chunks(start_row):
+            yield rows, position
+            rows_read += rows.shape[0]
+            progress.show(position / self.size if self.size else 1.0, rows_read)
+        progress.show(1.0, rows_read, final=True)
 
 
 def merge(args: Namespace) -> None:

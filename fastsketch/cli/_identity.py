@@ -26,6 +26,8 @@ def identity(args: Namespace, model: Any, sources: Sequence[Source]) -> Identity
         "zero_based": bool(args.zero_based),
         "n_features": sources[0].n_features,
     }
+    if getattr(args, "passes", 1) != 1:
+        switches["passes"] = args.passes
     return {
         "version": VERSION,
         "kind": type(model).__name__,

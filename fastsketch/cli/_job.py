@@ -5,9 +5,10 @@ import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import fastsketch as fs
 from fastsketch._validation import as_integer, as_real
@@ -18,10 +19,11 @@ from fastsketch.cli._output import Output, free_name
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import Learner, PlainRows, Reader
 from fastsketch.cli._signals import held
-from fastsketch.io import Source, open_source
+from fastsketch.io import Source, SourceError, open_source
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._sources import SvmlightSource
 from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE
+from fastsketch.sketching import SecondPass
 
 L = TypeVar("L", bound=Learner)
 
@@ -44,7 +46,8 @@ def flag(name: str) -> str:
 def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = None) -> tuple[L, dict[str, Any]]:
     """Put the rows of args.inputs through the model and save it; returns the model learned and its facts.
 
-    An interrupt leaves a partial result, from which --resume goes on to the same bits.
+    With --passes 2 a sketch reads them twice. An interrupt leaves a partial result, from which --resume goes on to the
+    same bits.
     """
     reader = reader or PlainRows()
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
@@ -58,25 +61,22 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
         if out.partial is not None and out.partial.exists():
             print(f"fastsketch: {out.partial} will be replaced: --resume would go on from it", file=sys.stderr)
         reader.begin(sources)
-    started, rows_before = time.perf_counter(), model.n_rows
-    progress = Progress(out.title, args.progress)
-    checkpoints = _Checkpoints(out, args.checkpoint, lambda path: _checkpoint.save(path, model, job, consumed, reader))
-    total = sum(s.size for s in sources) or 1
-    done = consumed.at(model.n_rows)
+    started, rows_read, passes = time.perf_counter(), 0, getattr(args, "passes", 1)
+    current: _Pass[Any] = _Pass(model, consumed)
+    checkpoints = _Checkpoints(
+        out, args.checkpoint, lambda path: _checkpoint.save(path, current.model, job, current.consumed, reader)
+    )
     try:
         with limited(args.threads):
-            for index in range(len(done) - 1, len(sources)):
-                source, before = sources[index], sum(s.size for s in sources[:index])
-                row = done[index].rows if index < len(done) else 0
-                for arguments, count, position in reader(source, row, model):
-                    consumed.offer(index, arguments)
-                    with naming(source, row):
-                        model.update(*arguments)
-                    row += count
-                    progress.show((before + position) / total, model.n_rows)
-                    checkpoints.when_due()
-            if model.n_rows == 0:
-                raise ValueError("the inputs hold no rows")
+            while True:
+                title = out.title if passes == 1 else f"{out.title}, pass {current.number} of {passes}"
+                progress = Progress(title, args.progress)
+                rows_read += current.run(sources, reader, progress, checkpoints)
+                if current.number == passes or current.model._is_exact():
+                    break
+                progress.show(1.0, current.model.n_rows, final=True)
+                current = current.again()
+            model = current.result(sources)
             notes = {"inputs": [Path(path).name for path in args.inputs], **reader.notes()}
             with held():  # a fit that is complete is saved
                 model.notes = notes
@@ -87,11 +87,56 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
             progress.show(1.0, model.n_rows, final=True)
             facts = model.facts()
     except KeyboardInterrupt as stop:
-        if model.n_rows and not out.kept:
-            stop.add_note(checkpoints.last_words(model.n_rows))
+        if (current.model.n_rows or current.number > 1) and not out.kept:
+            stop.add_note(checkpoints.last_words(current.words()))
         raise
-    facts |= {"seconds": seconds, "rows_per_second": (model.n_rows - rows_before) / seconds}
+    facts |= {"passes": current.number} if passes > 1 else {}
+    facts |= {"seconds": seconds, "rows_per_second": rows_read / seconds}
     return model, facts if out.name is None else {**facts, "output": out.name}
+
+
+class _Pass(Generic[L]):
+    """A model, and what it has consumed: of the first pass a model that learns, of the second a SecondPass."""
+
+    def __init__(self, model: L, consumed: Consumed) -> None:
+        self.model, self.consumed = model, consumed
+        self.number = 2 if isinstance(model, SecondPass) else 1
+
+    def run(self, sources: Sequence[Source], reader: Reader, progress: Progress, checkpoints: "_Checkpoints") -> int:
+        """Read what has not been consumed yet; the number of rows read."""
+        model, total, rows_before = self.model, sum(s.size for s in sources) or 1, self.model.n_rows
+        done = self.consumed.at(model.n_rows)
+        for index in range(len(done) - 1, len(sources)):
+            source, before = sources[index], sum(s.size for s in sources[:index])
+            row = done[index].rows if index < len(done) else 0
+            for arguments, count, position in reader(source, row, model):
+                self.consumed.offer(index, arguments)
+                with naming(source, row):
+                    model.update(*arguments)
+                row += count
+                progress.show((before + position) / total, model.n_rows)
+                checkpoints.when_due()
+        if model.n_rows == 0:
+            raise ValueError("the inputs hold no rows")
+        return model.n_rows - rows_before
+
+    def again(self) -> "_Pass[SecondPass]":
+        """The second pass, of which nothing has been read yet."""
+        taken = self.consumed.at(self.model.n_rows)
+        return _Pass(SecondPass.of(cast(Any, self.model)), Consumed(first=taken))
+
+    def result(self, sources: Sequence[Source]) -> Any:
+        """The model learned; SourceError if the inputs have changed between the passes."""
+        if not isinstance(self.model, SecondPass):
+            return self.model
+        for source, then, now in zip_longest(sources, self.consumed.first, self.consumed.at(self.model.n_rows)):
+            if now != then:
+                raise SourceError(f"{source.path} has changed between the two passes: start again, without --resume")
+        return self.model.finish()
+
+    def words(self) -> str:
+        """How far it has come."""
+        return f"{self.model.n_rows:,} rows{' of the second pass' if self.number > 1 else ''}"
 
 
 class _Checkpoints:
@@ -108,7 +153,7 @@ class _Checkpoints:
                 self._save(self._out.partial)
             self._saved_at = time.perf_counter()
 
-    def last_words(self, n_rows: int) -> str:
+    def last_words(self, so_far: str) -> str:
         """Save, and say how to go on."""
         if self._out.name is None:
             return "nothing has been saved: there is no --output"
@@ -120,7 +165,7 @@ class _Checkpoints:
         except OSError as error:
             return f"the partial result cannot be saved as {path}: {error}"
         how = "--resume" if self._out.partial else f"-o {name} --resume"
-        return f"the partial result of {n_rows:,} rows is in {path}; the same command with {how} goes on from it"
+        return f"the partial result of {so_far} is in {path}; the same command with {how} goes on from it"
 
 
 # -- inputs --------------------------------------------------------------------------------------------------------

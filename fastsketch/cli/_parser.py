@@ -21,7 +21,7 @@ from fastsketch.cli._flags import (
 )
 
 # Choices are only shown here: the classes check them. A test compares both.
-METHODS = ("fd", "pfd", "cfd", "isvd", "rfd")
+METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("auto", "gram", "svd", "exact")
 HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
 NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _sketch(commands)
+    _audit(commands)
     _merge(commands)
     _info(commands)
     _hash(commands)
@@ -66,7 +67,9 @@ def _sketch(commands: Any) -> None:
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep (default 64)")
     parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
-    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default: 0.2)")
+    parameter(
+        parser, "beta", type=float, metavar="X", help="share of the rows that pfd and tfd shrink (default: 0.2, 0.45)"
+    )
     parameter(
         parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L; 6 L for sparse rows)"
     )
@@ -76,10 +79,32 @@ def _sketch(commands: Any) -> None:
         parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
     dtype(parser)
+    parser.add_argument(
+        "--passes",
+        type=int,
+        default=1,
+        metavar="{1,2}",
+        help="2: read the inputs once more (default 1)",
+    )
     renamed(parser, {"--rule": "--method"})
     source(parser)
     long(parser)
     common(parser, "_commands.sketch")
+
+
+def _audit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="measure the error of a sketch over its rows",
+        description="Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to "
+        "15), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing.",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_commands.audit")
 
 
 def _merge(commands: Any) -> None:

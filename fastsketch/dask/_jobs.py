@@ -17,8 +17,10 @@ from fastsketch.dask._parts import Part
 from fastsketch.hashing._codes import code_width
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
+from fastsketch.sketching import FrequentDirections, SecondPass
 
 M = TypeVar("M", bound=MergeableModel)
+F = TypeVar("F", bound=FrequentDirections)
 
 
 def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
@@ -137,6 +139,62 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
     return model.copy().merge(root.compute().opened())
+
+
+def refine(model: F, data: Any, *, fan_in: int = 4) -> F:
+    """Read the rows of a Dask collection once more: ``FrequentDirections.refine``, one task a partition.
+
+    Parameters
+    ----------
+    model : fs.FrequentDirections
+        A sketch: what ``fit`` gave for the same data; it is not changed.
+    data, fan_in
+        As for ``fit``.
+
+    Returns
+    -------
+    FrequentDirections
+        A new one, refined; a copy if it has accumulated A'A itself (solver "exact"), which no task reads for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the sketch has seen no rows, has decay or a compressor, or the data are not of its width.
+    StateError
+        If what comes back from a worker is not consistent; the message names the partitions.
+
+    Warns
+    -----
+    UserWarning
+        If the rows differ from those of the sketch, in number or in squared norm.
+
+    Notes
+    -----
+    A task holds its partition, the sketch, its r directions and their products with A'A, (d, r) float64 each.
+
+    Examples
+    --------
+    >>> import dask.array as da, fastsketch as fs
+    >>> import fastsketch.dask
+    >>> rows = da.random.default_rng(0).standard_normal((4000, 500), chunks=(1000, 500))
+    >>> sketch = fastsketch.dask.fit(fs.FrequentDirections(16, method="pfd"), rows)
+    >>> refined = fastsketch.dask.refine(sketch, rows)
+    >>> bool(refined.singular_values[0] > sketch.singular_values[0])
+    True
+    """
+    from dask.delayed import delayed
+
+    fan_in = as_integer(fan_in, "fan_in", 2)
+    again = SecondPass.of(model)
+    parts, _, d = _partitions(data)
+    if d is not None and d != model.n_features:
+        raise ValueError(f"data must have {model.n_features} columns as the rows before, got {d}")
+    if model._is_exact():
+        return model.copy()
+    learn, join, empty = delayed(_learn), delayed(_join), delayed(again)
+    leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
+    root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
+    return again.merge(root.compute().opened()).finish()
 
 
 def encode(model: Hasher, data: Any) -> Any:

@@ -3,6 +3,7 @@
 from fastsketch.sketching._frequent_directions import FrequentDirections, RobustFrequentDirections
 from fastsketch.sketching._hadamard import fwht, srht
 from fastsketch.sketching._random_maps import Compressor
+from fastsketch.sketching._read_again import SecondPass
 from fastsketch.sketching._sketch_file import sketch_file
 
-__all__ = ["Compressor", "FrequentDirections", "RobustFrequentDirections", "fwht", "sketch_file", "srht"]
+__all__ = ["Compressor", "FrequentDirections", "RobustFrequentDirections", "SecondPass", "fwht", "sketch_file", "srht"]

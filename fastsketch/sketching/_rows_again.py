@@ -1,102 +1,148 @@
 """Rows that can be read more than once: products with A'A, a pass each, in constant memory."""
 
 from collections.abc import Callable, Iterable, Iterator
-from math import sqrt
+from dataclasses import dataclass
+from math import isfinite, sqrt
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_rows, as_weights, check_finite, is_sparse
-from fastsketch.io import open_source
+from fastsketch.io import Source, open_source
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20
 
 Matrix = NDArray[np.float64]
-# An array, a sparse matrix, or a file (or several) of one of the formats of fastsketch.io.
-Readable = Rows | str | PathLike[str] | Iterable[str | PathLike[str]]
+# Where rows of a block come from: the number of the first, and the file.
+Place = tuple[int, Any]
+Block = tuple[Any, Matrix | None, Place]
+# An array, a sparse matrix, or a file (or several) of one of the formats of fastsketch.io, by path or opened.
+Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | Source]
 
 
 class Product(NamedTuple):
-    """One pass."""
+    """Of some of the rows; those of all are their sum."""
 
     product: Matrix  # A'A Q (d, r)
     squared_norm: float  # of the (weighted, centred) rows
     n_rows: int
-    magnitude: float  # that the roundings of a pass are relative to
+    magnitude: float  # that the roundings of the product are relative to
+
+    @classmethod
+    def none(cls, q: Matrix) -> Self:
+        """Of no rows."""
+        return cls(np.zeros(q.shape), 0.0, 0, 0.0)
+
+    def plus(self, other: Self) -> Self:
+        """Of the rows of both."""
+        return type(self)(self.product.copy(), *self[1:]).adding(other)
+
+    def adding(self, other: Self) -> Self:
+        """As ``plus``; the array of this one is used up."""
+        product = self.product
+        product += other.product
+        return type(self)(product, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
 
 
-class RowsAgain:
-    """The rows behind a sketch, as it stores them: in its dtype, divided by a power of two, weighted, centred."""
+@dataclass(frozen=True)
+class View:
+    """How a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
 
-    def __init__(
-        self,
-        source: Readable,
-        *,
-        n_features: int,
-        dtype: np.dtype[Any],
-        mean: Matrix | None,
-        scale: float,
-        sample_weight: ArrayLike | None,
-    ) -> None:
-        self._blocks = _reader(source, n_features, sample_weight)
-        self._mean = None if mean is None else mean * scale
-        self._dtype, self._scale = dtype, scale
+    n_features: int
+    dtype: np.dtype[Any]
+    mean: Matrix  # (d,) of the rows as they come; zero if they are not centred
+    scale: float
 
-    def multiply(self, q: Matrix) -> Product:
-        """A'A Q for Q (d, r): reads all rows once."""
-        out, squared, n_rows, magnitude = np.zeros(q.shape), 0.0, 0, 0.0
-        mean = np.zeros(len(q)) if self._mean is None else self._mean
-        for block, weights in self._blocks():
-            rows = block.astype(self._dtype, copy=False).astype(np.float64, copy=False)
+    def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
+        """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
+        mean = self.mean * self.scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = rows.astype(self.dtype, copy=False).astype(np.float64, copy=False) * self.scale
             root = None if weights is None else np.sqrt(weights)[:, np.newaxis]
-            if is_sparse(rows):
-                x = rows * self._scale
+            total = float(rows.shape[0] if weights is None else weights.sum())
+            shift = total * float(mean @ mean)
+            if is_sparse(x):
                 # (x - 1 mu') q, by linearity: nothing is made dense
                 z = x @ q - mean @ q
                 squares = np.asarray(x.multiply(x).sum(axis=1)).ravel() - 2.0 * (x @ mean) + mean @ mean
-                if root is not None:
-                    z *= root**2
-                    squares *= root[:, 0] ** 2
-                out += x.T @ z - np.outer(mean, z.sum(axis=0))
-                squared += float(squares.sum())
-                weight = rows.shape[0] if weights is None else float(weights.sum())
-                magnitude += float(squares.sum()) + 2.0 * weight * float(mean @ mean)
+                if weights is not None:
+                    z *= weights[:, np.newaxis]
+                    squares *= weights
+                product, squared = x.T @ z - np.outer(mean, z.sum(axis=0)), float(squares.sum())
+                magnitude = squared + 2.0 * shift
             else:
-                x = rows * self._scale - mean
+                x = x - mean
                 if root is not None:
                     x *= root
-                out += x.T @ (x @ q)
-                here = float(np.einsum("ij,ij->", x, x))
-                weight = rows.shape[0] if weights is None else float(weights.sum())
-                squared += here
-                magnitude += here + sqrt(here * weight * float(mean @ mean))
-            n_rows += rows.shape[0]
-        return Product(out, squared, n_rows, magnitude)
+                product, squared = x.T @ (x @ q), float(np.einsum("ij,ij->", x, x))
+                magnitude = squared + sqrt(squared * shift) if isfinite(squared) else squared
+        if not isfinite(squared):
+            check_finite(rows, offset=offset)
+            raise ValueError(f"the squares of these rows leave the range of numbers, or of {self.dtype}")
+        return Product(product, squared, rows.shape[0], magnitude)
 
 
-def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[], Iterator[tuple[Any, Any]]]:
-    """A function that gives all rows of a source from the start, as (rows, weights) blocks."""
-    if isinstance(source, str | PathLike):
+class RowsAgain:
+    """The rows behind a sketch, which can be read any number of times."""
+
+    def __init__(self, source: Readable, view: View, sample_weight: ArrayLike | None = None) -> None:
+        self._view = view
+        self._blocks = _reader(source, view.n_features, sample_weight)
+
+    def multiply(self, q: Matrix) -> Product:
+        """A'A Q for Q (d, r): reads all rows once."""
+        q = np.ascontiguousarray(q)
+        out = Product.none(q)
+        for rows, weights, (first, path) in self._blocks(q.shape[1]):
+            try:
+                found = self._view.multiply(rows, weights, q, offset=first)
+            except ValueError as error:
+                raise error if path is None else ValueError(f"{path}: {error}") from None
+            out = out.adding(found)
+        return out
+
+
+def blocks_of(rows: Any, weights: Matrix | None, width: int, *, first: int = 0, path: Any = None) -> Iterator[Block]:
+    """Checked rows in blocks that are multiplied by `width` vectors in little memory."""
+    n, d = rows.shape
+    # a product of a sparse block is a dense (d, width), as large as what it is added to
+    step = max(d, BLOCK_BYTES // (8 * max(1, width))) if is_sparse(rows) else max(1, BLOCK_BYTES // (8 * d))
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        block = rows if step >= n else rows[part]
+        yield block, None if weights is None else weights[part], (first + start, path)
+
+
+def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[int], Iterator[Block]]:
+    """A function that gives all rows of a source from the start, in blocks."""
+    if _names_file(source):
         source = [source]
-    if isinstance(source, list | tuple) and source and all(isinstance(item, str | PathLike) for item in source):
+    if isinstance(source, list | tuple) and source and all(map(_names_file, source)):
         if sample_weight is not None:
             raise ValueError("sample_weight goes with rows in memory, not with files")
-        files = [open_source(path, n_features=n_features) for path in source]
+        files = [
+            open_source(item, n_features=n_features) if isinstance(item, str | PathLike) else item for item in source
+        ]
         for file in files:
             if file.n_features != n_features:
                 raise ValueError(f"{file.path} has {file.n_features} columns, the sketch {n_features}")
-        return lambda: ((rows, None) for file in files for rows, _ in file.chunks())
+        return lambda width: _of_files(files, width)
     rows = as_rows(source, n_features)
     check_finite(rows)
     weights = as_weights(sample_weight, rows.shape[0])
-    step = rows.shape[0] if is_sparse(rows) else max(1, BLOCK_BYTES // (8 * n_features))
+    return lambda width: blocks_of(rows, weights, width)
 
-    def blocks() -> Iterator[tuple[Any, Any]]:
-        for start in range(0, rows.shape[0], max(1, step)):
-            part = slice(start, start + step)
-            yield rows[part], None if weights is None else weights[part]
 
-    return blocks
+def _names_file(item: Any) -> bool:
+    return isinstance(item, str | PathLike) or callable(getattr(item, "chunks", None))
+
+
+def _of_files(files: list[Source], width: int) -> Iterator[Block]:
+    for file in files:
+        row = 0
+        for rows, _ in file.chunks():
+            yield from blocks_of(rows, None, width, first=row, path=file.path)
+            row += rows.shape[0]

@@ -1,16 +1,20 @@
 """A sketch of the rows of one or several files."""
 
-from collections.abc import Iterable
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterable, Iterator
 from os import PathLike
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from numpy.typing import DTypeLike
 
+from fastsketch._validation import as_integer
 from fastsketch.io import open_source
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._methods import MethodName
 from fastsketch.sketching._random_maps import Compressor
+from fastsketch.sketching._read_again import SecondPass
 from fastsketch.sketching._sized_map import MapKind
 
 Path = str | PathLike[str]
@@ -36,9 +40,10 @@ def sketch_file(
     *,
     n_features: int | None = None,
     zero_based: bool = False,
+    passes: int = 1,
     **parameters: Unpack[SketchParameters],
 ) -> FrequentDirections:
-    """Sketch the rows of a file, or of several one after another, in constant memory.
+    """Sketch the rows of a file, or of several one after another, in constant memory, in one pass or in two.
 
     Parameters
     ----------
@@ -47,6 +52,8 @@ def sketch_file(
     sketch_size : int, default 64
     n_features, zero_based
         For svmlight text: see ``fastsketch.io.open_source``.
+    passes : {1, 2}, default 1
+        2: the files are read once more, as ``FrequentDirections.refine`` does. With solver="exact" one pass is enough.
     **parameters
         The other parameters of FrequentDirections.
 
@@ -57,10 +64,24 @@ def sketch_file(
     Raises
     ------
     ValueError
-        If a file is missing, empty, damaged or of another format, or widths differ.
+        If a file is missing, empty, damaged or of another format, widths differ, or two passes are asked for with decay
+        or a compressor.
     """
     sketch = FrequentDirections(sketch_size, **parameters)
-    for item in [path] if isinstance(path, str | PathLike) else path:
-        for rows, _ in open_source(item, n_features=n_features, zero_based=zero_based).chunks():
-            sketch.update(rows)
-    return sketch
+    if as_integer(passes, "passes", 1, 3) == 2:
+        sketch._check_rereadable("passes=2")
+    paths = [path] if isinstance(path, str | PathLike) else list(path)
+
+    def chunks(width: int | None) -> Iterator[Any]:
+        for item in paths:
+            for rows, _ in open_source(item, n_features=width, zero_based=zero_based).chunks():
+                yield rows
+
+    for rows in chunks(n_features):
+        sketch.update(rows)
+    if passes == 1 or sketch.n_features is None or sketch._is_exact():
+        return sketch
+    again = SecondPass.of(sketch)
+    for rows in chunks(sketch.n_features):
+        again.update(rows)
+    return again.finish()

@@ -44,6 +44,7 @@ class Sketched(Begun):
 
     sketch_: FrequentDirections
     n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _own(self) -> Arrays:

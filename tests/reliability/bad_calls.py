@@ -167,6 +167,8 @@ def _by_call(name, parameter):
         return kept.copy()
     if name.endswith("AdaptiveGrid") and parameter in ("learning_rate", "delta"):
         return [0.1, 1.0]
+    if name.endswith(("dask.refine", "SecondPass.of")):
+        return {"model": _learned(fs.FrequentDirections), "data": [dense]}.get(parameter)
     if name.endswith((".encode", ".fit")) and kind == "dask":
         return {"model": _learned(fs.SketchHash) if name.endswith("encode") else fs.FrequentDirections(4)}.get(
             parameter, dense() if name.endswith("encode") else [dense]

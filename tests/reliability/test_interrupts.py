@@ -183,6 +183,41 @@ def test_merges():
     assert kinds > 10
 
 
+def test_second_passes():
+    rng, counts, kinds = np.random.default_rng(5), Counter(), 0
+    for specimen in SPECIMENS:
+        if not isinstance(specimen.make(), fs.FrequentDirections):
+            continue
+        rows = specimen.rows(0)
+        try:
+            specimen.learned().refine(rows)
+        except ValueError:
+            continue  # with decay, or a compressor
+        kinds += 1
+        check(
+            counts,
+            specimen.learned,
+            lambda model, rows=rows: model.refine(rows),
+            rng,
+            amount(3, 40),
+            after=lambda counts, model: model.spectrum(),
+        )
+        check(
+            counts,
+            lambda specimen=specimen, rows=rows: specimen.learned().refine(rows),
+            lambda model, specimen=specimen: model.update(specimen.rows(7, 25)),
+            rng,
+            amount(0, 40),
+            after=lambda counts, model: model.spectrum(),
+        )
+    report(
+        "interrupts of refine",
+        f"{counts['interrupts']} at lines of {kinds} models",
+        **{name: counts[name] for name in ("half_done", "wrong_afterwards")},
+    )
+    assert kinds > 5
+
+
 def test_saves(tmp_path):
     rng, counts = np.random.default_rng(2), Counter()
     path = tmp_path / "m.fsk"
@@ -209,7 +244,7 @@ def test_saves(tmp_path):
     )
 
 
-@pytest.mark.parametrize("command", ["sketch", "hash", "learn"])
+@pytest.mark.parametrize("command", ["sketch", "sketch twice", "hash", "learn"])
 def test_jobs(command, tmp_path, monkeypatch, capsys):
     """The command line with an interrupt at any of its lines; resumed where it says so, it gives the same bytes."""
     monkeypatch.chdir(tmp_path)
@@ -224,6 +259,7 @@ def test_jobs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(_sources, "CHUNK_BYTES", 10 * 8 * 8)
     line = {
         "sketch": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram"],
+        "sketch twice": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram", "--passes", "2"],
         "hash": ["hash", "rows.npy", "rows.npy", "-b", "4", "--block-rows", "16"],
         "learn": ["learn", "t.svm", "t.svm", "-l", "3", "--every", "7"],
     }[command]

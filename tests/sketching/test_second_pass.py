@@ -139,6 +139,7 @@ def test_state_keeps_what_is_known():
         ("certain_high", -np.ones(11)),
         ("certain_high", np.arange(11.0)),
         ("certain_high", np.ones(13)),
+        ("estimates", np.full(11, np.nan)),
         ("certain_high", np.ones((3, 3))),
         ("certain_high", np.ones(11, np.float32)),
         ("regained", np.array([np.nan])),

@@ -8,7 +8,6 @@ from scipy import sparse
 
 pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
-from sklearn.covariance import EmpiricalCovariance  # noqa: E402
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
@@ -168,36 +167,3 @@ def test_fit_forgets():
     assert model.components_.shape == (2, 7)
     model.fit(X)
     assert np.array_equal(model.components_, SketchedPCA(2).fit(X).components_)
-
-
-@pytest.mark.parametrize("assume_centered", [False, True])
-def test_a_large_sketch_is_the_empirical_covariance(assume_centered):
-    ours = SketchedCovariance(assume_centered=assume_centered).fit(X)
-    theirs = EmpiricalCovariance(assume_centered=assume_centered).fit(X)
-    assert np.allclose(ours.covariance_, theirs.covariance_)
-    assert np.allclose(ours.precision_, theirs.precision_, rtol=1e-5)
-    assert np.allclose(ours.location_, theirs.location_)
-    assert np.isclose(ours.score(X), theirs.score(X))
-    assert np.allclose(ours.mahalanobis(X), theirs.mahalanobis(X))
-    assert ours.error_norm(theirs.covariance_) < 1e-12
-
-
-def test_a_small_sketch_is_within_its_bound_and_invertible():
-    ours = SketchedCovariance(sketch_size=8, solver="gram").fit(X)
-    error = np.linalg.norm(ours.covariance_ - np.cov(X.T, bias=True), 2)
-    assert error <= ours.error_bound_ * (1 + 1e-12)
-    assert np.allclose(ours.precision_ @ ours.covariance_, np.eye(30))
-    moved = X - X.mean(axis=0)
-    expected = np.einsum("ij,jk,ik->i", moved, np.linalg.inv(ours.covariance_), moved)
-    assert np.allclose(ours.mahalanobis(X), expected)
-    reference = EmpiricalCovariance().fit(X)
-    reference.covariance_, reference.precision_ = ours.covariance_, np.linalg.inv(ours.covariance_)
-    assert np.isclose(ours.score(X), reference.score(X))
-
-
-def test_partial_fit_of_the_covariance():
-    whole = SketchedCovariance(8).fit(X)
-    parts = SketchedCovariance(8)
-    for start in range(0, 400, 33):
-        parts.partial_fit(X[start : start + 33])
-    assert np.array_equal(parts.covariance_, whole.covariance_)

@@ -1,0 +1,224 @@
+"""sketch --passes 2 and audit: the results of the library, resumed anywhere, and what they refuse."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.io import _sources
+from fastsketch.sketching import FrequentDirections, SecondPass
+from tests.cli.test_jobs import interrupt, write
+
+D = 30
+ROWS = np.random.default_rng(0).standard_normal((400, D)) * np.linspace(3, 0.1, D)
+TWICE = ("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--passes", 2, "-o", "o.fsk")
+
+
+@pytest.fixture
+def run(capfd, tmp_path, monkeypatch):
+    """Run a command in a folder of its own, in pieces of 50 rows."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * D * 8)
+    np.save("rows.npy", ROWS)
+    np.save("more.npy", ROWS[::-1])
+
+    def run(*args, status=0):
+        try:
+            got = main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            got = stop.code
+        out = capfd.readouterr()
+        assert got == status, out.err
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".svm"])
+def test_the_same_as_refine(run, tmp_path, kind):
+    rows, name = np.where(ROWS > 2, ROWS, 0) if kind != ".npy" else ROWS, f"t{kind}"
+    if kind == ".npy":
+        np.save(name, rows)
+    elif kind == ".npz":
+        sparse.save_npz(name, sparse.csr_array(rows))
+    else:
+        write(name, rows, np.ones(len(rows)))
+    facts = json.loads(
+        run("sketch", name, "-l", 8, "--method", "tfd", "--solver", "gram", "--passes", 2, "-o", "o.fsk", "--json").out
+    )
+    assert facts["passes"] == 2 and facts["n_rows"] == 400
+    found = fs.load("o.fsk")
+    direct = fs.sketch_file(name, 8, method="tfd", solver="gram", passes=2)
+    assert found.notes == {"inputs": [name]}
+    assert np.array_equal(found.sketch(), direct.sketch())
+    again = fs.sketch_file(name, 8, method="tfd", solver="gram").refine(name)
+    assert np.allclose(found.singular_values, again.singular_values, rtol=1e-12)
+    given = fs.io.load_svmlight(name)[0] if kind == ".svm" else sparse.csr_array(rows) if kind == ".npz" else rows
+    memory = fs.FrequentDirections(8, method="tfd", solver="gram").update(given).refine(given)
+    assert np.allclose(found.singular_values, memory.singular_values, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stop", [1, 5, 8, 9, 16])
+@pytest.mark.parametrize("cls", [FrequentDirections, SecondPass])
+def test_resumed_in_either_pass_to_the_same_bits(run, monkeypatch, cls, stop):
+    run(*TWICE)
+    whole = Path("o.fsk").read_bytes()
+    Path("o.fsk").unlink()
+    undo = interrupt(monkeypatch, cls, stop)
+    said = run(*TWICE, status=130).err
+    undo()
+    if cls is SecondPass:
+        assert "of the second pass" in said
+    if cls is SecondPass or stop > 1:
+        run(*TWICE, "--resume")
+    else:
+        run(*TWICE)
+    assert Path("o.fsk").read_bytes() == whole
+    assert not Path("o.fsk.partial").exists()
+
+
+def test_another_number_of_passes_is_another_job(run, monkeypatch):
+    undo = interrupt(monkeypatch, SecondPass, 3)
+    run(*TWICE, status=130)
+    undo()
+    once = [word for word in TWICE if word not in ("--passes", 2)]
+    error = run(*once, "--resume", status=2).err
+    assert error.count("\n") == 1 and "another job" in error or "no partial result" in error
+    run(*TWICE, "--resume")
+
+
+def test_an_input_that_changes_between_the_passes_is_found(run, monkeypatch):
+    undo = interrupt(monkeypatch, SecondPass, 1)
+    run(*TWICE, status=130)
+    undo()
+    changed = ROWS[::-1].copy()
+    changed[[3, 4]] = changed[[4, 3]]  # of the same size and norm
+    np.save("more.npy", changed)
+    assert "more.npy" in run(*TWICE, "--resume", status=2).err
+    np.save("more.npy", ROWS[::-1])
+    run(*TWICE, "--resume")
+    # in one run
+    original = SecondPass.update
+
+    def update(self, *args, **kwargs):
+        if self.n_rows == 0:
+            np.save("more.npy", changed)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(SecondPass, "update", update)
+    assert "more.npy has changed between the two passes" in run(*TWICE, status=2).err
+
+
+def test_refusals(run):
+    for switches, message in (
+        (["--passes", 0], "--passes must be at least 1"),
+        (["--passes", 3], "--passes must be below 3"),
+        (["--passes", 2, "--decay", 0.5], "without decay"),
+    ):
+        error = run("sketch", "rows.npy", "-o", "o.fsk", *switches, status=2).err
+        assert message in error and error.count("\n") == 1
+    os.mkfifo("pipe.npy")
+    error = run("sketch", "pipe.npy", "-o", "o.fsk", "--passes", 2, status=2).err
+    assert "no regular file" in error and error.count("\n") == 1
+    assert not Path("o.fsk").exists()
+    with pytest.raises(ValueError, match="compressor"):
+        fs.sketch_file("rows.npy", 8, compressor="srht", passes=2)
+    with pytest.raises(ValueError, match="passes"):
+        fs.sketch_file("rows.npy", 8, passes=3)
+
+
+def test_an_exact_sum_needs_one_pass(run):
+    facts = json.loads(run("sketch", "rows.npy", "-l", 8, "--passes", 2, "-o", "o.fsk", "--json").out)
+    assert facts["passes"] == 1 and facts["solver"] == "exact"
+
+
+def test_progress_says_which_pass(run):
+    said = run(*TWICE, "--progress").err
+    assert "pass 1 of 2" in said and "pass 2 of 2" in said
+
+
+# -- audit -----------------------------------------------------------------------------------------------------------
+def test_audit(run):
+    run("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--method", "fd", "-o", "o.fsk")
+    before = Path("o.fsk").read_bytes()
+    found = json.loads(run("audit", "o.fsk", "rows.npy", "more.npy", "--json").out)
+    b = fs.load("o.fsk").sketch()
+    exact = np.linalg.norm(2 * ROWS.T @ ROWS - b.T @ b, 2)
+    assert found["same_rows"] and 0.99 * exact <= found["error"] <= exact * (1 + 1e-9)
+    assert found["error"] <= found["error_bound"] and found["accuracy"] <= 0.01
+    said = run("audit", "o.fsk", "rows.npy", "more.npy", "--accuracy", 0.1, "--progress")
+    assert "error bound" in said.out and "pass 1" in said.err
+    assert Path("o.fsk").read_bytes() == before
+    assert "not the same rows" in run("audit", "o.fsk", "rows.npy").err
+
+
+def test_audit_refuses(run):
+    run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
+    np.save("wide.npy", np.ones((3, D + 1)))
+    (bad := ROWS.copy())[77, 3] = np.nan
+    np.save("bad.npy", bad)
+    write("wide.svm", np.ones((3, D + 1)), np.ones(3))
+    run("hash", "rows.npy", "-b", 4, "-o", "h.fsk")
+    for command, message in (
+        (("audit", "o.fsk", "wide.npy"), "wide.npy has 31 columns"),
+        (("audit", "o.fsk", "wide.svm"), "feature 31"),
+        (("audit", "o.fsk", "none.npy"), "none.npy"),
+        (("audit", "h.fsk", "rows.npy"), "SketchHash"),
+        (("audit", "o.fsk", "bad.npy"), "bad.npy: rows must be finite: row 77"),
+        (("audit", "o.fsk", "rows.npy", "--accuracy", 0), "accuracy"),
+    ):
+        error = run(*command, status=2).err
+        assert message in error and error.count("\n") == 1, error
+    run("sketch", "rows.npy", "-l", 8, "--decay", 0.9, "-o", "d.fsk")
+    assert "without decay" in run("audit", "d.fsk", "rows.npy", status=2).err
+
+
+def test_an_interrupted_audit_loses_nothing(run, monkeypatch):
+    run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
+    before = Path("o.fsk").read_bytes()
+    from fastsketch.sketching._rows_again import View
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(View, "multiply", stop)
+    assert "interrupted" in run("audit", "o.fsk", "rows.npy", status=130).err
+    assert Path("o.fsk").read_bytes() == before and sorted(path.name for path in Path().iterdir()) == [
+        "more.npy",
+        "o.fsk",
+        "rows.npy",
+    ]
+
+
+def test_threads_do_not_meet():
+    """A pass that is at work refuses other calls; the sketch is as it was when it fails."""
+    sketch = fs.FrequentDirections(8, solver="gram").update(ROWS)
+    before, errors = sketch.to_bytes(), []
+
+    class Slow:
+        n_features, path, n_rows, size = D, "slow", 400, 400
+
+        def chunks(self, start_row=0):
+            thread = threading.Thread(target=lambda: errors.append(_error(lambda: sketch.update(ROWS[:1]))))
+            thread.start()
+            thread.join()
+            yield ROWS, 400
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="disk"):
+        sketch.refine(Slow())
+    assert "one thread at a time" in str(errors[0])
+    assert sketch.to_bytes() == before
+
+
+def _error(call):
+    try:
+        call()
+    except RuntimeError as error:
+        return error
