@@ -21,6 +21,7 @@ COMMANDS = {
     "stages": "where one shrink's time goes",
     "pca": "SketchedPCA against IncrementalPCA: whole fits and batches of 200",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
+    "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "loader": "the svmlight parser against scikit-learn's",
