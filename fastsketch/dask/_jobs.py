@@ -20,7 +20,6 @@ from fastsketch.merging._tree import climb, merged
 from fastsketch.sketching import FrequentDirections, SecondPass
 
 M = TypeVar("M", bound=MergeableModel)
-F = TypeVar("F", bound=FrequentDirections)
 
 
 def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
@@ -141,7 +140,7 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     return model.copy().merge(root.compute().opened())
 
 
-def refine(model: F, data: Any, *, fan_in: int = 4) -> F:
+def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> FrequentDirections:
     """Read the rows of a Dask collection once more: ``FrequentDirections.refine``, one task a partition.
 
     Parameters

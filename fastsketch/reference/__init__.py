@@ -44,6 +44,7 @@ from fastsketch.reference._newton import (
     online_newton,
     random_projection_newton,
 )
+from fastsketch.reference._second_pass import second_pass
 from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge
 
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "rank_one_matrix_pursuit",
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
+    "second_pass",
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",

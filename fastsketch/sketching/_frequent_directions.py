@@ -114,8 +114,8 @@ class FrequentDirections(MergeableModel):
     -----
     Guarantee, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
     "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I
-    for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the same
-    with floor(beta l) in place of l.
+    for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the
+    same with floor(beta l) in place of l.
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
@@ -460,7 +460,8 @@ class FrequentDirections(MergeableModel):
             squared units of the rows; A is weighted, decayed and centred. The intervals hold on every stream, their
             rounding included; eigenvalues that are not listed lie between 0 and the certificate (Delta and rounding).
             Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, nearly
-            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd" and "isvd" the lower ones.
+            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd"
+            and "isvd" the lower ones.
             With a compressor all of this is about the mapped rows; what the map itself changes is not in the intervals.
 
         Raises
@@ -556,8 +557,8 @@ class FrequentDirections(MergeableModel):
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         state.rounding = (2.0 * result.allowance + stored) ** 2
         with np.errstate(over="ignore", under="ignore"):
-            regained, high, values = (x * unit * unit for x in (state.shrinkage, result.high, result.values))
-        self._replace(refined, regained, high, values)
+            high, values = result.high * unit * unit, result.values * unit * unit
+            self._replace(refined, state.shrinkage * unit * unit, high, values)
 
     @reads
     def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:

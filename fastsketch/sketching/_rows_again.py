@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,12 @@ class Product(NamedTuple):
         """As ``plus``; the array of this one is used up."""
         product = self.product
         product += other.product
-        return type(self)(product, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
+        return type(self)(
+            product,
+            self.squared_norm + other.squared_norm,
+            self.n_rows + other.n_rows,
+            self.magnitude + other.magnitude,
+        )
 
 
 @dataclass(frozen=True)
@@ -118,13 +123,13 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int, *, first: int = 0, 
 
 def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[int], Iterator[Block]]:
     """A function that gives all rows of a source from the start, in blocks."""
-    if _names_file(source):
-        source = [source]
-    if isinstance(source, list | tuple) and source and all(map(_names_file, source)):
+    listed = cast("list[Any]", [source] if _names_file(source) else source)
+    if isinstance(listed, list | tuple) and listed and all(map(_names_file, listed)):  # pyright: ignore[reportUnnecessaryIsInstance]
         if sample_weight is not None:
             raise ValueError("sample_weight goes with rows in memory, not with files")
-        files = [
-            open_source(item, n_features=n_features) if isinstance(item, str | PathLike) else item for item in source
+        files: list[Source] = [
+            open_source(cast("str", item), n_features=n_features) if isinstance(item, str | PathLike) else item
+            for item in listed
         ]
         for file in files:
             if file.n_features != n_features:

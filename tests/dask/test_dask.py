@@ -244,3 +244,27 @@ def test_a_part_that_comes_back_inconsistent_is_refused_by_name(where, monkeypat
             ):
                 fsd.fit(template, parts)
     assert template.to_bytes() == before
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_a_second_pass_is_that_of_the_library(center):
+    rows = np.random.default_rng(3).standard_normal((900, 60)) * 0.9 ** np.arange(60) + 1.0
+    data = da.from_array(rows, chunks=(200, 25))
+    template = fs.FrequentDirections(12, method="tfd", solver="gram", center=center)
+    sketch = fsd.fit(template, data)
+    before = sketch.to_bytes()
+    found, expected = fsd.refine(sketch, data, fan_in=2), sketch.copy().refine(rows)
+    assert np.allclose(found.singular_values, expected.singular_values, rtol=1e-10)
+    assert np.allclose(found.spectrum().high, expected.spectrum().high, rtol=1e-8)
+    assert sketch.to_bytes() == before
+    assert np.array_equal(fsd.refine(sketch, [lambda: rows]).sketch(), fsd.refine(sketch, [delayed(rows)]).sketch())
+    exact = fsd.fit(fs.FrequentDirections(12, solver="exact"), data)
+    assert fsd.refine(exact, data).to_bytes() == exact.to_bytes()
+    with pytest.warns(UserWarning, match="not the same rows"):
+        fsd.refine(sketch, data[:400])
+    with pytest.raises(ValueError, match="60 columns"):
+        fsd.refine(sketch, data[:, :50])
+    with pytest.raises(ValueError, match="no rows"):
+        fsd.refine(template, data)
+    with pytest.raises(ValueError, match="finite"):
+        fsd.refine(sketch, [lambda: rows * np.nan])

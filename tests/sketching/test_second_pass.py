@@ -1,10 +1,15 @@
 """A second pass: intervals that hold and are tiny, certificates that go on holding, states that are checked."""
 
+import gzip
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.io import _sources
+from fastsketch.reference import second_pass
+from fastsketch.sketching import SecondPass
 from tests.helpers import DTYPES, KINDS, error_interval, stream, tol
 
 ALL = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
@@ -100,6 +105,139 @@ def test_every_method_comes_out_nearly_exact(method):
     faded = sketch.copy().fade(0.5)
     assert faded._regained == 0.5 * sketch._regained
     assert np.allclose(faded.spectrum().values[:10], 0.5 * exact, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["fd", "pfd", "isvd"])
+@pytest.mark.parametrize("kind", ["noise", "signal", "heavy"])
+def test_against_the_reference(kind, method):
+    rows = stream(kind, np.random.default_rng(6), 300, 25)
+    sketch = fs.FrequentDirections(9, method=method, solver="svd").update(rows)
+    squares, directions, estimates, upper = second_pass(rows, sketch.sketch(), delta=sketch.shrinkage)
+    found = sketch.refine(rows).spectrum()
+    slack = tol(np.float64, 100 * sketch.squared_norm)  # the allowance for rounding is relative to it
+    assert np.allclose(found.low, squares, atol=slack, rtol=0)
+    assert np.allclose(found.high, np.minimum(upper, sketch.squared_norm - squares.sum() + squares), atol=slack, rtol=0)
+    assert np.allclose(found.values, np.clip(estimates, found.low, found.high), atol=slack, rtol=0)
+    product = (found.vectors.T * found.low) @ found.vectors
+    assert np.allclose(product, (directions.T * squares) @ directions, atol=slack, rtol=0)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_parts_of_a_second_pass_merge(center):
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((500, 40)) * 0.9 ** np.arange(40) + 1.0
+    sketch = fs.FrequentDirections(12, method="tfd", solver="gram", center=center).update(rows)
+    whole = sketch.copy().refine(rows)
+    parts = [SecondPass.of(sketch).update(part) for part in np.array_split(rows, 4)]
+    parts[1] = fs.from_bytes(parts[1].to_bytes())
+    again = fs.merge(parts)
+    assert again.n_rows == 500 and again.n_features == 40
+    assert again.facts()["rows_to_read"] == 500
+    found = again.finish()
+    assert np.allclose(found.singular_values, whole.singular_values, rtol=1e-10)
+    assert np.allclose(found.spectrum().high, whole.spectrum().high, rtol=1e-8)
+    assert again.sketch.to_bytes() == sketch.to_bytes()
+    other = SecondPass.of(sketch.copy().update(rows[:50]))
+    with pytest.raises(ValueError, match="another sketch"):
+        again.merge(other.update(rows))
+    with pytest.raises(ValueError, match="there is no sketch"):
+        SecondPass().update(rows)
+    with pytest.raises(ValueError, match="read no rows"):
+        SecondPass.of(sketch).finish()
+    with pytest.raises(TypeError, match="must be a FrequentDirections"):
+        SecondPass.of(again)
+    before = again.to_bytes()
+    with pytest.raises(ValueError, match="row 17"):
+        again.update(np.where(np.arange(500)[:, np.newaxis] == 17, np.inf, rows))
+    assert again.to_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["sketch", "vt", "product", "book", "other"])
+def test_crafted_second_passes_are_refused(name):
+    rows = np.random.default_rng(8).standard_normal((100, 20))
+    again = SecondPass.of(fs.FrequentDirections(8, solver="gram").update(rows)).update(rows)
+    state, arrays = again._state()
+    again._validate(state, arrays)
+    for value in (np.full(3, np.nan), np.ones((2, 2)), np.zeros(4, np.uint8), -np.ones(2)):
+        with pytest.raises((ValueError, TypeError)):
+            again._validate(state, {**arrays, name: value})
+    with pytest.raises((ValueError, TypeError)):
+        again._validate(state, {**arrays, "vt": 2 * arrays["vt"]})
+    with pytest.raises((ValueError, KeyError)):
+        again._validate(state, {key: value for key, value in arrays.items() if key != name} if name in arrays else None)
+
+
+def test_rows_are_rounded_as_the_sketch_did():
+    rows = np.random.default_rng(9).standard_normal((300, 20)) * np.linspace(3, 0.1, 20)
+    sketch = fs.FrequentDirections(8, method="tfd", solver="gram", dtype="float32").update(rows)
+    assert np.array_equal(sketch.copy().refine(rows).sketch(), sketch.copy().refine(rows.astype(np.float32)).sketch())
+    with pytest.raises(ValueError, match="leave the range"):
+        sketch.refine(np.full((300, 20), 1e300))
+
+
+# -- audit -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", range(48))
+def test_audits_are_within_their_accuracy(case):
+    rng = np.random.default_rng(case)
+    kind, method, dtype = KINDS[case % len(KINDS)], ALL[case % 6], DTYPES[(case // 24) % 2]
+    rows = stream(kind, rng, 200, 70)
+    center = case % 5 == 0
+    sketch = fs.FrequentDirections(int(rng.integers(2, 30)), method=method, dtype=dtype, center=center, solver="gram")
+    given = sparse.csr_array(rows) if case % 3 == 0 else rows
+    sketch.update(given)
+    low, high = error_interval(seen_as(rows, dtype=dtype, center=center), sketch)
+    exact, rounding = max(abs(low), abs(high)), sketch._read().rounding
+    found = sketch.audit(given)
+    assert found.error <= exact * (1 + 1e-9) + rounding
+    assert found.error >= 0.99 * exact - rounding
+    assert found.error <= found.error_bound * (1 + 1e-9) + rounding
+    assert found.error_bound == sketch.error_bound
+    assert 1 <= found.passes <= 40
+
+
+def test_a_finer_audit_takes_more_passes():
+    rows = np.random.default_rng(10).standard_normal((2000, 300))
+    sketch = fs.FrequentDirections(30, method="fd", solver="gram").update(rows)
+    exact = error_interval(rows, sketch)[1]
+    coarse, fine = sketch.audit(rows, accuracy=0.1), sketch.audit(rows, accuracy=1e-6)
+    assert coarse.passes < fine.passes and fine.accuracy <= 1e-6
+    assert abs(fine.error / exact - 1) < 1e-6
+    for wrong in (0, -1, 1.5, np.nan, "1"):
+        with pytest.raises((ValueError, TypeError), match="accuracy"):
+            sketch.audit(rows, accuracy=wrong)
+    with pytest.warns(UserWarning, match="not the same rows"):
+        sketch.audit(rows[:-1])
+    with pytest.raises(ValueError, match="without decay"):
+        fs.FrequentDirections(8, decay=0.9).update(rows).audit(rows)
+    with pytest.raises(ValueError, match="300 columns"):
+        sketch.audit(rows[:, 1:])
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".svm", ".svm.gz"])
+def test_rows_of_files(tmp_path, monkeypatch, kind):
+    rows = np.random.default_rng(11).standard_normal((200, 20)) * np.linspace(3, 0.1, 20)
+    rows = rows.round(3) * (np.random.default_rng(12).random(rows.shape) < 0.3)
+    path, given = tmp_path / f"rows{kind}", sparse.csr_array(rows)
+    monkeypatch.setattr(_sources, "CHUNK_BYTES", 4000)
+    if kind == ".npy":
+        np.save(path, rows)
+        given = rows
+    elif kind == ".npz":
+        sparse.save_npz(path, given)
+    else:
+        text = "".join(
+            "1 " + " ".join(f"{j + 1}:{v:.3f}" for j, v in enumerate(r) if v or j == 19) + "\n" for r in rows
+        )
+        path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
+    sketch = fs.FrequentDirections(6, method="tfd", solver="gram").update(given)
+    expected = sketch.copy().refine(given).singular_values
+    for source in (path, str(path), [path], fs.io.open_source(path, n_features=20)):
+        assert np.allclose(sketch.copy().refine(source).singular_values, expected, rtol=1e-10)
+    assert np.isclose(sketch.audit(path).error, sketch.audit(given).error)
+    twice = fs.FrequentDirections(6, method="tfd", solver="gram").update(given).update(given)
+    assert np.allclose(twice.copy().refine([path, path]).singular_values, np.sqrt(2) * expected, rtol=1e-2)
+    with pytest.raises(ValueError, match="not with files"):
+        sketch.refine(path, np.ones(200))
 
 
 def test_continues_well():

@@ -1,0 +1,36 @@
+"""A second pass over rows whose sketch is known: Nystrom's approximation, and what bounds the rest.
+
+A (n x d) are the rows, B their sketch with B'B <= A'A <= B'B + delta I. Formed as the formulas read, with A'A at hand.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def second_pass(a: Array, b: Array, *, delta: float) -> tuple[Array, Array, Array, Array]:
+    """Tropp et al. 2017, Algorithm 3, for Y = A'A V'. Returns (squares, directions, estimates, upper ends).
+
+    `squares` (r,) are the eigenvalues of Y (V Y)^-1 Y' <= A'A along `directions` (r, d); the i-th largest eigenvalue of
+    A'A lies between squares[i] and upper[i].
+    """
+    d = a.shape[1]
+    _, s, v = np.linalg.svd(b, full_matrices=False)
+    v = v[s > 1e-7 * s[0]]  # V, r orthonormal directions
+    r = len(v)
+    c = a.T @ a
+    y = c @ v.T  # the pass
+    t = v @ y
+    values, vectors = np.linalg.eigh(y @ np.linalg.solve(t, y.T))  # Nystrom
+    squares, directions = values[::-1][:r], vectors.T[::-1][:r]
+    basis = np.linalg.qr(np.hstack([v.T, y]), mode="complete")[0].T  # V first
+    rest = basis[r:]
+    t, f = basis[:r] @ c @ basis[:r].T, rest @ c @ basis[:r].T  # A'A = [[T, F'], [F, G]]
+    g = min(delta, np.trace(c) - np.trace(t))  # 0 <= G <= g I
+    upper = np.linalg.eigvalsh(np.block([[t, f.T], [f, g * np.eye(d - r)]]))[::-1][:r]
+    # the least G that there can be, and what the last direction holds, where F points
+    where = np.linalg.svd(f, full_matrices=False)[0]
+    least = f @ np.linalg.solve(t, f.T) + min(squares[-1], g) * where @ where.T
+    estimates = np.linalg.eigvalsh(np.block([[t, f.T], [f, least]]))[::-1][:r]
+    return squares, directions, estimates, upper
