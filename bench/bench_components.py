@@ -111,7 +111,7 @@ def extra_pass(rows, truth, k):
     def function():
         model = SketchedPCA(n_components=k, solver="gram").fit(rows)
         start = time.process_time()
-        model.refine(rows)
+        model.sketch_.refine(rows)
         model.components_, model.explained_variance_  # noqa: B018
         taken = time.process_time() - start
         return lambda: (variances(model, rows, truth, k), taken)
