@@ -14,6 +14,7 @@ RULES = {  # label: method, beta
     "iSVD": ("isvd", None),
     "TFD 0.2": ("tfd", 0.2),
     "TFD 0.4": ("tfd", 0.4),
+    "TFD 0.45": ("tfd", 0.45),
     "TFD 0.5": ("tfd", 0.5),
 }
 
