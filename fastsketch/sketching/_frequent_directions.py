@@ -316,7 +316,8 @@ class FrequentDirections(MergeableModel):
         if compressor is not None:
             compressor = replace(compressor, first_block=0)
         # the compressor first: it explains other differences
-        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        agree = {"compressor": compressor, **super()._must_agree(), "beta": self._beta}
+        agree["compressor"] = compressor
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
@@ -485,7 +486,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Take an engine of this sketch's setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        """Take an engine of this sketch's setting that has seen rows elsewhere, and lost no length of what it kept."""
         unit = ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
             regained = engine.shrinkage * unit * unit
