@@ -63,8 +63,10 @@ def overview_of(
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
     lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
-    exact = isinstance(engine, DenseEngine) and engine.accumulated
-    if not exact or engine.state.fill or engine.setting.growth is not None:
+    exact = settled = False
+    if isinstance(engine, DenseEngine) and engine.accumulated:
+        exact, settled = True, not engine.state.fill
+    if not settled or engine.setting.growth is not None:
         engine = engine.clone()  # else there is nothing that reading changes, and the sum need not be copied
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
