@@ -2,8 +2,8 @@ from typing_extensions import Buffer, disjoint_base
 
 @disjoint_base
 class Ledger:
-    lost: float
     n_spare: int
+    lost: float
     @property
     def seen(self) -> Buffer: ...
     @property

@@ -49,7 +49,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     method : {"tfd", "rfd", "fd", "pfd", "cfd", "isvd"}, default "tfd"
         See ``fastsketch.FrequentDirections``; without effect on the exact matrix.
     beta : float in [0, 1], optional
-        Of methods "tfd" (0.4 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.4 where
+        Of methods "tfd" (0.45 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.4 where
         directions of their own come late.
     shrinkage : None, "ledoit-wolf", "oas", "auto" or float in [0, 1], default "auto"
         Share s of (1 - s) S + s trace(S) / d I. "auto" is "ledoit-wolf", or "oas" after ``from_sketch``, where the
