@@ -91,7 +91,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     Without shrinkage, the distances of new rows under the exact matrix are too large by about 1 + d / n: with n below
     about 3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold (d = 1,000, n = 20,000: 13%).
     "ledoit-wolf" and "oas" take a target, trace(S) / d, that a few large eigenvalues lift: they make distances too
-    small where the noise is far below it. "auto" has neither fault on data that are a few factors and noise.
+    small where the noise is far below it. "auto" has neither fault on data that are a few factors and noise given the
+    rows, and little of the first with few of them (1.4% at sketch_size 32, 2.7% at 128).
 
     References
     ----------
