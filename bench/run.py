@@ -25,6 +25,7 @@ COMMANDS = {
     "loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
+    "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",
