@@ -80,13 +80,13 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
 
 
 def growing_frequent_directions(
-    a: Array, m: int, *, tolerance: float, share: float, step: float, counts: float = 0.5, of_largest: bool = False
+    a: Array, m: int, *, tolerance: float, share: float, factor: float, counts: float = 0.5, of_largest: bool = False
 ) -> tuple[Array, float, int]:
     """Fast FD whose m grows so that counts Delta <= tolerance ||A||_F^2 (or sigma_1^2) at any moment.
 
     Returns (B, Delta, m): B of the fewest rows that meet the tolerance, and the m in use. A shrink is not made where
     Delta would go beyond `share` of what the rows so far allow; m then becomes the smallest that keeps it within, and
-    at least `step` m.
+    at least `factor` m.
     """
 
     def fits(squares: Array, size: int, part: float) -> bool:
@@ -111,7 +111,7 @@ def growing_frequent_directions(
                 b, removed = shrunk(m)
                 delta += removed
             else:
-                m = min(max(ceil(step * m), m + 1, smallest(squares, share)), len(row) + 1)
+                m = min(max(ceil(factor * m), m + 1, smallest(squares, share)), len(row) + 1)
     size = smallest(np.linalg.svd(b, compute_uv=False) ** 2, 1.0)
     if len(b) > size:
         b, removed = shrunk(size)

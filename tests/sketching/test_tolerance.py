@@ -44,7 +44,7 @@ def test_it_is_the_reference(tolerance, way):
         rows
     )
     b, delta, size = reference.growing_frequent_directions(
-        rows, 4, tolerance=tolerance, share=SHARE, step=STEP, counts=1.0, of_largest=way == "largest_eigenvalue"
+        rows, 4, tolerance=tolerance, share=SHARE, factor=STEP, counts=1.0, of_largest=way == "largest_eigenvalue"
     )
     scale = np.linalg.norm(rows, 2) ** 2
     assert sketch.resolved["sketch_size"] == size

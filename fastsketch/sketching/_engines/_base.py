@@ -268,11 +268,18 @@ class Engine(Generic[State, Piece]):
         self.become(self.setting.of_size(growth.bounded(growth.next_size(size), self.n_features)))
         self.absorb(part, weights, scale=scale)
         settled = self.clone()
-        squares, state = squares_of(settled.settled_rows()), settled.state
+        squares, whole = settled.leading_squares()
+        state = settled.state
         wanted = growth.smallest(
             squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
         )
+        if not whole and wanted > len(squares):  # the next shrink will say more
+            wanted = size
         self.enlarge(max(self.setting.sketch_size, growth.bounded(wanted, self.n_features)))
+
+    def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
+        """Squared singular values of the settled rows, descending, and whether these are all. Changes the state."""
+        return squares_of(self.settled_rows()), True
 
     def enlarge(self, sketch_size: int) -> None:
         """Go on with at least as large an l; the rows and all that is known of them stay as they are."""
@@ -489,16 +496,23 @@ class Engine(Generic[State, Piece]):
         """The smallest l that meets the tolerance, or the largest there is."""
         growth, settled = self.setting.growth, self.clone()
         assert growth is not None
-        squares = squares_of(settled.settled_rows())
-        state = settled.state
+        squares, whole = settled.leading_squares()
+        size = self._smallest_for(squares, settled)
+        if not whole and size > len(squares):
+            settled = self.clone()
+            size = self._smallest_for(squares_of(settled.settled_rows()), settled)
+        return growth.bounded(size, self.n_features)
+
+    def _smallest_for(self, squares: NDArray[np.float64], settled: Self) -> int:
+        growth, state = self.setting.growth, settled.state
+        assert growth is not None
         eps, top = float(np.finfo(self.dtype).eps), float(squares.max(initial=0.0))
-        size = growth.smallest(
+        return growth.smallest(
             squares,
             shrinkage=state.shrinkage,
             squared_norm=state.squared_norm,
             rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * top,
         )
-        return growth.bounded(size, self.n_features)
 
     def align(self, other: "AnyBuffer") -> None:
         """Bring two engines to one scale; both stand for the same rows as before."""
