@@ -736,7 +736,7 @@ class FrequentDirections(MergeableModel):
         setting = self._setting.of_size(size).resolved(solver)
         buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
         engine = ENGINES[about["kind"]]
-        if engine is not MappedEngine and engine.capacity_for(setting) == size + buffer_size:
+        if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
             return setting  # which a growth continues as if it had not been saved
         return setting.resolved(solver, buffer_size)
 
