@@ -7,6 +7,7 @@ A stream of fewer than m rows is its own sketch, as the algorithms' inputs imply
 
 from collections.abc import Iterable
 from math import ceil, floor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +90,13 @@ def growing_frequent_directions(
     at least `factor` m.
     """
 
-    def fits(squares: Array, size: int, part: float) -> bool:
+    def fits(squares: NDArray[Any], size: int, part: float) -> bool:
         """Whether a shrink to size - 1 rows leaves Delta within this part of the tolerance."""
         removed = squares[size - 1] if size <= len(squares) else 0.0
         whole = max(squares[0] - removed, 0.0) if of_largest else norm
         return counts * (delta + removed) <= part * tolerance * whole
 
-    def smallest(squares: Array, part: float) -> int:
+    def smallest(squares: NDArray[Any], part: float) -> int:
         return next(size for size in range(2, len(squares) + 2) if fits(squares, size, part))
 
     def shrunk(size: int) -> tuple[Array, float]:
