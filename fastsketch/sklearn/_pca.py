@@ -362,9 +362,8 @@ class SketchedPCA(Sketched, IncrementalPCA):
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
             first, second = second, first
         out = first.copy()
-        engine = out._seen_engine()
-        merge_engines(engine, second._seen_engine().clone())
-        out._begin_with(engine)
+        engine = merge_engines(out._seen_engine(), second._seen_engine().clone())
+        out._replace(engine, first._regained + second._regained)
         return out
 
     @classmethod
