@@ -316,7 +316,8 @@ class FrequentDirections(MergeableModel):
         if compressor is not None:
             compressor = replace(compressor, first_block=0)
         # the compressor first: it explains other differences
-        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        agree = {"compressor": compressor, **super()._must_agree(), "beta": self._beta}
+        agree["compressor"] = compressor
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
