@@ -20,6 +20,7 @@ COMMANDS = {
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
+    "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "loader": "the svmlight parser against scikit-learn's",

@@ -505,7 +505,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Take an engine of this sketch's setting that has seen rows elsewhere, and lost no length of what it kept."""
+        """Take an engine of this setting that has seen rows elsewhere; nothing that it kept has lost length."""
         unit = ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
             regained = engine.shrinkage * unit * unit
