@@ -175,62 +175,6 @@ def stages(args):
     table(out, ["d", "l", "dtype", *(f"{k}, ms" for k in parts), "sum, ms", "7 d l (l+1) at GEMM rate, ms", "share"])
 
 
-def pca(args):
-    """The scikit-learn faces: seconds to fit, and to fit in batches of 200; first variance against the exact one."""
-    from sklearn.decomposition import IncrementalPCA
-
-    from fastsketch.sklearn import SketchedPCA
-
-    rng = np.random.default_rng(0)
-    out = []
-    for n, d, k in [(20_000, 200, 10), (20_000, 768, 32), (8_000, 2048, 32)]:
-        rows = rng.standard_normal((n, 30)) @ rng.standard_normal((30, d)) + 0.3 * rng.standard_normal((n, d))
-        truth = np.linalg.norm(rows - rows.mean(axis=0), 2) ** 2 / (n - 1)
-
-        def batches(model, rows=rows):
-            for start in range(0, len(rows) - 199, 200):
-                model.partial_fit(rows[start : start + 200])
-            return model
-
-        cells = []
-        for cls in (SketchedPCA, IncrementalPCA):
-            fit = seconds(lambda c=cls, r=rows, k=k: c(n_components=k).fit(r).components_)
-            start = time.perf_counter()
-            model = batches(cls(n_components=k))
-            small = time.perf_counter() - start
-            cells.append((fit, small, abs(float(model.explained_variance_[0]) / truth - 1)))
-        (a, b, x), (c, e, y) = cells
-        out.append(
-            [
-                f"{n:,} x {d:,}",
-                k,
-                f"{a:.2f}",
-                f"{c:.2f}",
-                f"{c / a:.1f}",
-                f"{b:.2f}",
-                f"{e:.2f}",
-                f"{e / b:.1f}",
-                f"{x:.1e}",
-                f"{y:.1e}",
-            ]
-        )
-    table(
-        out,
-        [
-            "rows",
-            "components",
-            "fit, s",
-            "IncrementalPCA",
-            "ratio",
-            "batches of 200, s",
-            "IncrementalPCA",
-            "ratio",
-            "error of the first variance",
-            "IncrementalPCA's",
-        ],
-    )
-
-
 def profile(args):
     """Function by function, where one stream spends its time."""
     rows = frosh_rows(20_000, 1024, np.random.default_rng(0))

@@ -87,11 +87,9 @@ def dataset(name):
         "MNIST": ("mnist/train-images-idx3-ubyte.gz", "MNIST"),
     }
     file, origin = origins[name]
-    path = DATA / file
-    if not path.exists():
-        print(f"{name}: absent ({path}); fetch {origin} and set FASTSKETCH_DATA")
+    path = located(name, file, origin)
+    if path is None:
         return None
-    _check_sum(path, file)
     if name in ("a9a", "news20"):
         return load_svmlight(path)[0]
     if name == "farm-ads":
@@ -99,6 +97,16 @@ def dataset(name):
     if name == "Isolet":
         return np.ascontiguousarray(loadmat(path)["X"], np.float64)
     return read_idx(path).reshape(-1, 784) / 255.0
+
+
+def located(name, file, origin):
+    """The path of a file of the data folder, its checksum verified, or None with a word about where it comes from."""
+    path = DATA / file
+    if not path.exists():
+        print(f"{name}: absent ({path}); fetch {origin} and set FASTSKETCH_DATA")
+        return None
+    _check_sum(path, file)
+    return path
 
 
 def _check_sum(path, file):

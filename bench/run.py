@@ -19,12 +19,14 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
-    "pca": "SketchedPCA against IncrementalPCA: whole fits and batches of 200",
+    "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
+    "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
+    "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",
@@ -74,7 +76,6 @@ def main():
     args = parser.parse_args()
     home = {
         "stages": "speed",
-        "pca": "speed",
         "exact": "speed",
         "profile": "speed",
         "adversary": "figures",

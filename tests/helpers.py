@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-METHODS = ("fd", "pfd", "cfd", "isvd", "rfd")
+METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("gram", "svd", "exact")
 DTYPES = (np.float32, np.float64)
 KINDS = ("noise", "signal", "drift", "heavy", "repeated", "lowrank", "decaying", "zeros")

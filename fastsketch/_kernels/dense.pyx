@@ -202,15 +202,15 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         s.age = 1  # cov is no longer zero
         return 0
     if s.solver == SVD:
-        info = svd_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, f, &s.lam[0], &s.gain[0], &top, &delta, work, lwork,
-                          &s.iwork[0])
+        info = svd_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, f, &s.lam[0], &s.gain[0], &top, &delta, work,
+                          lwork, &s.iwork[0])
         if info:
             return info
         s.age = 0
     else:
         diagonal = 0 <= s.age < REFRESH
-        info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, diagonal, f, &s.lam[0], &s.gain[0], &top, &delta, work,
-                           &s.small[0], &s.iwork[0])
+        info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, diagonal, f, &s.lam[0], &s.gain[0], &top,
+                           &delta, work, &s.small[0], &s.iwork[0])
         if info:
             return info
         s.age = s.age + 1 if diagonal else 0

@@ -4,7 +4,7 @@ from fastsketch._kernels.blas cimport real
 
 
 cdef class Ledger:
-    cdef readonly Py_ssize_t n_spare        # directions that a shrink leaves as they are
+    cdef public Py_ssize_t n_spare          # directions that a shrink leaves as they are
     cdef readonly double[:, ::1] seen       # V A'A V' as far as rows and shrinks inside the span of V show it
     cdef readonly double[:, ::1] leaked     # what V is likely to hold of rows lost before its directions came in
     cdef public double lost                 # trace of A'A less that of `seen`
@@ -14,6 +14,6 @@ cdef class Ledger:
 
 
 cdef void weaken(Ledger ledger, double factor) noexcept nogil
-cdef void post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
-               Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
-               Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil
+cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
+              Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
+              Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil

@@ -6,10 +6,12 @@ rows in the new directions come from the eigenvectors alone, at the price of a f
 
     seen   <- T seen T' + (V_new X')(V_new X')'
     leaked <- T leaked T' + (I - T T') lost / (d - kept)        (lost: trace of A'A that `seen` does not hold)
+
+The matrices lie row by row, which gemm takes for their transposes.
 """
 
 cimport cython
-from libc.math cimport sqrt
+from libc.math cimport isfinite, sqrt
 from libc.string cimport memset
 
 from fastsketch._kernels.blas cimport real, gemm
@@ -19,7 +21,7 @@ import numpy as np
 
 @cython.auto_pickle(False)
 cdef class Ledger:
-    """The ledger of a sketch with buffer of `capacity` rows; all in the units of the buffer."""
+    """The ledger of a sketch with a buffer of `capacity` rows; all in the units of the buffer."""
 
     def __init__(self, Py_ssize_t n_keep, Py_ssize_t capacity, *, Py_ssize_t n_spare):
         self.n_spare = min(n_spare, n_keep)
@@ -28,14 +30,7 @@ cdef class Ledger:
         self.leaked = np.zeros((side, side))
         self.spared = np.zeros(n_keep, np.int8)
         self.turn = np.empty(2 * side * side)
-        self.lever = np.empty(n_keep * (capacity + 1))
-
-
-cdef inline double root(real value, bint roots) noexcept nogil:
-    """sigma from what the solver gave: sigma itself, or its square."""
-    if roots:
-        return <double> value
-    return sqrt(<double> value) if value > 0 else 0.0
+        self.lever = np.empty(n_keep * (capacity + 1))  # centring adds a row to those of the buffer
 
 
 cdef void weaken(Ledger ledger, double factor) noexcept nogil:
@@ -49,71 +44,103 @@ cdef void weaken(Ledger ledger, double factor) noexcept nogil:
     ledger.lost *= factor
 
 
-cdef void post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
-               Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
-               Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil:
-    """Take one shrink down, before its rows are shortened, and choose the directions that it spares.
+cdef inline double length(Py_ssize_t i, const real* w, Py_ssize_t next_value, Py_ssize_t n_values,
+                          bint roots) noexcept nogil:
+    """sigma_i from what the solver gave: sigma itself, or its square."""
+    cdef double value = <double> w[i * next_value] if i < n_values else 0.0
+    if roots:
+        return value
+    return sqrt(value) if value > 0.0 else 0.0
 
-    Entry j of eigenvector i, the largest first, is u[i * next_vector + j * next_row]; its eigenvalue w[i * next_value] (with
-    `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j * step of the
-    buffer (step 1 or -1), all others are new.
-    """
-    cdef Py_ssize_t n = n_keep, ld = n_keep + 1, h = m - kept, i, j, x, row, best
-    cdef double* turn = &ledger.turn[0]        # T (n, kept), row-major
-    cdef double* half = turn + ld * ld
-    cdef double* lever = &ledger.lever[0]      # the new rows in the new directions (n, h), row-major
+
+cdef void cap(Py_ssize_t n, Py_ssize_t ld, double* column) noexcept nogil:
+    """A column of T is no longer than 1; rounding makes it so where an old row is nothing beside the longest."""
+    cdef Py_ssize_t i
+    cdef double square = 0.0
+    for i in range(n):
+        square += column[i * ld] * column[i * ld]
+    if square > 1.0:
+        for i in range(n):
+            column[i * ld] /= sqrt(square)
+
+
+cdef void carry(Py_ssize_t n, Py_ssize_t kept, Py_ssize_t ld, const double* turn, double* half, double density,
+                double* known) noexcept nogil:
+    """known <- T known T' + (I - T T') density, for T (n, kept)."""
+    cdef Py_ssize_t i
+    # half = T @ known;  known = half @ T.T + density * (I - T @ T.T)
+    gemm(c'N', c'N', kept, n, kept, <double> 1.0, known, ld, turn, ld, <double> 0.0, half, ld)
+    memset(known, 0, ld * ld * sizeof(double))
+    if density > 0.0:
+        for i in range(n):
+            known[i * ld + i] = density
+    if kept:
+        gemm(c'T', c'N', n, n, kept, <double> 1.0, turn, ld, half, ld, <double> 1.0, known, ld)
+        if density > 0.0:
+            gemm(c'T', c'N', n, n, kept, -density, turn, ld, turn, ld, <double> 1.0, known, ld)
+
+
+cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
+    """Spare the directions that hold most: of equals, the first."""
     cdef double* seen = &ledger.seen[0, 0]
     cdef double* leaked = &ledger.leaked[0, 0]
-    cdef double sigma, norm, density, trace = 0.0
+    cdef double* held = &ledger.turn[0]
+    cdef Py_ssize_t i, j, best
+    for i in range(n):
+        held[i] = seen[i * ld + i] + leaked[i * ld + i]
+        ledger.spared[i] = False
+    for j in range(ledger.n_spare):
+        best = -1
+        for i in range(n):
+            if not ledger.spared[i] and (best < 0 or held[i] > held[best]):
+                best = i
+        ledger.spared[best] = True
+
+
+cdef int post(Ledger ledger, Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, const real* u,
+              Py_ssize_t next_vector, Py_ssize_t next_row, Py_ssize_t first, Py_ssize_t step, const real* w,
+              Py_ssize_t next_value, Py_ssize_t n_values, bint roots, const double* lam) noexcept nogil:
+    """Take one shrink down, before its rows are shortened, and choose the directions that it spares.
+
+    Entry j of eigenvector i, the largest first, is u[i * next_vector + j * next_row]; its eigenvalue w[i * next_value]
+    (with `roots`: its square) is zero for i >= n_values. The kept row j, of squared norm lam[j], is row first + j * step
+    of the buffer (step 1 or -1), all others are new. Returns 0, or 1 if sums have left the range of a double.
+    """
+    cdef Py_ssize_t n = n_keep, ld = ledger.seen.shape[0], h = m - kept, i, j, x, row
+    cdef double* turn = &ledger.turn[0]        # T (n, kept), row by row
+    cdef double* half = turn + ld * ld
+    cdef double* lever = &ledger.lever[0]      # V_new X' (n, h)
+    cdef double* seen = &ledger.seen[0, 0]
+    cdef double* leaked = &ledger.leaked[0, 0]
+    cdef double sigma, trace = 0.0             # of all that is known now: `seen` and the new rows
     for i in range(n_values):
-        sigma = root(w[i * next_value], roots)
+        sigma = length(i, w, next_value, n_values, roots)
         trace += sigma * sigma
     for j in range(kept):
-        trace += seen[j * ld + j] - lam[j]  # of all that is known: of the new rows, and of `seen`
-        norm = 0.0
-        row = first + j * step
-        for i in range(n):
-            turn[i * ld + j] = 0.0
-            if lam[j] > 0.0 and i < n_values:
-                sigma = root(w[i * next_value], roots)
-                turn[i * ld + j] = sigma * <double> u[i * next_vector + row * next_row] / sqrt(lam[j])
-            norm += turn[i * ld + j] * turn[i * ld + j]
-        if norm > 1.0:  # by rounding, where lam[j] is nothing beside lam[0]
-            for i in range(n):
-                turn[i * ld + j] /= sqrt(norm)
+        trace += seen[j * ld + j] - lam[j]
+    # T[i, j] = sigma_i u[i, j] / sqrt(lam_j);  lever[i, x] = sigma_i u[i, x]
     for i in range(n):
-        sigma = root(w[i * next_value], roots) if i < n_values else 0.0
+        sigma = length(i, w, next_value, n_values, roots)
         x = 0
         for row in range(m):
             j = (row - first) * step
             if j < 0 or j >= kept:
                 lever[i * h + x] = sigma * <double> u[i * next_vector + row * next_row] if sigma > 0.0 else 0.0
                 x += 1
-    # leaked = T leaked T' + (I - T T') density;  a row-major matrix is its transpose to gemm
-    density = ledger.lost / <double> (d - kept) if d > kept else 0.0
-    gemm(c'N', c'N', kept, n, kept, <double> 1.0, leaked, ld, turn, ld, <double> 0.0, half, ld)
-    memset(leaked, 0, ld * ld * sizeof(double))
-    for i in range(n):
-        leaked[i * ld + i] = density
-    if kept:
-        gemm(c'T', c'N', n, n, kept, <double> 1.0, turn, ld, half, ld, <double> 1.0, leaked, ld)
-        gemm(c'T', c'N', n, n, kept, -density, turn, ld, turn, ld, <double> 1.0, leaked, ld)
-    # seen = T seen T' + lever lever'
-    gemm(c'N', c'N', kept, n, kept, <double> 1.0, seen, ld, turn, ld, <double> 0.0, half, ld)
-    memset(seen, 0, ld * ld * sizeof(double))
-    if kept:
-        gemm(c'T', c'N', n, n, kept, <double> 1.0, turn, ld, half, ld, <double> 1.0, seen, ld)
-    if h:
-        gemm(c'T', c'N', n, n, h, <double> 1.0, lever, h, lever, h, <double> 1.0, seen, ld)
+            elif sigma > 0.0 and lam[j] > 0.0:
+                turn[i * ld + j] = sigma * <double> u[i * next_vector + row * next_row] / sqrt(lam[j])
+            else:
+                turn[i * ld + j] = 0.0
+    for j in range(kept):
+        cap(n, ld, turn + j)
+    carry(n, kept, ld, turn, half, ledger.lost / <double> (d - kept) if d > kept else 0.0, leaked)
+    carry(n, kept, ld, turn, half, 0.0, seen)
+    # seen += lever @ lever.T
+    gemm(c'T', c'N', n, n, h, <double> 1.0, lever, h, lever, h, <double> 1.0, seen, ld)
     for i in range(n):
         trace -= seen[i * ld + i]
+    if not isfinite(trace):
+        return 1
     ledger.lost = max(0.0, ledger.lost + trace)
-    # the n_spare directions that hold most
-    memset(&ledger.spared[0], 0, n)
-    for j in range(ledger.n_spare):
-        best = -1
-        for i in range(n):
-            if not ledger.spared[i] and (
-                    best < 0 or seen[i * ld + i] + leaked[i * ld + i] > seen[best * ld + best] + leaked[best * ld + best]):
-                best = i
-        ledger.spared[best] = 1
+    choose(ledger, n, ld)
+    return 0

@@ -12,9 +12,9 @@ cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r
 cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger ledger, const double* square,
                     const double* vector_square, double* lam, double* gain) noexcept nogil
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
-                     Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta, real* arena,
-                     double* small, blas_int* iwork) noexcept nogil
+                     Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
+                     real* arena, double* small, blas_int* iwork) noexcept nogil
 cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
-                    Ledger ledger, real* f, double* lam, double* gain, double* top, double* delta, real* work, Py_ssize_t lwork,
-                    blas_int* iwork) noexcept nogil
+                    Ledger ledger, real* f, double* lam, double* gain, double* top, double* delta, real* work,
+                    Py_ssize_t lwork, blas_int* iwork) noexcept nogil
 cdef Py_ssize_t svd_work_size(Py_ssize_t m, Py_ssize_t d, real* kind) noexcept nogil

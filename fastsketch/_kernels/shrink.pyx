@@ -175,8 +175,8 @@ cdef bint panels_pay(Py_ssize_t m) noexcept nogil:
 
 
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
-                     Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta, real* arena,
-                     double* small, blas_int* iwork) noexcept nogil:
+                     Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
+                     real* arena, double* small, blas_int* iwork) noexcept nogil:
     """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
 
     The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
@@ -229,8 +229,9 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         return info
     top[0] = <double> w[m - 1]
     rotation(m, h, kept, r, z, gain + kept - 1, -1, g, vector_square)
-    if ledger is not None:
-        post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m, False, lam)
+    if ledger is not None and post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m,
+                                   False, lam):
+        return NOT_FINITE
     # F[-1-i] = z_i.T @ F, in place: a panel of columns at a time through the space that the eigenvectors leave.
     # Direction n_keep is needed for delta only.
     if panels:
@@ -278,8 +279,8 @@ cdef Py_ssize_t svd_work_size(Py_ssize_t m, Py_ssize_t d, real* kind) noexcept n
 
 
 cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
-                    Ledger ledger, real* f, double* lam, double* gain, double* top, double* delta, real* work, Py_ssize_t lwork,
-                    blas_int* iwork) noexcept nogil:
+                    Ledger ledger, real* f, double* lam, double* gain, double* top, double* delta, real* work,
+                    Py_ssize_t lwork, blas_int* iwork) noexcept nogil:
     """Shrink the buffer by LAPACK's gesdd; layout and arguments as in gram_shrink."""
     cdef Py_ssize_t r = m if m < d else d, i, j
     cdef real* s = work
@@ -315,8 +316,8 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
             memcpy(f, u, d * d * sizeof(real))
     if info:
         return info
-    if ledger is not None:
-        post(ledger, m, kept, d, n_keep, vt, 1, m if d >= m else d, m - 1, -1, s, 1, r, True, lam)
+    if ledger is not None and post(ledger, m, kept, d, n_keep, vt, 1, r, m - 1, -1, s, 1, r, True, lam):
+        return NOT_FINITE
     # the longest row goes last
     for i in range(m // 2):
         row = f + i * d

@@ -20,6 +20,10 @@ import numpy as np
 from fastsketch._kernels.dense import work_sizes
 
 
+cdef enum:
+    NOT_FINITE = 1 << 20  # as of the shrink of dense rows
+
+
 cdef extern from "fs_sparse.h" nogil:
     ptrdiff_t fs_scan_csr_s(ptrdiff_t n, const int64_t *indptr, const float *data, double *largest)
     ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, double *largest)
@@ -340,8 +344,9 @@ cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
         return info
     top = <double> w[m - 1]
     rotation(m, 0, k, r, vec, &s.gain[0], 1, g, vector_square)
-    if s.ledger is not None:
-        post(s.ledger, m, kept, d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1, m, False, &s.lam[0])
+    if s.ledger is not None and post(s.ledger, m, kept, d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1, m,
+                                     False, &s.lam[0]):
+        return NOT_FINITE
 
     # K = W1.T @ K, in place: a panel of features at a time through the space that the eigenvectors leave
     panel = (m * m) // r

@@ -29,8 +29,8 @@ from fastsketch._kernels.ledger cimport Ledger
 cdef class SketchState:
     cdef readonly Py_ssize_t capacity      # rows of the buffer
     cdef readonly Py_ssize_t n_features
-    cdef readonly Py_ssize_t n_keep        # rows that a shrink leaves: sketch_size - 1
-    cdef readonly Py_ssize_t n_spare       # of these, rows that keep their length
+    cdef public Py_ssize_t n_keep          # rows that a shrink leaves: sketch_size - 1, or less for a last one
+    cdef public Py_ssize_t n_spare         # of these, rows that keep their length
     cdef readonly bint center
     cdef readonly double decay
 

@@ -27,14 +27,12 @@ class SketchState:
     n_rows: int
     exponent: int
     top: int
+    n_keep: int
+    n_spare: int
     @property
     def capacity(self) -> int: ...
     @property
     def n_features(self) -> int: ...
-    @property
-    def n_keep(self) -> int: ...
-    @property
-    def n_spare(self) -> int: ...
     @property
     def center(self) -> bool: ...
     @property

@@ -21,7 +21,7 @@ from fastsketch.cli._flags import (
 )
 
 # Choices are only shown here: the classes check them. A test compares both.
-METHODS = ("fd", "pfd", "cfd", "isvd", "rfd")
+METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("auto", "gram", "svd", "exact")
 HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
 NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
@@ -67,7 +67,9 @@ def _sketch(commands: Any) -> None:
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep (default 64)")
     parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
-    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default: 0.2)")
+    parameter(
+        parser, "beta", type=float, metavar="X", help="share of the rows that pfd and tfd shrink (default: 0.2, 0.45)"
+    )
     parameter(
         parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L; 6 L for sparse rows)"
     )

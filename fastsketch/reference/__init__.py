@@ -11,12 +11,14 @@ from fastsketch.reference._adaptive import (
     radagrad,
     sketched_newton_subgradient,
 )
+from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance
 from fastsketch.reference._frequent_directions import (
     compensative_frequent_directions,
     fast_frequent_directions,
     fast_robust_frequent_directions,
     frequent_directions,
     greedy_low_rank,
+    growing_frequent_directions,
     parameterized_frequent_directions,
     robust_frequent_directions,
     robust_frequent_directions_blocks,
@@ -43,8 +45,10 @@ from fastsketch.reference._newton import (
     random_projection_newton,
 )
 from fastsketch.reference._second_pass import second_pass
+from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge
 
 __all__ = [
+    "Tracked",
     "adam",
     "adaptive_diagonal",
     "adaptive_fast_frequent_directions",
@@ -61,14 +65,17 @@ __all__ = [
     "frosh_sketch",
     "full_online_newton",
     "greedy_low_rank",
+    "growing_frequent_directions",
     "greedy_low_rank_nonsmooth",
     "greedy_low_rank_smooth",
     "hadamard",
+    "ledoit_wolf_shrinkage",
     "oja_newton",
     "online_gradient_descent",
     "online_newton",
     "online_sketching_hashing",
     "parameterized_frequent_directions",
+    "pooled_covariance",
     "radagrad",
     "random_projection_newton",
     "rank_one_matrix_pursuit",
@@ -78,4 +85,7 @@ __all__ = [
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",
+    "tracked_empty",
+    "tracked_frequent_directions",
+    "tracked_merge",
 ]

@@ -30,8 +30,10 @@ from fastsketch.sketching._engines import (
     AnyEngine,
     DenseEngine,
     EngineSetting,
+    Growth,
     Known,
     MappedEngine,
+    Reference,
     SolverName,
     SparseEngine,
     kind_for,
@@ -39,14 +41,14 @@ from fastsketch.sketching._engines import (
     merge_engines,
     put_known,
 )
-from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, rows_spared
+from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, read_out
 from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
 from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
 from fastsketch.sketching._sized_map import MapKind
-from fastsketch.sketching._spectrum import Spectrum, spectrum_of
+from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
 
 # Relative difference of squared norms up to which rows read twice count as the same.
 SAME_ROWS = 1e-3
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 MOST = float(np.finfo(np.float64).max)
 # Blocks that a part of a job may have, as a power of two.
 PART_BITS = 32
+# l of a sketch that grows to a tolerance: a start costs little where it is too small, and much where it is too large.
+START_SIZE = 4
 
 
 class FrequentDirections(MergeableModel):
@@ -66,15 +70,16 @@ class FrequentDirections(MergeableModel):
     ----------
     sketch_size : int, default 64
         l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact.
-    method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
+    method : {"rfd", "fd", "pfd", "tfd", "cfd", "isvd"}, default "rfd"
         Robust FD: Frequent Directions whose ``alpha`` grows by half of each shrink's delta, which halves the error
         of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
-        l - floor(beta l) rows keep their length); the compensative read-out; iterative SVD (nothing is subtracted, no
-        a-priori guarantee). B is the same for "rfd" and "fd".
+        l - floor(beta l) rows keep their length); Tracked FD, which spares as many rows, those that hold most of A by a
+        ledger that ``spectrum`` reads (docs/read-outs.md); the compensative read-out; iterative SVD (nothing is
+        subtracted, no a-priori guarantee). B is the same for "rfd" and "fd".
     alpha0 : float, default 0.0
         Initial regulariser of "rfd": the target is A'A + alpha0 I. In units of squared rows.
     beta : float in [0, 1], optional
-        Share of rows that "pfd" shrinks, 0.2 if not given.
+        Share of rows that "pfd" and "tfd" shrink; if not given 0.2 and 0.45.
     buffer_size : int, optional
         Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams. 0 shrinks
         at every row, as the papers' basic algorithms do.
@@ -108,8 +113,9 @@ class FrequentDirections(MergeableModel):
     Notes
     -----
     Guarantee, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
-    "pfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I for
-    "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l.
+    "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I
+    for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the same
+    with floor(beta l) in place of l.
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
@@ -146,7 +152,29 @@ class FrequentDirections(MergeableModel):
     dtype: DTypeLike | None = float_dtype(default=None)
     compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
 
+    tolerance: float | None = real(default=None, high=1.0, low_open=True)
+    tolerance_relative_to: Reference = choice(("squared_norm", "largest_eigenvalue"), default="squared_norm")
+    max_sketch_size: int | None = integer(default=None, at_least=2)
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        if given.get("tolerance") is not None and "sketch_size" not in given:
+            most = given.get("max_sketch_size")
+            start = START_SIZE if most is None else min(START_SIZE, as_integer(most, "max_sketch_size", 2))
+            given = {**given, "sketch_size": start}
+        super()._set_up(given)
+
     def _check(self) -> None:
+        if self.tolerance is None:
+            if self.max_sketch_size is not None:
+                raise ValueError(f"max_sketch_size belongs to tolerance, got {self.max_sketch_size} without one")
+        elif self.tolerance == 1.0:
+            raise ValueError("tolerance must be a share between 0 and 1, both excluded, got 1")
+        elif self.compressor is not None:
+            raise ValueError("tolerance does not go with a compressor: its error is not in the certificate")
+        elif self.max_sketch_size is not None and self.max_sketch_size < self.sketch_size:
+            raise ValueError(
+                f"max_sketch_size must be at least sketch_size={self.sketch_size}, got {self.max_sketch_size}"
+            )
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
         if self.beta is not None and self.method not in DEFAULT_BETAS:
@@ -165,14 +193,16 @@ class FrequentDirections(MergeableModel):
         self._method = METHODS[self.method]
         self._setting = EngineSetting(
             self.sketch_size,
-            rows_spared=rows_spared(self.method, self.sketch_size, beta=self.beta),
+            share_lowered=share_lowered(self.method, beta=self.beta),
             ledger=self._method.tracks,
             buffer_size=self.buffer_size,
             solver=self.solver,
             center=self.center,
             decay=self.decay,
             compressor=Compressor(self.compressor) if isinstance(self.compressor, str) else self.compressor,
+            growth=self._growth(),
         )
+        self._warned = False
         self._engine: AnyEngine | None = None
         self._reading: Reading | None = None
         # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
@@ -180,6 +210,17 @@ class FrequentDirections(MergeableModel):
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
         self._estimates: NDArray[np.float64] | None = None
+
+    def _growth(self) -> Growth | None:
+        if self.tolerance is None:
+            return None
+        return Growth(
+            self.tolerance,
+            self.tolerance_relative_to,
+            counts=METHODS[self.method].error_bound(1.0),
+            largest=self.max_sketch_size,
+            chooses=self.solver == "auto",
+        )
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
@@ -215,7 +256,17 @@ class FrequentDirections(MergeableModel):
         else:
             self._update_refined(engine, checked, weights)
         self._engine = engine
+        if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
+            self._say_that_it_misses(f"max_sketch_size={self.max_sketch_size} is reached")
         return self
+
+    def _say_that_it_misses(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the tolerance of {self.tolerance:g} is not met: {why}; error_bound says what holds instead",
+                stacklevel=3,
+            )
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
         certain, before = (self._certain_high, self._estimates), engine.n_rows
@@ -240,7 +291,7 @@ class FrequentDirections(MergeableModel):
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
         engine = self._seen_engine().clone()
-        merge_engines(engine, other._seen_engine().clone())
+        engine = merge_engines(engine, other._seen_engine().clone())
         self._replace(engine, self._regained + other._regained)
 
     def _replace(
@@ -254,13 +305,21 @@ class FrequentDirections(MergeableModel):
         known = regained, certain_high, estimates
         (self._engine, self._reading), (self._regained, self._certain_high, self._estimates) = (engine, None), known
 
+    def _adopt(self, other: Self) -> None:
+        super()._adopt(other)
+        engine = self._engine
+        if not (engine is None or isinstance(engine, MappedEngine)) and engine.setting.sketch_size < self.sketch_size:
+            engine.become(engine.setting.of_size(self.sketch_size))
+
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
-        return {
-            **super()._must_agree(),
-            "beta": self._beta,
-            "compressor": None if compressor is None else replace(compressor, first_block=0),
-        }
+        if compressor is not None:
+            compressor = replace(compressor, first_block=0)
+        # the compressor first: it explains other differences
+        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        if compressor is None:  # else l decides what the random map is
+            del agree["sketch_size"]
+        return agree
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor
@@ -285,7 +344,21 @@ class FrequentDirections(MergeableModel):
         engine = self._seen_engine()
         if self._reading is None:
             self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
+            if engine.setting.growth is not None:
+                self._hold_to_tolerance(engine.setting.growth, self._reading)
         return self._reading
+
+    def _hold_to_tolerance(self, growth: Growth, reading: Reading) -> None:
+        longest = float(reading.s[0]) if len(reading.s) else 0.0
+        top = longest * longest - reading.rounding - (reading.shrinkage if self._method.compensates else 0.0)
+        bound = self._method.error_bound(reading.shrinkage) + reading.rounding
+        if not bound <= growth.allowed(reading.squared_norm, top) and bound > 0.0:
+            bounded = self.max_sketch_size is not None and len(reading.s) >= self.max_sketch_size - 1
+            self._say_that_it_misses(
+                f"max_sketch_size={self.max_sketch_size} is reached"
+                if bounded
+                else "merges, or the rounding of the dtype, have used it up"
+            )
 
     def sketch(self) -> NDArray[Any]:
         """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included."""
@@ -365,7 +438,7 @@ class FrequentDirections(MergeableModel):
         Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
         """
         engine = self._seen_engine()
-        if isinstance(engine, DenseEngine) and engine.accumulated:
+        if isinstance(engine, DenseEngine) and engine.exact:
             engine = engine.clone()
             unit = ldexp(1.0, engine.exponent)
             with np.errstate(over="ignore", under="ignore"):
@@ -383,25 +456,43 @@ class FrequentDirections(MergeableModel):
         Returns
         -------
         Spectrum
-            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,), float64, in squared units of the rows. The
-            intervals hold on every stream (with a compressor: for the mapped rows); the values are exact with
-            solver="exact", nearly so after ``refine``, best with method="tfd", and for "fd", "cfd" and "rfd" the upper
-            ends.
+            ``values`` (r,), ``vectors`` (r, d), ``low`` and ``high`` (r,) with r <= min(sketch_size, d), float64, in
+            squared units of the rows; A is weighted, decayed and centred. The intervals hold on every stream, their
+            rounding included; eigenvalues that are not listed lie between 0 and the certificate (Delta and rounding).
+            Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, nearly
+            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd" and "isvd" the lower ones.
+            With a compressor all of this is about the mapped rows; what the map itself changes is not in the intervals.
+
+        Raises
+        ------
+        ValueError
+            If the sketch has seen no rows.
         """
-        engine = self._seen_engine()
-        reading = self._read()
-        return spectrum_of(
-            engine,
+        return self._overview().spectrum
+
+    @reads
+    def _overview(self, most: int | None = None) -> Overview:
+        """The spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
+        return overview_of(
+            self._seen_engine(),
             self._method,
-            rounding=reading.rounding,
             regained=self._regained,
             certain_high=self._certain_high,
             estimates=self._estimates,
+            most=most,
         )
+
+    @changes
+    def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
+        """Take an engine of this sketch's setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        unit = ldexp(1.0, engine.exponent)
+        with np.errstate(over="ignore", under="ignore"):
+            regained = engine.shrinkage * unit * unit
+        self._replace(engine, regained, certain_high)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i."""
+        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i, as in ``spectrum``."""
         found = self.spectrum()
         return np.sqrt(np.column_stack([found.low, found.high]))
 
@@ -613,11 +704,14 @@ class FrequentDirections(MergeableModel):
 
     def _resolved(self) -> dict[str, Any]:
         out: dict[str, Any] = {"beta": self._beta, "compressor": self._setting.compressor}
+        if self.tolerance is None:
+            out["tolerance_relative_to"] = None
         engine = self._engine
         if engine is not None:
             out.update(
                 solver=engine.setting.solver,
-                buffer_size=engine.capacity - self.sketch_size,
+                sketch_size=engine.setting.sketch_size,
+                buffer_size=engine.capacity - engine.setting.sketch_size,
                 dtype=engine.dtype,
                 compressor=engine.compressor,
             )
@@ -642,7 +736,8 @@ class FrequentDirections(MergeableModel):
             "kind": engine.kind,
             "solver": engine.setting.solver,
             "n_features": engine.n_features,
-            "buffer_size": engine.capacity - self.sketch_size,
+            "sketch_size": engine.setting.sketch_size,
+            "buffer_size": engine.capacity - engine.setting.sketch_size,
             "dtype": engine.dtype.name,
         }
         arrays = engine.arrays()
@@ -673,13 +768,25 @@ class FrequentDirections(MergeableModel):
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         own = {name: array for name, array in arrays.items() if name not in CERTAIN}
         engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
-        validate_refined(arrays, self.sketch_size)
+        validate_refined(arrays, setting.sketch_size)
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
         least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
         solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
-        return self._setting.resolved(solver, as_integer(about["buffer_size"], "buffer_size", least))
+        # merges make l larger, a tolerance also smaller; older files name none
+        least_size = self.sketch_size if self.tolerance is None else 2
+        size = as_integer(about.get("sketch_size", self.sketch_size), "sketch_size", least_size)
+        if self.max_sketch_size is not None and size > self.max_sketch_size:
+            raise ValueError(f"its rows have sketch_size={size}, its parameters max_sketch_size={self.max_sketch_size}")
+        if size != self.sketch_size and self.compressor is not None:
+            raise ValueError(f"its rows have sketch_size={size}, its parameters sketch_size={self.sketch_size}")
+        setting = self._setting.of_size(size).resolved(solver)
+        buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
+        engine = ENGINES[about["kind"]]
+        if engine is not MappedEngine and engine.capacity_for(setting) == size + buffer_size:
+            return setting  # which a growth continues as if it had not been saved
+        return setting.resolved(solver, buffer_size)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         about = state["engine"]

@@ -13,22 +13,31 @@ Matrix = NDArray[np.float64]
 
 # From this side on Lanczos is faster than a tridiagonal form of the whole matrix, where few pairs are wanted
 # (bench/README.md); a flat spectrum, on which it does not converge in these many restarts, goes the other way.
-LANCZOS_FROM, LANCZOS_SHARE, RESTARTS = 1000, 12, 30
+LANCZOS_FROM, LANCZOS_SHARE, RESTARTS = 600, 12, 30
+# Residual at which a pair has converged, and what the values may be off by, both as shares of the largest.
+TOLERANCE, LEADING_ROUNDING = 1e-12, 2e-12
+# A pair that Lanczos has missed, a second one of a multiple eigenvalue, is found to this share of its size.
+MISSED = 1e-3
 
 
-def leading(lower: Matrix, k: int) -> tuple[Matrix, Matrix]:
+def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
     """(values (k,) descending, vectors (k, n)) of a symmetric matrix of which the column-major lower triangle is given.
 
-    The array is overwritten.
+    `overwrite`: the array may be used up, which saves a copy where the whole matrix is taken apart.
     """
     n = len(lower)
-    if n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n:
+    if takes_lanczos(n, k):
         try:
             return _lanczos(lower, k)
         except ArpackError:
             pass
-    values, vectors = top_eigh(lower, k)
+    values, vectors = top_eigh(lower if overwrite else lower.copy(), k)
     return values[::-1][:k], vectors[::-1]
+
+
+def takes_lanczos(n: int, k: int) -> bool:
+    """Whether k pairs of a matrix of this side are looked for by Lanczos first."""
+    return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
 def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix]:
@@ -39,7 +48,19 @@ def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix]:
         return dsymv(1.0, matrix, v.ravel(), lower=1)
 
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(n)
-    values, vectors = eigsh(operator, k, ncv=min(n, max(2 * k + 20, 40)), tol=1e-12, maxiter=RESTARTS, v0=start)
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal(n)
+    values, vectors = eigsh(operator, k, ncv=min(n, max(2 * k + 20, 40)), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
     order = np.argsort(-values)
-    return values[order], vectors.T[order]
+    values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
+
+    def rest(v: Matrix) -> Matrix:
+        v = v.ravel()
+        return times(v) - vectors.T @ (values * (vectors @ v))
+
+    # One start vector has one direction in the space of a multiple eigenvalue: look whether anything large was missed.
+    left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
+    found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+    if found[0] > values[-1] + 1e-9 * abs(values[0]):
+        raise ArpackError(1, {1: "a multiple eigenvalue"})
+    return values, vectors

@@ -1,11 +1,10 @@
 """The members of the Frequent Directions family: which rows a shrink spares, and how its result is read.
 
 The shrink finds the eigenvalues lambda_1 >= lambda_2 >= ... of F F' and removes delta = lambda_l. Every method keeps
-l - 1 rows; the first `spared` of them keep their length, the others lose delta.
+l - 1 rows; `spared` of them keep their length, the longest or those that a ledger names, the others lose delta.
 """
 
 from dataclasses import dataclass
-from math import floor
 from typing import Final, Literal
 
 MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
@@ -13,8 +12,9 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 # The share of squared singular values that PFD shrinks; 0.2 as in the RFD paper (section 6.2).
 DEFAULT_BETA: Final = 0.2
 
-# Of TFD: the smallest share that holds on slow drift, where 0.35 loses late directions (bench/README.md).
-TRACKED_BETA: Final = 0.4
+# Of TFD: with l = 2 k + 10 more than k rows are then shrunk, so that k weak directions that come late are not lost, for
+# k up to 44. Less loses them; more costs accuracy of the read-out (docs/read-outs.md).
+TRACKED_BETA: Final = 0.45
 
 DEFAULT_BETAS: Final = {"pfd": DEFAULT_BETA, "tfd": TRACKED_BETA}
 
@@ -44,10 +44,10 @@ METHODS: Final[dict[str, Method]] = {
 }
 
 
-def rows_spared(method: str, sketch_size: int, *, beta: float | None = None) -> int:
-    """Rows that keep their length in a shrink: none for FD, all for iSVD, l - floor(beta l) for PFD and TFD."""
+def share_lowered(method: str, *, beta: float | None = None) -> float:
+    """Share of the rows that a shrink shortens: all for FD, none for iSVD, floor(beta l) of l for PFD and TFD."""
     if method == "isvd":
-        return sketch_size
+        return 0.0
     if method in DEFAULT_BETAS:
-        return sketch_size - floor((DEFAULT_BETAS[method] if beta is None else beta) * sketch_size)
-    return 0
+        return DEFAULT_BETAS[method] if beta is None else beta
+    return 1.0

@@ -32,6 +32,12 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
+def allowance(engine: AnyEngine, longest: float) -> float:
+    """For rounding in the certificate of a reduced engine, in stored units; `longest`: largest squared length of B."""
+    eps = float(np.finfo(engine.dtype).eps)
+    return float(np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING[engine.dtype.itemsize] * eps * longest))
+
+
 def unspent(shrinkage: float, regained: float) -> float:
     """The part of Delta that every kept direction of FD has lost: not what a second pass has given back."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
@@ -41,10 +47,10 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
     """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
     engine = engine.clone()
     s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
-    dtype, eps = engine.dtype, np.finfo(engine.dtype).eps
+    dtype = engine.dtype
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage
     longest = float(s[0]) if len(s) else 0.0
-    rounding = np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING[dtype.itemsize] * eps * longest * longest)
+    rounding = allowance(engine, longest * longest)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + unspent(shrinkage, regained / unit / unit))
     vt = upright(vt)
@@ -53,7 +59,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
             (s * unit).astype(dtype),
             vt.astype(dtype, copy=False),
             shrinkage * unit * unit,
-            float(rounding * unit * unit),
+            rounding * unit * unit,
             engine.mean * unit if engine.setting.center else None,
             engine.squared_norm * unit * unit,
         )

@@ -1,16 +1,22 @@
-"""What a sketch says of the eigenvalues of A'A: intervals that always hold, and a point inside each."""
+"""What a sketch says of the eigenvalues of A'A: intervals that always hold, and a point inside each.
 
-from math import ldexp
+The proofs are in docs/read-outs.md.
+"""
+
+from math import ldexp, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._engines import AnyEngine
+from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
+from fastsketch.sketching._leading import LEADING_ROUNDING
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import unspent, upright
+from fastsketch.sketching._reading import allowance, unspent, upright
 
 Matrix = NDArray[np.float64]
+
+MOST, LEAST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Spectrum(NamedTuple):
@@ -32,45 +38,121 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-def spectrum_of(
+class Overview(NamedTuple):
+    """A spectrum and what belongs to it, in one read-out, in squared units of the rows."""
+
+    spectrum: Spectrum
+    squared_norm: float
+    shrinkage: float
+    rounding: float  # what rounding may have moved an eigenvalue by
+    rank: int  # directions that hold more than that
+    mean: Matrix | None  # (d,) of a centred sketch
+
+
+def overview_of(
     engine: AnyEngine,
     method: Method,
     *,
-    rounding: float,
     regained: float = 0.0,
     certain_high: Matrix | None = None,
     estimates: Matrix | None = None,
-) -> Spectrum:
-    """Read an engine, which stays as it is.
+    most: int | None = None,
+) -> Overview:
+    """Read an engine, which stays as it is; of an exact sum the `most` leading pairs, by default as many as it keeps.
 
-    In squared units of the rows: `rounding`, the allowance of the certificate; `regained`, the part of Delta that the
-    kept directions have not lost; `certain_high` and `estimates`, upper ends and values that are known better.
+    Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
+    lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
-    engine = engine.clone()
-    known = engine.known()
+    exact = isinstance(engine, DenseEngine) and engine.accumulated
+    if not exact or engine.state.fill or engine.setting.growth is not None:
+        engine = engine.clone()  # else there is nothing that reading changes, and the sum need not be copied
+    known = engine.known(most)
+    top = float(known.squares.max(initial=0.0))
+    rounding = sqrt(engine.rounding) + LEADING_ROUNDING * top if exact else allowance(engine, top)
+    unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
+    found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
+    with np.errstate(over="ignore", under="ignore"):
+        return Overview(
+            found,
+            engine.squared_norm * unit * unit,
+            engine.shrinkage * unit * unit,
+            rounding * unit * unit,
+            rank,
+            engine.mean * unit if engine.setting.center else None,
+        )
+
+
+def _spectrum(
+    known: Known,
+    engine: AnyEngine,
+    method: Method,
+    rounding: float,
+    beside: tuple[float, Matrix | None, Matrix | None],
+) -> Spectrum:
+    """`rounding` in stored units; `beside`: regained, certain_high and estimates of ``overview_of``."""
+    regained, certain_high, estimates = beside
     unit = ldexp(1.0, engine.exponent)
-    if method.tracks:
-        values, turn = np.linalg.eigh(known.seen + known.leaked)
-        values, vectors = values[::-1].copy(), turn[:, ::-1].T @ known.vt
-    else:
-        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
-        lost = unspent(engine.shrinkage, regained / unit / unit) if method.lowers_all else 0.0
-        values, vectors = known.squares + lost, known.vt
-    allowance = rounding / unit / unit
-    low = np.maximum(known.squares - allowance, 0.0)
-    high = known.squares + engine.shrinkage + allowance
-    if len(low):
-        # the trace is known: what others have at least is not left for this one
-        total = engine.squared_norm * (1.0 + 2.0 * float(np.finfo(engine.dtype).eps)) + allowance
-        high = np.minimum(high, np.maximum(total - (low.sum() - low), low))
+    values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
+    low = np.maximum(known.squares - rounding, 0.0)
+    high = known.squares + (engine.shrinkage + rounding)
+    total = engine.squared_norm + rounding + engine.squared_norm * _sum_rounding(engine)
+    high = np.minimum(high, _trace_bound(low, total))
     if certain_high is not None:
         n = min(len(high), len(certain_high))
-        high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
+        with np.errstate(over="ignore", under="ignore"):
+            high[:n] = np.minimum(high[:n], certain_high[:n] / unit / unit)
     high = np.maximum(high, low)
     if estimates is not None:
         n = min(len(values), len(estimates))
         values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
     with np.errstate(over="ignore", under="ignore"):
-        low, high, values = (x * unit * unit for x in (low, high, values))
-    return Spectrum(values, upright(vectors), np.minimum(low, np.finfo(np.float64).max), high)
+        # what leaves the range of a double is still between the two ends
+        low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
+        return Spectrum(np.clip(values * unit * unit, low, high), upright(vectors), low, high)
+
+
+def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
+    """Point estimates, descending, and their directions; `spent`: what FD has taken from every kept direction."""
+    if not method.tracks:
+        # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
+        return known.squares + (spent if method.lowers_all else 0.0), known.vt
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = known.seen + known.leaked
+    if not np.isfinite(held).all():  # of sums beyond the range of a double
+        return known.squares, known.vt
+    values, turn = np.linalg.eigh(held)
+    return values[::-1], turn[:, ::-1].T @ known.vt
+
+
+def _sum_rounding(engine: AnyEngine) -> float:
+    """Relative: three roundings of a row at most (its root weight, the product, its decay), and a sum in double."""
+    return 4 * float(np.finfo(engine.dtype).eps) + 2 * engine.n_rows * float(np.finfo(np.float64).eps)
+
+
+def _trace_bound(low: Matrix, total: float) -> Matrix:
+    """For descending lower bounds of eigenvalues whose sum is at most `total`, the most that each can be.
+
+    If the i-th is x, so are those before it at least: sum of max(low_j, x) over j <= i, and of low_j over j > i, is at
+    most `total`. The largest such x shares what is left over among the last of the first i, up to the level of others.
+    """
+    spare = max(0.0, total - float(low.sum()))
+    out = np.empty_like(low)
+    for i in range(len(low)):
+        upward = low[i::-1]  # from the i-th to the first, ascending
+        count = np.arange(1, i + 2)
+        levels = (spare + np.cumsum(upward)) / count  # of the last 1, 2, .. of them, raised to one level
+        out[i] = levels.min()
+    return out
+
+
+def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
+    """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
+
+    Without what was lost before the directions came in: that part of the trace was not seen along any of them.
+    """
+    known = engine.clone().known()
+    unit = ldexp(1.0, engine.exponent)
+    values, turn = np.linalg.eigh(known.seen)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.maximum(values[::-1], 0.0) * unit * unit, turn[:, ::-1].T @ known.vt

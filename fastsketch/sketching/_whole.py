@@ -1,63 +1,274 @@
-"""The sketch of rows that are all there at once and fewer than their columns: from the n x n matrix of products."""
+"""The sketch of rows that are all there at once, without a loss: from the products of rows, or of columns.
 
-from typing import Any
+``RowProducts`` is (A - 1 mu')(A - 1 mu')', n x n, for few rows; ``column_products`` is the d x d matrix of an exact
+sketch. Both read dense rows in blocks, so that nothing of the size of the rows is ever copied, and CSR rows by sparse
+products.
+"""
+
+from collections.abc import Callable, Iterator
+from math import frexp, ldexp
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 
 from fastsketch import _threads
 from fastsketch._validation import is_sparse
-from fastsketch.sketching._engines import DenseEngine, EngineSetting, Known, put_known
-from fastsketch.sketching._leading import leading
+from fastsketch.sketching._engines import (
+    AnyEngine,
+    DenseEngine,
+    EngineSetting,
+    Known,
+    SparseEngine,
+    decomposed,
+    exponent_for,
+    put_known,
+    stays_sparse,
+)
+from fastsketch.sketching._leading import LEADING_ROUNDING, leading
 
 Matrix = NDArray[np.float64]
 
+# Bytes of rows that are made float64, centred and multiplied at a time, and columns (or rows) of such a block at least:
+# fewer, and dsyrk runs below its rate.
+BLOCK_BYTES, LEAST = 4 << 20, 128
+# Multiply-adds that a dense product makes while scipy makes one of a sparse product.
+SPARSE_STEP = 250.0
 
-def engine_of_all(rows: Any, setting: EngineSetting, *, dtype: np.dtype[Any]) -> DenseEngine:
-    """An engine that has seen checked, finite rows (n, d) at once: one shrink of their exact singular values.
+_EPS = float(np.finfo(np.float64).eps)
 
-    Memory n^2 beside the rows (and, unless they are sparse, d l); the leading l - 1 singular values and directions are
-    exact, and the certificate is the square of the next.
+
+class Whole(NamedTuple):
+    """What a pass over all rows at once gives."""
+
+    engine: AnyEngine
+    certain_high: Matrix | None  # upper ends of the first eigenvalues of A'A, in squared units of the rows
+    squares: Matrix  # (d,) sums of the squares of the weighted, centred columns, in the same units
+
+
+class _Rows:
+    """Checked, finite rows, read in float64 blocks: divided by a power of two, centred, weighted."""
+
+    def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
+        self.n, self.d = rows.shape
+        self.sparse = is_sparse(rows)
+        self.top, largest = 0, _largest(rows.data if self.sparse else rows)
+        if largest > 0:
+            self.top = frexp(largest)[1]
+        self.exponent = exponent_for(self.top, np.dtype(np.float64)) if largest > 0 else 0
+        self.seen = largest > 0
+        self._scale = ldexp(1.0, -self.exponent)
+        self._rows: Any = rows
+        if self.sparse:
+            self._rows = rows.astype(np.float64)
+            if self._scale != 1.0:
+                self._rows *= self._scale
+        self.weights = weights
+        self.root = np.ones(self.n) if weights is None else np.sqrt(weights)
+        self.weight = float(self.n) if weights is None else float(weights.sum())
+        self.mean = np.zeros(self.d)
+        if center and self.weight > 0:
+            self.mean = self._sums() / self.weight
+
+    def _sums(self) -> Matrix:
+        if self.sparse:
+            return np.asarray(self._rows.T @ (self.root * self.root))
+        out = np.zeros(self.d)
+        for part in self._parts(self.n, self.d):
+            block = self._rows[part]
+            if self.weights is None:
+                out += block.sum(axis=0, dtype=np.float64)
+            else:
+                out += self.weights[part] @ block.astype(np.float64, copy=False)
+        return out if self._scale == 1.0 else out * self._scale
+
+    @staticmethod
+    def _parts(length: int, across: int) -> Iterator[slice]:
+        step = max(LEAST, BLOCK_BYTES // (8 * max(1, across)))
+        return (slice(start, start + step) for start in range(0, length, step))
+
+    def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
+        """(columns, their block (n, b)) of dense rows."""
+        for part in self._parts(self.d, self.n):
+            yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
+
+    def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
+        """(rows, their block (b, d)); sparse ones are made dense."""
+        for part in self._parts(self.n, self.d):
+            block = self._rows[part]
+            yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
+
+    def _settled(self, block: Any, mean: Matrix, root: Matrix) -> Matrix:
+        out = np.empty(block.shape)
+        if self._scale == 1.0 or self.sparse:
+            np.subtract(block, mean, out=out)
+        else:
+            np.multiply(block, self._scale, out=out)
+            out -= mean
+        if self.weights is not None:
+            out *= root[:, np.newaxis]
+        return out
+
+    def csr(self) -> Any:
+        """Weighted, scaled rows of a sparse matrix, not centred."""
+        if self.weights is None:
+            return self._rows
+        out = self._rows.copy()
+        out.data *= np.repeat(self.root, np.diff(out.indptr))
+        return out
+
+    def column_squares(self) -> Matrix:
+        """Of sparse rows: sums of the squares of the centred, weighted columns."""
+        x = self.csr()
+        plain = np.bincount(x.indices, weights=x.data * x.data, minlength=self.d)
+        # sum of w (x - mu)^2 = sum of w x^2 - W mu^2
+        return np.maximum(plain - self.weight * self.mean**2, 0.0)
+
+    def put_into(self, engine: AnyEngine) -> None:
+        """What the engine knows of the rows beside their products."""
+        state = engine.state
+        state.weight, state.n_rows = self.weight, self.n
+        if self.seen:
+            state.top, state.exponent = self.top, self.exponent
+        if engine.setting.center:
+            state.settled_weight = self.weight
+            engine.mean[:] = self.mean
+
+    def unit(self, squares: Matrix) -> Matrix:
+        """Squares in the units of the rows."""
+        back = ldexp(1.0, self.exponent)
+        with np.errstate(over="ignore", under="ignore"):
+            return squares * back * back
+
+
+def _largest(values: Any) -> float:
+    return max(float(values.max()), -float(values.min())) if values.size else 0.0
+
+
+def rounding_of_sums(length: int, block: int, size: float) -> float:
+    """Of sums of `length` products in blocks, whose sizes add up to `size`: at worst, all roundings have one sign."""
+    return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
+
+
+class RowProducts:
+    """The n x n matrix of products of few rows: memory n^2, whatever the number of columns."""
+
+    def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
+        self._rows = _Rows(rows, weights, center=center)
+        self.n, self.d = rows.shape
+        # column-major lower triangle, as an array transposed
+        self._lower, self._squares, self._rounding = self._sum_up()
+        self.squared_norm = float(np.trace(self._lower))
+
+    def _sum_up(self) -> tuple[Matrix, Matrix, float]:
+        rows, n = self._rows, self.n
+        lower, squares = np.zeros((n, n)), np.zeros(self.d)
+        if rows.sparse:
+            x, root = rows.csr(), rows.root
+            turned = x.T.tocsr()
+            along = np.asarray(x @ rows.mean)
+            offset = float(rows.mean @ rows.mean)
+            for part in rows._parts(n, n):
+                # root root' - along root' - root along': the mean enters by linearity
+                block = (x[part] @ turned).toarray()
+                block -= np.outer(along[part], root) + np.outer(root[part], along) - offset * np.outer(root[part], root)
+                lower[part] = block
+            size = float(x.data @ x.data) + rows.weight * offset
+            return lower, rows.column_squares(), rounding_of_sums(self.d, self.d, size)
+        block = 1
+        with _threads.blas_for(n):
+            for part, z in rows.by_columns():
+                block = max(block, z.shape[1])
+                dsyrk(1.0, z.T, beta=1.0, c=lower.T, trans=1, lower=1, overwrite_c=1)  # G += z @ z.T
+                squares[part] = np.einsum("ij,ij->j", z, z)
+        return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
+
+    def eigenvalues(self) -> Matrix:
+        """All of them, descending; takes a copy of the matrix."""
+        return np.maximum(np.linalg.eigvalsh(self._lower.T, UPLO="L")[::-1], 0.0)
+
+    def whole(self, setting: EngineSetting) -> Whole:
+        """The engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
+
+        The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
+        """
+        rows, n, size = self._rows, self.n, setting.sketch_size
+        with _threads.blas_for(n):
+            values, u = leading(self._lower, min(n, size), overwrite=True)
+        values = np.maximum(values, 0.0)
+        delta = float(values[size - 1]) if len(values) >= size else 0.0
+        # U'A has orthogonal rows; its own singular values keep more digits than the roots of the eigenvalues
+        s, vt = decomposed(self._times(u[: min(len(u), size - 1)]))
+        setting = setting.resolved("gram")
+        kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
+        engine = kind(setting, self.d, dtype=np.dtype(np.float64))
+        rows.put_into(engine)
+        squares, none = s * s, np.zeros((len(s), len(s)))
+        lost = max(0.0, self.squared_norm - float(squares.sum()))
+        put_known(engine, Known(squares, vt, np.diag(squares), none, lost))
+        allowance = self._rounding + LEADING_ROUNDING * float(values[0] if len(values) else 0.0)
+        engine.state.shrinkage = delta
+        engine.state.squared_norm = self.squared_norm
+        engine.state.rounding = allowance * allowance
+        return Whole(engine, rows.unit(squares + allowance), rows.unit(self._squares))
+
+    def _times(self, u: Matrix) -> Matrix:
+        """U (A - 1 mu') for U (k, n)."""
+        rows = self._rows
+        if rows.sparse:
+            return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)
+        out = np.empty((len(u), self.d))
+        for part, z in rows.by_columns():
+            out[:, part] = u @ z
+        return out
+
+
+def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> Whole:
+    """An engine of solver "exact" that has seen checked, finite rows (n, d) at once, in float64 whatever their dtype.
+
+    Memory d^2 beside the rows, and a copy of the nonzeros of CSR ones.
     """
-    n, d = rows.shape
-    size = setting.sketch_size
-    mean = np.zeros(d)
-    if setting.center and n:
-        mean = np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
-    gram = _products(rows, mean)
-    squared_norm = float(np.trace(gram))
-    with _threads.blas_for(n):
-        values, u = leading(gram, min(n, size))
-    values = np.maximum(values, 0.0)
-    kept = min(size - 1, int(np.count_nonzero(values > values[0] * np.finfo(float).eps))) if n else 0
-    delta = float(values[size - 1]) if len(values) >= size else 0.0
-    values, u = values[:kept], u[:kept]
-    vt = _times(u, rows, mean) / np.sqrt(values)[:, np.newaxis]
-    engine = DenseEngine(setting, d, dtype=dtype)
-    state = engine.state
-    none = np.zeros((kept, kept))
-    put_known(engine, Known(values, vt, np.diag(values), none, max(0.0, squared_norm - float(values.sum()))))
-    state.shrinkage, state.squared_norm = delta, squared_norm
-    state.rounding = (4.0 * np.finfo(np.float64).eps * squared_norm) ** 2
-    state.weight = float(n)
-    state.n_rows = n
-    state.settled_weight = float(n) if setting.center else 0.0
-    engine.mean[:] = mean if setting.center else engine.mean
-    return engine
+    source = _Rows(rows, weights, center=setting.center)
+    engine = DenseEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
+    total = engine.cov
+    if source.sparse and row_steps(rows) * SPARSE_STEP < float(source.n) * source.d * source.d:
+        x = source.csr()
+        turned = x.T.tocsr()
+        for part in source._parts(source.d, source.d):
+            # X'X - W mu mu'
+            block = (turned[part] @ x).toarray()
+            block -= source.weight * np.outer(source.mean[part], source.mean)
+            total[part] = block
+        size = float(x.data @ x.data) + source.weight * float(source.mean @ source.mean)
+        allowance = rounding_of_sums(source.n, source.n, size)
+    else:
+        block, times = 1, _syrk_into(total)
+        with _threads.blas_for(source.d):
+            for _, z in source.by_rows():
+                block = max(block, len(z))
+                times(z)
+        allowance = rounding_of_sums(source.n, block, float(np.trace(total)))
+    source.put_into(engine)
+    squares = np.maximum(np.diag(total), 0.0)
+    engine.state.squared_norm = float(squares.sum())
+    engine.state.rounding = allowance * allowance
+    engine.state.age = 1  # the sum is no longer zero
+    return Whole(engine, None, source.unit(squares))
 
 
-def _products(rows: Any, mean: Matrix) -> Matrix:
-    """(A - 1 mu')(A - 1 mu')', (n, n) float64."""
-    if is_sparse(rows):
-        x = rows.astype(np.float64)
-        along = x @ mean
-        return (x @ x.T).toarray() - along - along[:, np.newaxis] + mean @ mean
-    centred = rows.astype(np.float64) - mean
-    return centred @ centred.T
+def _syrk_into(total: Matrix) -> Callable[[Matrix], None]:
+    def times(z: Matrix) -> None:
+        dsyrk(1.0, z.T, beta=1.0, c=total.T, trans=0, lower=1, overwrite_c=1)  # C += z.T @ z
+
+    return times
 
 
-def _times(u: Matrix, rows: Any, mean: Matrix) -> Matrix:
-    """U (A - 1 mu') for U (k, n)."""
-    if is_sparse(rows):
-        return (rows.T.astype(np.float64) @ u.T).T - np.outer(u.sum(axis=1), mean)
-    return u @ rows.astype(np.float64) - np.outer(u.sum(axis=1), mean)
+def row_steps(rows: Any) -> float:
+    """Multiply-adds of X'X for CSR rows X: of each row, all pairs."""
+    return float(np.sum(np.diff(rows.indptr).astype(np.float64) ** 2))
+
+
+def column_steps(rows: Any) -> float:
+    """Multiply-adds of X X' for CSR rows X: of each column, all pairs."""
+    return float(np.sum(np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64) ** 2))

@@ -1,4 +1,4 @@
-"""A covariance estimator on Robust Frequent Directions."""
+"""A covariance estimator on a sketch, or on the exact matrix where that is the better bargain."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -6,41 +6,86 @@
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._kernels.guard import changes
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_integer, as_real
-from fastsketch.sketching import RobustFrequentDirections
+from fastsketch._validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
+from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
-from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sketching._methods import METHODS, MethodName
+from fastsketch.sketching._spectrum import seen_of
+from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._gaussian import NOTHING_LEFT, Spiked, Whole, projected
+from fastsketch.sklearn._shrinkage import FourthMoment, ledoit_wolf, oracle_approximating
+from fastsketch.sklearn._sketched import Arrays, Sketched, exact_is_fair
+
+SOLVERS = ("auto", "gram", "svd", "exact")
+SHRINKAGES = ("auto", "ledoit-wolf", "oas")
+MOST = float(np.finfo(np.float64).max)
 
 
 @named_keywords
-class SketchedCovariance(Begun, EmpiricalCovariance):
-    """Covariance (B'B + alpha I) / n from a Robust FD sketch: positive definite, one pass, O(sketch_size d) memory.
+class SketchedCovariance(Sketched, EmpiricalCovariance):
+    """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
+
+    Where the d x d matrix is in memory it is used as it is. Else the leading eigenvalues are what was seen along the
+    directions that the sketch keeps, and what they leave of the trace, which is known exactly, is shared over all
+    others; kept directions that do not stand out of the mean of the rest are pooled with it.
 
     Parameters
     ----------
     sketch_size : int, default 64
-        Rows l of the sketch; above n_features the result is the empirical covariance.
+        Rows l of the sketch; above n_features nothing is lost.
     alpha0 : float, default 0.0
-        Initial regulariser, in units of squared rows: the target is A'A + alpha0 I.
+        Ridge in units of squared rows: alpha0 / (sum of weights) I is added to the covariance. May change at any time.
     assume_centered : bool, default False
         Take the mean to be zero.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
+        "auto" accumulates the exact matrix up to the n_features that `max_memory` allows, and where that takes no more
+        than about four times the time of the sketch (n_features <= 44 sketch_size + 1200); "gram" is for speed first.
+    method : {"tfd", "rfd", "fd", "pfd", "cfd", "isvd"}, default "tfd"
+        See ``fastsketch.FrequentDirections``; without effect on the exact matrix.
+    beta : float in [0, 1], optional
+        Of methods "tfd" (0.4 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.4 where
+        directions of their own come late.
+    shrinkage : None, "ledoit-wolf", "oas", "auto" or float in [0, 1], default "auto"
+        Share s of (1 - s) S + s trace(S) / d I. "auto" is "ledoit-wolf", or "oas" after ``from_sketch``, where the
+        fourth moments that it needs are not known. May change at any time: no further pass is needed.
+    max_memory : float, default 1e9
+        Bytes that the exact matrix and its copies (32 n_features^2) may take.
 
     Attributes
     ----------
     location_ : ndarray (n_features_in_,)
         Mean, exact; zeros with assume_centered.
     covariance_, precision_ : ndarray (n_features_in_, n_features_in_)
-        Made when they are read: at large d use ``mahalanobis``, ``score`` and ``sketch_.solve``, which need O(l d).
+        float64, made when they are read: at large d use ``mahalanobis`` and ``score``, which need O(l d) a row.
+    shrinkage_ : float
+        The share s in use.
+    eigenvalues_ : ndarray (k,)
+        Of covariance_, those of its kept directions, descending (of the exact matrix the leading sketch_size).
+    noise_variance_ : float
+        Mean variance of all other directions; with a sketch the eigenvalue that they share.
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
-        Bound on the spectral norm of the error of covariance_ (against the empirical covariance plus alpha0 / n I).
-    sketch_ : fastsketch.RobustFrequentDirections
+        Bound on the spectral norm of the error of covariance_ against the empirical covariance plus alpha0 / n I:
+        what the sketch does not know, and shrinkage.
+    sketch_ : fastsketch.FrequentDirections
+
+    Notes
+    -----
+    The share of normal rows beyond a chi-squared threshold is right where there are many rows a dimension; with few
+    (n below about 100 d) any estimator of many free eigenvalues gives new rows too large distances, the exact
+    covariance and its linear shrinkage too. solver="gram", whose small eigenvalues are pooled, does not, on data that
+    are a few factors and noise.
+
+    References
+    ----------
+    Ledoit, Wolf, J. Multivariate Analysis 88 (2004); Chen, Wiesel, Eldar, Hero, IEEE Trans. Signal Proc. 58 (2010);
+    leverage and projection distance from sketches: Sharan, Gopalan, Wieder, NeurIPS 2018.
 
     Examples
     --------
@@ -53,9 +98,7 @@ class SketchedCovariance(Begun, EmpiricalCovariance):
 
     # The parent's declaration does not know the new parameters; they are checked in _start.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
-
-    sketch_: RobustFrequentDirections
-    n_features_in_: int
+    _FREE: ClassVar = frozenset({"alpha0", "shrinkage"})
 
     def __init__(
         self,
@@ -64,41 +107,171 @@ class SketchedCovariance(Begun, EmpiricalCovariance):
         alpha0: float = 0.0,
         assume_centered: bool = False,
         solver: SolverName = "auto",
+        method: MethodName = "tfd",
+        beta: float | None = None,
+        shrinkage: float | str | None = "auto",
+        max_memory: float = 1e9,
     ) -> None:
         super().__init__(assume_centered=assume_centered)
         self.sketch_size = sketch_size
         self.alpha0 = alpha0
         self.solver: SolverName = solver
+        self.method: MethodName = method
+        self.beta = beta
+        self.shrinkage = shrinkage
+        self.max_memory = max_memory
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    # -- learning --------------------------------------------------------------------------------------------------
+    @changes
+    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
         rows = self._checked(X, reset=True)
-        if hasattr(self, "sketch_"):
-            del self.sketch_
-        return self._take(rows)
+        weights = as_weights(sample_weight, rows.shape[0])
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight must not be zero for all rows")
+        for name in ("sketch_", "_moment", "_found"):
+            self.__dict__.pop(name, None)
+        return self._take(rows, weights)
 
-    def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size."""
+    @changes
+    def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from one more batch of any size; a row of weight w counts as w rows."""
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
-        return self._take(self._checked(X, reset=first))
+        rows = self._checked(X, reset=first)
+        return self._take(rows, as_weights(sample_weight, rows.shape[0]))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
-    def _take(self, X: Any) -> Self:
-        if not hasattr(self, "sketch_"):
-            self.sketch_ = RobustFrequentDirections(
-                as_integer(self.sketch_size, "sketch_size", 2),
-                as_real(self.alpha0, "alpha0", 0.0, np.finfo(float).max),
-                solver=self.solver,
-                center=not self.assume_centered,
-                dtype=X.dtype,
-            )
+    def _take(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
+        self._shrinkage_asked()
+        as_real(self.alpha0, "alpha0", 0.0, MOST)
+        first = not hasattr(self, "sketch_")
+        sketch = self._new_sketch(X) if first else self.sketch_
+        moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
+        more = None if moment is None else moment.after(X, weights)
+        sketch.update(X, weights)
+        self.sketch_, self._moment = sketch, more if more is not None and more.is_finite else None
+        self.__dict__.pop("_found", None)
+        if first:
             self._fix_parameters()
-        self.sketch_.update(X)
         return self
+
+    def _new_sketch(self, X: Any) -> FrequentDirections:
+        size = as_integer(self.sketch_size, "sketch_size", 2)
+        as_choice(self.method, "method", tuple(METHODS))
+        solver: Any = as_choice(self.solver, "solver", SOLVERS)
+        if exact_is_fair(X.shape[1], size, self.max_memory) and solver == "auto":
+            solver = "exact"
+        elif solver == "auto":
+            solver = "gram"
+        center = not as_flag(self.assume_centered, "assume_centered")
+        return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=X.dtype)
+
+    # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
+    _moment: FourthMoment | None
+
+    def _own(self) -> Arrays:
+        return {} if self._moment is None else self._moment.arrays()
+
+    def _put_own(self, arrays: Arrays) -> None:
+        sketch = self.sketch_
+        for name, mine, found in (
+            ("sketch_size", self.sketch_size, sketch.sketch_size),
+            ("method", self.method, sketch.method),
+            ("assume_centered", self.assume_centered, not sketch.center),
+        ):
+            if mine != found:
+                raise ValueError(f"{name} is {mine!r}, but {found!r} in its sketch")
+        moment = FourthMoment.of(arrays, self.n_features_in_) if arrays else None
+        if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
+            raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
+        self._moment = moment
+        self.__dict__.pop("_found", None)
+
+    def _own_with(self, other: Any) -> Arrays:
+        if self._moment is None or other._moment is None:
+            return {}
+        return self._moment.joined(other._moment, other._empirical().times).arrays()
+
+    @classmethod
+    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
+        return {
+            "sketch_size": sketch.sketch_size,
+            "method": sketch.method,
+            "beta": sketch.beta,
+            "solver": sketch.resolved["solver"] if sketch.solver == "auto" else sketch.solver,
+            "assume_centered": not sketch.center,
+            "alpha0": sketch.alpha0,
+        }
+
+    def __getstate__(self) -> Any:
+        state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
+        return {name: value for name, value in state.items() if name not in ("_found", "_entered")}
+
+    # -- the matrix ------------------------------------------------------------------------------------------------
+    def _shrinkage_asked(self) -> float | str | None:
+        if self.shrinkage is None:
+            return None
+        if isinstance(self.shrinkage, str):
+            return as_choice(self.shrinkage, "shrinkage", SHRINKAGES)
+        return as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
+
+    def _total(self) -> float:
+        total = self.sketch_.total_weight
+        if not total > 0:
+            raise ValueError("sample_weight was 0 for all rows: there is no covariance")
+        return total
+
+    def _empirical(self) -> Spiked | Whole:
+        """As the sketch has it, nothing shrunk and nothing added."""
+        sketch, total = self.sketch_, self._total()
+        if sketch.resolved["solver"] == "exact":
+            return Whole(sketch.gram() / total)
+        if METHODS[sketch.method].tracks:
+            values, vectors = seen_of(sketch._seen_engine())
+            certain = values
+        else:
+            found = sketch.spectrum()
+            values, vectors, certain = found.values, found.vectors, found.low
+        trace = sketch.squared_norm / total
+        rounding = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
+        return Spiked.pooled(values / total, vectors, certain=certain / total, trace=trace, rounding=rounding)
+
+    def _share(self, matrix: Spiked | Whole) -> float:
+        """Of the shrinkage that is asked for."""
+        asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
+        if asked is None:
+            return 0.0
+        if not isinstance(asked, str):
+            return asked
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            trace, squares = matrix.trace, matrix.squares
+        if not np.isfinite(squares):
+            raise ValueError("the rows are too large for their fourth powers: scale them, or set shrinkage=None")
+        if asked == "ledoit-wolf" and self._moment is None:
+            raise ValueError(
+                "shrinkage='ledoit-wolf' needs fourth moments, which a sketch alone does not have: take 'oas'"
+            )
+        if asked == "oas" or self._moment is None:
+            return oracle_approximating(trace, squares, n=n, d=d)
+        fourth = self._moment.value(None if self.assume_centered else matrix.times)
+        return ledoit_wolf(trace, squares, fourth, n=n, d=d)
+
+    def _model(self) -> tuple[Spiked | Whole, float]:
+        """(the matrix as it is given out, share of shrinkage in it), made once."""
+        check_is_fitted(self, "sketch_")
+        key = self.shrinkage, self.alpha0
+        kept = self.__dict__.get("_found")
+        if kept is None or kept[0] != key:
+            ridge = as_real(self.alpha0, "alpha0", 0.0, MOST) / self._total()
+            matrix = self._empirical()
+            share = self._share(matrix)
+            kept = key, matrix.shrunk(share, ridge), share
+            self._found = kept
+        return kept[1], kept[2]
 
     @property
     def n_samples_seen_(self) -> int:
@@ -111,58 +284,139 @@ class SketchedCovariance(Begun, EmpiricalCovariance):
         return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(self.sketch_.mean)
 
     @property
-    def error_bound_(self) -> float:
-        return self.sketch_.error_bound / self.n_samples_seen_
+    def covariance_(self) -> NDArray[np.float64]:
+        return self._model()[0].matrix()
 
     @property
-    def covariance_(self) -> NDArray[np.float64]:
-        check_is_fitted(self, "sketch_")
-        s, vt, alpha = self._factors()
-        out = (vt.T * s**2) @ vt
-        out[np.diag_indices_from(out)] += alpha
-        return out / self.n_samples_seen_
+    def shrinkage_(self) -> float:
+        return self._model()[1]
+
+    @property
+    def eigenvalues_(self) -> NDArray[np.float64]:
+        return self._kept(None)[0]
+
+    @property
+    def noise_variance_(self) -> float:
+        matrix, values = self._model()[0], self.eigenvalues_
+        others = self.n_features_in_ - len(values)
+        return max(0.0, matrix.trace - float(values.sum())) / others if others else 0.0
 
     @property
     def precision_(self) -> NDArray[np.float64]:
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Inverse of covariance_ (pseudo-inverse if nothing was removed and it is singular), (d, d)."""
-        check_is_fitted(self, "sketch_")
-        return self._times_precision(np.eye(self.n_features_in_))
+        """Inverse of covariance_ (pseudo-inverse where it is singular), (d, d)."""
+        return self._model()[0].inverse()
 
+    @property
+    def error_bound_(self) -> float:
+        matrix, share = self._model()
+        sketch, total = self.sketch_, self._total()
+        ridge = self.alpha0 / total
+        if isinstance(matrix, Whole):
+            mean = (matrix.trace - ridge * matrix.n_features) / matrix.n_features
+            largest = float(sketch.spectrum().high[0]) / total if sketch.squared_norm else 0.0
+            return share * max(mean, abs(largest - mean)) + _rounding(sketch) / total
+        # B'B, and covariance_ without the ridge, in the directions of B; all else has one eigenvalue
+        s, basis = sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64)
+        turn = matrix.vectors @ basis.T
+        own = (turn.T * (matrix.values - matrix.rest)) @ turn + (matrix.rest - ridge) * np.eye(len(s))
+        values = np.linalg.eigvalsh(np.diag(s**2 / total) - own) if len(s) else np.zeros(0)
+        if len(s) < matrix.n_features:
+            values = np.append(values, ridge - matrix.rest)
+        # A'A - B'B lies in [0, Delta], or in [-Delta, Delta]
+        delta = sketch.shrinkage / total
+        least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
+        most = float(values.max()) + delta
+        return max(-least, most, 0.0) + _rounding(sketch) / total
+
+    # -- rows against it -------------------------------------------------------------------------------------------
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
-        """Squared Mahalanobis distances of the rows of X, (n_samples,)."""
+        """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
+
+        Where covariance_ is singular, of their projections on its range.
+        """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
-        moved = (rows if isinstance(rows, np.ndarray) else rows.toarray()) - self.location_
-        return np.einsum("ij,ij->i", moved, self._times_precision(moved))
+        return self._model()[0].distances(rows, self.location_)
+
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
+        """Gaussian log-density of every row of X, (n_samples,); -inf where covariance_ is singular."""
+        distances = self.mahalanobis(X)
+        logdet = self._model()[0].log_determinant
+        if np.isneginf(logdet):
+            return np.full(len(distances), -np.inf)
+        return -0.5 * (distances + logdet + self.n_features_in_ * np.log(2 * np.pi))
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Gaussian log-likelihood of X_test, the mean over its rows."""
-        distances = self.mahalanobis(X_test)
-        s, _, alpha = self._factors()
-        d = self.n_features_in_
-        values = np.full(d, alpha)
-        values[: len(s)] += s**2
-        with np.errstate(divide="ignore"):
-            logdet = np.log(values / self.n_samples_seen_).sum()
-        return float(-0.5 * (distances.mean() + logdet + d * np.log(2 * np.pi)))
+        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where covariance_ is singular."""
+        return float(self.score_samples(X_test).mean())
 
-    def _factors(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        sketch = self.sketch_
-        return sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64), sketch.alpha
+    def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
+        """Leverage of the rows of X within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
 
-    def _times_precision(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        s, vt, alpha = self._factors()
-        inside = rows @ vt.T
-        # rows V diag(1 / (s^2 + alpha)) V' + (rows - rows V V') / alpha
-        out = (inside / (s**2 + alpha)) @ vt
-        if alpha > 0:
-            out += (rows - inside @ vt) / alpha
-        return out * self.n_samples_seen_
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        n_components : int, optional
+            Directions that count; by default all that are kept.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Large for rows that are rare within the subspace. n times it is the part of the squared Mahalanobis
+            distance (Hotelling's T^2) that lies there.
+        """
+        check_is_fitted(self, "sketch_")
+        rows = self._checked(X, reset=False)
+        values, vectors = self._kept(n_components)
+        inside = projected(rows, self.location_, vectors)[0]
+        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+        return np.einsum("ij,ij,j->i", inside, inside, inverse) / self._total()
+
+    def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
+        """Distance of the rows of X to the subspace of the leading directions through the mean.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        n_components : int, optional
+            Directions of the subspace; by default all that are kept.
+
+        Returns
+        -------
+        ndarray (n_samples,)
+            Large for rows unlike any linear mixture of what was seen. Its square is the Q statistic, or squared
+            prediction error, of process monitoring.
+        """
+        check_is_fitted(self, "sketch_")
+        rows = self._checked(X, reset=False)
+        return np.sqrt(projected(rows, self.location_, self._kept(n_components)[1])[1])
+
+    def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(eigenvalues (k,) of covariance_, directions (k, d))."""
+        matrix, share = self._model()
+        if isinstance(matrix, Spiked):
+            values, vectors = matrix.values, matrix.vectors
+        else:
+            found, total = self.sketch_.spectrum(), self._total()
+            mean = self.sketch_.squared_norm / total / self.n_features_in_
+            values = (1 - share) * found.values / total + share * mean + self.alpha0 / total
+            vectors = found.vectors
+        if n_components is None:
+            return values, vectors
+        k = as_integer(n_components, "n_components", 1)
+        if k > len(values):
+            raise ValueError(f"n_components must be at most {len(values)}, the directions kept, got {k}")
+        return values[:k], vectors[:k]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _rounding(sketch: FrequentDirections) -> float:
+    """The part of the certificate that is not Delta."""
+    return max(0.0, sketch.error_bound - METHODS[sketch.method].error_bound(sketch.shrinkage))

@@ -1,69 +1,102 @@
-"""Principal components from a sketch: a drop-in for sklearn.decomposition.IncrementalPCA."""
+"""Principal components, exact or from a sketch: a drop-in for sklearn.decomposition.IncrementalPCA."""
 
 # scikit-learn has no types.
 # pyright: basic
 
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._kernels.guard import Guard, changes
+from fastsketch._kernels.guard import changes
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_integer, as_real, as_weights
+from fastsketch.io import _checks as checks
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines import SolverName
+from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sketching._spectrum import Overview
+from fastsketch.sketching._whole import RowProducts, column_products
+from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._components import Components, components_of, count_for, first_of
 from fastsketch.sklearn._moments import FeatureVariance
+from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
+from fastsketch.sklearn._sketched import Arrays, Sketched
+
+SOLVERS = ("auto", "gram", "svd", "exact")
+# Rows of the sketch where the number of components is not known beforehand.
+SIZE_OF_SHARE = 128
+# Passes over the rows end when no variance has moved by this share, or after these many.
+SETTLED, MOST_PASSES = 0.01, 4
+MOST = float(np.finfo(np.float64).max)
 
 
 @named_keywords
-class SketchedPCA(Begun, IncrementalPCA):
-    """Incremental PCA by Frequent Directions: one pass, O(sketch_size) memory, true sparse input.
+class SketchedPCA(Sketched, IncrementalPCA):
+    """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
 
     Parameters
     ----------
-    n_components : int, optional
-        Components to keep; by default min(n_samples, n_features) of the first batch.
+    n_components : int, float or None, default None
+        Components to keep; None: min(n_samples, n_features) of the first batch; a float in (0, 1): the fewest that
+        have more than this share of the variance, by the point estimates.
     whiten : bool, default False
         Scale the transformed components to unit variance.
     copy : bool, default True
         For compatibility; the input is never overwritten.
     batch_size : int, optional
-        Rows that ``fit`` passes on at a time; the result does not depend on it.
+        Rows that ``fit`` passes to a sketch at a time; the result does not depend on it.
     sketch_size : int, optional
-        Rows l of the sketch, more than n_components; by default 2 n_components + 10. A larger sketch is more
-        accurate and costs proportionally more; above n_features the result is exact.
-    method : {"rfd", "fd", "cfd", "pfd", "isvd"}, default "rfd"
-        See ``fastsketch.FrequentDirections``.
+        Rows l of the sketch, more than n_components; by default 2 n_components + 10, or 128 where n_components is a
+        float, at most n_features + 1. A larger sketch is more accurate and costs proportionally more.
+    method : {"tfd", "rfd", "fd", "cfd", "pfd", "isvd"}, default "tfd"
+        See ``fastsketch.FrequentDirections``; Tracked FD has the best point estimates.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
+        "auto": ``fit`` takes the cheapest of three ways by a model of their seconds and bytes, and prefers an exact
+        one while it costs at most three times a sketch: the products of all pairs of rows (few rows), those of all
+        pairs of columns, or a sketch and further passes over the rows. ``partial_fit`` sums up the products of columns,
+        or sketches. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
+    max_memory : float, default 1e9
+        Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
 
     Attributes
     ----------
     components_ : ndarray (n_components_, n_features_in_)
-        Orthonormal, by decreasing variance; where fewer directions were seen, completed by directions of variance 0.
+        Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
+        where fewer directions were seen, completed by directions of variance 0.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
-        With "rfd" the estimates include alpha, the middle of the interval that the sketch guarantees; where solver
-        "exact" is in use ("auto" takes it for small n_features) they are exact.
+        Point estimates: exact up to rounding where ``solver_`` is "rows" or "exact".
+    explained_variance_interval_ : ndarray (n_components_, 2)
+        float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
+    explained_variance_ratio_certified_ : ndarray (n_components_,)
+        The lower ends as shares of the exactly known total: their sum is the least that the first components have.
+    error_bound_ : float
+        Bound on the error of every singular_values_ ** 2: the farthest that one lies from an end of its interval.
     mean_, var_ : ndarray (n_features_in_,)
-        Exact at any sketch_size.
+        Exact at any sketch_size; var_ is not known after ``from_sketch``.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
-    error_bound_ : float
-        Bound on the error of every singular_values_ ** 2 (n_samples_seen_ - 1 times a variance).
+    solver_ : {"rows", "exact", "gram", "svd"}
+        The way that was taken: products of rows, products of columns, or a sketch.
+    n_passes_ : int
+        Passes of a sketch over the rows of ``fit``: with "auto" until no variance moves by more than 1%, at most 4.
     sketch_ : fastsketch.FrequentDirections
-        The state; saved with the estimator.
+        The state, saved with the estimator; float64 where it is exact.
 
     Notes
     -----
-    Unlike IncrementalPCA, batches may be smaller than n_components, also single rows, and sparse input is neither
-    made dense nor copied. On stationary data IncrementalPCA's truncation is often more accurate at the same number
-    of kept rows; the sketch is faster and bounds its error on every stream.
+    ``partial_fit`` after ``fit`` goes on from what fit has kept: the sum of products, or l rows. Batches may be smaller
+    than n_components, also single rows, and sparse input is neither made dense nor copied as a whole.
+
+    A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1).
+
+    Unlike scikit-learn's, ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True
+    too. What each way costs and gives: docs/guide.md.
 
     Examples
     --------
@@ -77,60 +110,100 @@ class SketchedPCA(Begun, IncrementalPCA):
     _RENAMED: ClassVar = {"rule": "method"}
     _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size"})
 
-    sketch_: FrequentDirections
-    n_components_: int
     batch_size_: int
-    n_features_in_: int
+    solver_: str
+    n_passes_: int
+    _wanted: int | float
+    _variance: FeatureVariance | None
+    _dtype: np.dtype[Any]
+    _read: dict[str, Any]  # the last read-out, and what it was of
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         *,
         whiten: bool = False,
         copy: bool = True,
         batch_size: int | None = None,
         sketch_size: int | None = None,
-        method: MethodName = "rfd",
+        method: MethodName = "tfd",
         solver: SolverName = "auto",
+        max_memory: float = 1e9,
     ) -> None:
         super().__init__(n_components=n_components, whiten=whiten, copy=copy, batch_size=batch_size)
         self.sketch_size = sketch_size
         self.method: MethodName = method
         self.solver: SolverName = solver
+        self.max_memory = max_memory
 
-    # The parent's declaration knows neither the new parameters nor their checks; ours are made in _start.
+    # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
+    # -- learning --------------------------------------------------------------------------------------------------
+    @changes
+    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features).
+
+        sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice.
+        """
         rows = self._checked(X, reset=True)
+        weights = as_weights(sample_weight, rows.shape[0])
+        wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+        if not isinstance(wanted, int) and rows.shape[0] < 2:
+            raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
+        batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
+        if weights is not None and not weights.sum() > 0:
+            raise ValueError("sample_weight must not be zero for all rows")
         self._forget()
-        if self.batch_size is None:
-            self.batch_size_ = 5 * rows.shape[1]
+        self.batch_size_, self._wanted, self._dtype, self._read = batch_size, wanted, rows.dtype, {}
+        way = {"exact": "columns"}.get(self.solver, "sketch")
+        if self.solver == "auto":
+            k = min(rows.shape) if not isinstance(wanted, int) else wanted
+            way = choose(problem_of(rows, k=k, size=size), max_memory=self.max_memory).way
+        if way == "sketch":
+            self._sketch_all(rows, weights, size)
         else:
-            self.batch_size_ = as_integer(self.batch_size, "batch_size", 1)
-        self._start(rows)
-        for batch in gen_batches(rows.shape[0], max(self.batch_size_, self.sketch_.sketch_size)):
-            self._take(rows[batch])
+            self._multiply_all(rows, weights, size, way=way)
+        self._fix_parameters()
+        if not isinstance(wanted, int):
+            self._view()  # which may warn
         return self
 
-    def partial_fit(self, X: Rows, y: Any = None, *, check_input: bool = True) -> Self:
+    @changes
+    def partial_fit(
+        self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None, check_input: bool = True
+    ) -> Self:
         """Learn from one more batch of any size, single rows included.
 
-        With check_input=False X must be as the checks would return it: a finite float array or CSR.
+        sample_weight is that of ``fit``. With check_input=False X must be as the checks would return it: a finite float
+        array or CSR.
         """
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first) if check_input else X
+        weights = as_weights(sample_weight, rows.shape[0])
         if first:
-            self._start(rows)
-        self._take(rows)
+            wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+            solver = self.solver
+            if solver == "auto":
+                k = wanted if isinstance(wanted, int) else rows.shape[1]
+                sums = sums_in_stream(problem_of(rows, k=k, size=size), max_memory=self.max_memory)
+                solver = "exact" if sums else "gram"
+            sketch = self._new_sketch(size, solver, rows.dtype).update(rows, weights)
+            self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
+            self.n_passes_, self._read = 1, {}
+            self._fix_parameters()
+        else:
+            self.sketch_.update(rows, weights)
+        if self._variance is not None:
+            self._variance.update(rows, weights)
+        self.solver_ = self.sketch_.resolved["solver"]
         return self
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
-        check_is_fitted(self)
+        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
         out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
@@ -139,107 +212,254 @@ class SketchedPCA(Begun, IncrementalPCA):
             out /= np.maximum(scale, np.finfo(scale.dtype).eps)
         return out
 
+    # -- the model of probabilistic PCA: components, and noise of one variance beside them ---------------------------
+    def get_covariance(self) -> NDArray[Any]:
+        """V' diag(variances - noise) V + noise I, (n_features, n_features)."""
+        view, noise, over = self._model()
+        out = (view.vt.T * (over - noise)) @ view.vt
+        out[np.diag_indices_from(out)] += noise
+        return out.astype(self._dtype)
+
+    def get_precision(self) -> NDArray[Any]:
+        """The inverse of ``get_covariance``, (n_features, n_features)."""
+        view, noise, over = self._invertible()
+        if len(over) == self.n_features_in_:
+            return ((view.vt.T / over) @ view.vt).astype(self._dtype)
+        out = (view.vt.T * (1.0 / over - 1.0 / noise)) @ view.vt
+        out[np.diag_indices_from(out)] += 1.0 / noise
+        return out.astype(self._dtype)
+
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
+        """Log-likelihood of each row of X (n_samples, n_features), (n_samples,); sparse input is not made dense."""
+        view, noise, over = self._invertible()
+        rows, k, d = self._checked(X, reset=False), len(over), self.n_features_in_
+        z = np.asarray(rows @ view.vt.T) - view.mean @ view.vt.T
+        distance = (z**2 / over).sum(axis=1)
+        logdet = np.log(over).sum()
+        if k < d:
+            left = _squared_distances(rows, view.mean) - (z**2).sum(axis=1)
+            distance += np.maximum(left, 0.0) / noise
+            logdet += (d - k) * np.log(noise)
+        return -0.5 * (distance + logdet + d * np.log(2.0 * np.pi))
+
+    def score(self, X: Rows, y: Any = None) -> float:
+        """Mean log-likelihood of the rows of X."""
+        return float(self.score_samples(X).mean())
+
+    def _model(self) -> tuple[Components, float, NDArray[np.float64]]:
+        """(components, variance of the noise, variances along the components: none is below the noise)."""
+        view = self._view()
+        noise = self.noise_variance_
+        return view, noise, np.maximum(view.squares / self._divisor(), noise)
+
+    def _invertible(self) -> tuple[Components, float, NDArray[np.float64]]:
+        view, noise, over = self._model()
+        smallest = over.min() if len(over) == self.n_features_in_ else noise
+        if not smallest > 0:
+            raise ValueError(
+                "the covariance is singular: the components hold all variance, and there are fewer than features; "
+                "take a smaller n_components"
+            )
+        return view, noise, over
+
     # -- inside ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1)
 
     def _forget(self) -> None:
-        for name in ("sketch_", "_variance", "n_components_"):
-            if hasattr(self, name):
-                delattr(self, name)
+        for name in ("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_"):
+            self.__dict__.pop(name, None)
 
-    def _start(self, X: Any) -> None:
-        n, d = X.shape
+    def _asked(self, n: int, d: int) -> tuple[int | float, int]:
+        """(number of components or their share, rows of the sketch) for a first batch (n, d)."""
         as_choice(self.method, "method", tuple(METHODS))
-        if self.n_components is None:
-            wanted = min(n, d)
-        else:
-            wanted = as_integer(self.n_components, "n_components", 1)
-            if wanted > d:
-                raise ValueError(f"n_components={wanted} must not exceed n_features={d}")
+        as_choice(self.solver, "solver", SOLVERS)
+        as_real(self.max_memory, "max_memory", 0.0, MOST)
+        wanted = _wanted(self.n_components, min(n, d))
+        if wanted > d:
+            raise ValueError(f"n_components={wanted} must not exceed n_features={d}")
+        least = min(wanted, d - 1) if isinstance(wanted, int) else 1
         if self.sketch_size is None:
-            size = 2 * wanted + 10
+            size = 2 * wanted + 10 if isinstance(wanted, int) else SIZE_OF_SHARE
+            return wanted, max(2, min(size, d + 1))
+        size = as_integer(self.sketch_size, "sketch_size", 2)
+        if size <= least:
+            raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
+        return wanted, size
+
+    def _new_sketch(self, size: int, solver: Any, dtype: np.dtype[Any]) -> FrequentDirections:
+        # sums of products are float64, whatever the rows are
+        dtype = np.dtype(np.float64) if solver == "exact" else dtype
+        return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
+
+    def _sketch_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> None:
+        solver: Any = "gram" if self.solver == "auto" else self.solver
+        sketch, variance = self._new_sketch(size, solver, rows.dtype), FeatureVariance()
+        for batch in gen_batches(rows.shape[0], max(self.batch_size_, size)):
+            part = None if weights is None else weights[batch]
+            sketch.update(rows[batch], part)
+            variance.update(rows[batch], part)
+        passes = 1
+        if self.solver == "auto":
+            passes, seen = _refine(sketch, rows, weights, self._wanted)
+            if isinstance(self._wanted, int):
+                self._read["view"] = sketch._seen_engine(), sketch.n_rows, first_of(seen, self._wanted)
+        self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, passes
+
+    def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: str) -> None:
+        if way == "rows":
+            products = RowProducts(rows, weights, center=True)
+            if self.sketch_size is None and not isinstance(self._wanted, int):
+                count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
+                size = max(2, min(2 * count + 10, rows.shape[1] + 1))
+            sketch = self._new_sketch(size, "gram", np.dtype(np.float64))
+            whole = products.whole(sketch._setting)
         else:
-            size = as_integer(self.sketch_size, "sketch_size", 2)
-            if size <= min(wanted, d - 1):
-                raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
-        self.n_components_ = wanted
-        self.sketch_ = FrequentDirections(size, method=self.method, solver=self.solver, center=True, dtype=X.dtype)
-        self._variance = FeatureVariance()
-        self._fix_parameters()
+            sketch = self._new_sketch(size, "exact", np.dtype(np.float64))
+            whole = column_products(rows, weights, sketch._setting)
+        sketch._begin_with(whole.engine, whole.certain_high)
+        mean = np.asarray(sketch.mean) if way == "rows" else whole.engine.mean
+        self._variance = FeatureVariance.of(sketch.total_weight, mean, whole.squares)
+        self.sketch_, self.solver_, self.n_passes_ = sketch, "rows" if way == "rows" else "exact", 1
 
-    @property
-    def _guard(self) -> Guard:
-        return self._variance.guard
+    # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
+    def _own(self) -> Arrays:
+        out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}
+        out["passes"] = np.array([float(self.n_passes_ if self.solver_ != "rows" else 0)])
+        return out if self._variance is None else {**out, **self._variance.arrays()}
 
-    @changes  # of the sketch and the variances together
-    def _take(self, X: Any) -> None:
-        self.sketch_.update(X)
-        self._variance.update(X)
+    def _put_own(self, arrays: Arrays) -> None:
+        sketch = self.sketch_
+        n, d = sketch.n_rows, self.n_features_in_
+        self._read = {}
+        if not arrays:
+            self._wanted, _ = self._asked(n, d)
+            self._dtype, self._variance = sketch.resolved["dtype"], None
+            self.solver_, self.n_passes_ = sketch.resolved["solver"], 1
+            return
+        wanted = float(checks.array_of(arrays, "wanted", (1,))[0])
+        self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
+        if self._wanted > d:
+            raise ValueError(f"array 'wanted' asks for {self._wanted} components of {d} features")
+        dtype = arrays["dtype"].dtype
+        if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise ValueError(f"array 'dtype' must be float32 or float64, is {dtype}")
+        self._dtype = dtype
+        passes = int(checks.not_negative(arrays, "passes", (1,))[0])
+        self.solver_ = sketch.resolved["solver"] if passes else "rows"
+        self.n_passes_ = max(1, passes)
+        self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
+
+    def _own_with(self, other: Any) -> Arrays:
+        out = self._own()
+        if self._variance is None or other._variance is None:
+            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.ones(1)}
+        return {**out, **self._variance.joined(other._variance).arrays(), "passes": np.ones(1)}
+
+    def _merged_sketch(self, other: FrequentDirections) -> FrequentDirections:
+        # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
+        first, second = self.sketch_, other
+        if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
+            first, second = second, first
+        out = first.copy()
+        engine = out._seen_engine()
+        merge_engines(engine, second._seen_engine().clone())
+        out._begin_with(engine)
+        return out
+
+    @classmethod
+    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
+        if not sketch.center:
+            raise ValueError("sketch must have center=True: components are those of centred rows")
+        if sketch.compressor is not None:
+            raise ValueError("sketch must have no compressor: it has not seen the rows themselves")
+        return {
+            "sketch_size": sketch.sketch_size,
+            "method": sketch.method,
+            "solver": sketch.resolved["solver"],
+        }
+
+    def __getstate__(self) -> Any:
+        state = {name: value for name, value in super().__getstate__().items() if name != "_entered"}
+        return {**state, "_read": {}} if "_read" in state else state
 
     # -- learned attributes, read from the sketch when they are asked for: a read-out costs more than a small batch ---
-    def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """(squared singular values of the centred rows, directions), n_components_ of each."""
+    def _view(self) -> Components:
         check_is_fitted(self, "sketch_")
-        sketch, k = self.sketch_, self.n_components_
-        squares, vt = sketch.singular_values.astype(np.float64)[:k] ** 2, sketch.components[:k]
-        if sketch.resolved["solver"] == "exact" and self.method in ("fd", "rfd"):
-            squares += sketch.shrinkage  # the exact matrix is there: take back the delta of the read-out's one shrink
-        else:
-            squares += sketch.alpha
-        return np.concatenate([squares, np.zeros(k - len(squares))]), vt
+        sketch = self.sketch_
+        engine, n = sketch._seen_engine(), sketch.n_rows
+        kept = self._read.get("view")
+        if kept is None or kept[0] is not engine or kept[1] != n:
+            if not isinstance(self._wanted, int) and n < 2:
+                raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
+            kept = engine, n, components_of(sketch, self._wanted)
+            self._read["view"] = kept
+        return kept[2]
 
-    def _samples(self) -> int:
-        return max(1, self.sketch_.n_rows - 1)
+    def _divisor(self) -> float:
+        return max(1.0, self.sketch_.total_weight - 1.0)
 
-    def _dtype(self) -> np.dtype[Any]:
-        return self.sketch_.resolved["dtype"]
+    @property
+    def n_components_(self) -> int:
+        check_is_fitted(self, "sketch_")
+        return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
 
     @property
     def components_(self) -> NDArray[Any]:
-        return _completed(self._spectrum()[1], self.n_components_)
+        return self._view().vt.astype(self._dtype)
 
     @property
     def singular_values_(self) -> NDArray[Any]:
-        return np.sqrt(self._spectrum()[0]).astype(self._dtype())
+        return np.sqrt(self._view().squares).astype(self._dtype)
 
     @property
     def explained_variance_(self) -> NDArray[Any]:
-        return (self._spectrum()[0] / self._samples()).astype(self._dtype())
+        return (self._view().squares / self._divisor()).astype(self._dtype)
+
+    @property
+    def explained_variance_interval_(self) -> NDArray[np.float64]:
+        view = self._view()
+        return np.column_stack([view.low, view.high]) / self._divisor()
 
     @property
     def explained_variance_ratio_(self) -> NDArray[Any]:
-        squares, total = self._spectrum()[0], self.sketch_.squared_norm
-        return (squares / total if total > 0 else np.zeros_like(squares)).astype(self._dtype())
+        return self._share(self._view().squares).astype(self._dtype)
+
+    @property
+    def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:
+        return self._share(self._view().low)
+
+    def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = self._view().total
+        return squares / total if total > 0 else np.zeros_like(squares)
+
+    @property
+    def error_bound_(self) -> float:
+        view = self._view()
+        return float(np.maximum(view.high - view.squares, view.squares - view.low).max(initial=0.0))
 
     @property
     def noise_variance_(self) -> float:
-        squares = self._spectrum()[0]
-        rest = min(self.sketch_.n_rows, self.n_features_in_) - self.n_components_
-        return max(0.0, self.sketch_.squared_norm - squares.sum()) / self._samples() / rest if rest > 0 else 0.0
+        view = self._view()
+        n = max(self.sketch_.n_rows, int(self.sketch_.total_weight))
+        rest = min(n, self.n_features_in_) - len(view.squares)
+        return max(0.0, view.total - float(view.squares.sum())) / self._divisor() / rest if rest > 0 else 0.0
 
     @property
     def mean_(self) -> NDArray[Any]:
-        check_is_fitted(self, "sketch_")
-        return np.asarray(self.sketch_.mean).astype(self._dtype())
+        return self._view().mean.astype(self._dtype)
 
     @property
     def var_(self) -> NDArray[Any]:
         check_is_fitted(self, "sketch_")
-        return self._variance.value().astype(self._dtype())
+        if self._variance is None:
+            raise AttributeError("var_ is not known from a sketch alone")
+        return self._variance.value().astype(self._dtype)
 
     @property
     def n_samples_seen_(self) -> int:
         check_is_fitted(self, "sketch_")
         return self.sketch_.n_rows
-
-    @property
-    def error_bound_(self) -> float:
-        check_is_fitted(self, "sketch_")
-        sketch = self.sketch_
-        if sketch.resolved["solver"] == "exact" and self.method in ("fd", "rfd"):
-            return sketch.error_bound - METHODS[self.method].error_bound(sketch.shrinkage)  # rounding alone
-        return sketch.error_bound
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,16 +467,46 @@ class SketchedPCA(Begun, IncrementalPCA):
         return tags
 
 
-def _completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """k orthonormal rows that begin with vt: directions that no row has had yet follow in a fixed order."""
-    r, d = vt.shape
-    if r >= k:
-        return vt
-    candidates = np.vstack([vt, np.eye(k, d, dtype=vt.dtype)])
-    q, triangle = np.linalg.qr(candidates.T)
-    good = np.abs(np.diag(triangle)) > 1e-3
-    extra = q.T[r:][good[r:]][: k - r]
-    if len(extra) < k - r:  # the first k unit vectors lie too close to vt: use them all
-        full = np.linalg.svd(vt, full_matrices=True)[2] if r else np.eye(d, dtype=vt.dtype)
-        extra = full[r:k]
-    return np.vstack([vt, extra])
+def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
+    """Rows, each as often as its weight says; at least those that have one."""
+    return rows.shape[0] if weights is None else max(1, int(np.count_nonzero(weights)), int(weights.sum()))
+
+
+def _wanted(n_components: Any, few: int) -> int | float:
+    """The parameter as a number of components, or a share in (0, 1)."""
+    if n_components is None:
+        return few
+    if isinstance(n_components, Real) and not isinstance(n_components, Integral):
+        share = float(n_components)
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"n_components must be an integer, a share in (0, 1) or None, got {n_components!r}")
+        return share
+    return as_integer(n_components, "n_components", 1)
+
+
+def _refine(
+    sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
+) -> tuple[int, Overview]:
+    """Passes over the rows until no variance moves by more than SETTLED: how many there were in all, and what it gave."""
+    k = wanted if isinstance(wanted, int) else sketch.sketch_size
+    seen, passes, moved = sketch._overview(), 1, True
+    while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
+        last = seen.spectrum.values[:k]
+        sketch.refine(rows, weights)
+        seen, passes = sketch._overview(), passes + 1
+        values = seen.spectrum.values[:k]
+        few = min(len(last), len(values))
+        moved = bool((np.abs(values[:few] - last[:few]) > SETTLED * values[:few]).any())
+    return passes, seen
+
+
+def _squared_distances(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """||x - mean||^2 of every row."""
+    if isinstance(rows, np.ndarray):
+        out = np.empty(len(rows))
+        for batch in gen_batches(len(rows), 256):
+            moved = rows[batch] - mean
+            out[batch] = np.einsum("ij,ij->i", moved, moved)
+        return out
+    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return squares - 2.0 * (rows @ mean) + mean @ mean

@@ -11,11 +11,11 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from tests.helpers import METHODS
 from tests.reliability.figures import amount, report
 
 LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)
-METHODS = ("fd", "pfd", "cfd", "isvd", "rfd")
 FAMILIES = (
     "noise",
     "mean",
@@ -142,7 +142,7 @@ def learned(case):
     n, d = int(rng.integers(1, 260)), int(rng.integers(1, 120 if thin else 40))
     options = {
         "sketch_size": int(rng.integers(2, 12)),
-        "method": METHODS[int(rng.integers(5))],
+        "method": METHODS[int(rng.integers(len(METHODS)))],
         "solver": ("gram", "svd", "exact", "auto")[int(rng.integers(4))] if not thin or rng.random() < 0.3 else "gram",
         "center": bool(rng.random() < 0.6),
         "dtype": dtype,
@@ -187,7 +187,7 @@ def excess(twin):
     values = np.linalg.eigvalsh(error.astype(np.float64)) + shift
     bound = sketch.error_bound / scale
     below = bound
-    if sketch.method in ("fd", "pfd", "isvd"):
+    if sketch.method in ("fd", "pfd", "isvd", "tfd"):
         below -= sketch.shrinkage / scale  # B'B never exceeds A'A: what is left is the allowance for rounding
     eps, double = float(np.finfo(sketch.resolved["dtype"]).eps), float(np.finfo(np.float64).eps)
     # of the sums in long double, of alpha, which is a double, and of the small matrix that is left

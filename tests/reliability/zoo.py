@@ -75,6 +75,7 @@ _SKETCH_READS = {
     "squared_norm": lambda m: m.squared_norm,
     "gram": lambda m: m.gram() if m.n_rows else None,
     "mean": lambda m: m.mean,
+    "spectrum": lambda m: m.spectrum() if m.n_rows else None,
 }
 _HASH_READS = {"encode": lambda m: m.encode(dense_rows(9, 5)), "projection": lambda m: getattr(m, "projection", None)}
 _ONLINE_READS = {
@@ -130,18 +131,31 @@ def _completion(name, cls, **parameters):
 
 
 SPECIMENS = (
-    *(_sketch(method, method=method, solver="gram") for method in ("fd", "rfd", "pfd", "cfd", "isvd")),
+    *(_sketch(method, method=method, solver="gram") for method in ("fd", "rfd", "pfd", "cfd", "isvd", "tfd")),
     *(
         _sketch(f"{solver}-centred-decayed", solver=solver, center=True, decay=0.99)
         for solver in ("gram", "svd", "exact")
     ),
     *(_sketch(f"{solver}-float32", solver=solver, rows=_float32_rows) for solver in ("gram", "svd", "exact")),
     _sketch("csr", solver="gram", rows=scarce_rows),
+    _sketch("csr-tfd-centred-decayed", method="tfd", solver="gram", rows=scarce_rows, center=True, decay=0.99),
     _sketch("csr-centred-decayed", solver="gram", rows=scarce_rows, center=True, decay=0.99),
+    _sketch("tolerance", solver="gram", tolerance=0.04, max_sketch_size=20),
+    _sketch("tolerance-svd", solver="svd", method="pfd", tolerance=0.1, rows=_float32_rows),
+    _sketch(
+        "tolerance-csr-centred-decayed",
+        solver="gram",
+        rows=scarce_rows,
+        center=True,
+        decay=0.99,
+        tolerance=0.02,
+        tolerance_relative_to="largest_eigenvalue",
+    ),
     *(
         _sketch(f"mapped-{kind}", compressor=fs.Compressor(kind, rows_out=5, block_rows=16))
         for kind in ("srht", "countsketch", "gaussian")
     ),
+    _sketch("mapped-tfd", method="tfd", compressor=fs.Compressor("srht", rows_out=5, block_rows=16)),
     _sketch("mapped-centred", compressor=fs.Compressor("srht", rows_out=5, block_rows=16), center=True),
     _second_pass("rfd", solver="gram"),
     _second_pass("tfd-centred", solver="gram", method="tfd", center=True),

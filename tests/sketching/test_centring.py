@@ -27,7 +27,7 @@ def check(sketch, rows, weights=None):
     square = float((a * a).sum())
     slack = 1e-17 * square
     assert max(-values[0], values[-1]) <= sketch.error_bound + slack
-    if sketch.method in ("fd", "pfd", "isvd"):
+    if sketch.method in ("fd", "pfd", "isvd", "tfd"):
         assert -values[0] <= sketch.error_bound - sketch.shrinkage + slack
     eps = float(np.finfo(sketch.resolved["dtype"]).eps)
     assert abs(sketch.squared_norm - square) <= (3 * eps + 2 * len(a) * np.finfo(np.float64).eps) * square

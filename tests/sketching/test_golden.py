@@ -43,12 +43,19 @@ MODELS = {
         fs.FrequentDirections(4, solver="gram", center=True).update(csr(69), np.linspace(0.0, 3.0, 69)).fade(0.5)
     ),
 }
+# A ledger is in files of schema 3 alone.
+TRACKED = {
+    "tfd": lambda: fs.FrequentDirections(4, method="tfd", solver="gram", decay=0.99).update(rows(45, 2)),
+    "tfd-sparse-centred": lambda: fs.FrequentDirections(4, method="tfd", solver="gram", center=True).update(csr(69)),
+}
 # Those of which schema 3 holds something else than schema 2: the mean's second part, rows that are not weighted yet.
 OF_SCHEMA_3 = ("dense-rfd", "sparse-centred", "mapped-gaussian", "weighted-centred", "sparse-weighted-centred")
 
 
 def facts_of(sketch):
     read = {} if sketch.n_features is None else {"singular_values": sketch.singular_values.tolist()}
+    if sketch.method == "tfd":
+        read["estimates"] = sketch.spectrum().values.tolist()
     return {"n_rows": sketch.n_rows, "shrinkage": sketch.shrinkage, **read}
 
 
@@ -59,7 +66,7 @@ def continued(sketch):
 
 def write(kind, schema):
     """How the files of schema 2 and 3 came to be: not called by any test."""
-    sketch = MODELS[kind]()
+    sketch = (MODELS | TRACKED)[kind]()
     sketch.save(DATA / f"schema{schema}-sketch-{kind}.fsk")
     facts = {**facts_of(sketch), "continued": facts_of(continued(sketch))}
     (DATA / f"schema{schema}-sketch-{kind}.json").write_text(json.dumps(facts))
@@ -77,6 +84,8 @@ def agree(sketch, facts):
     assert np.isclose(sketch.shrinkage, facts["shrinkage"], rtol=1e-6)
     if "singular_values" in facts:
         assert np.allclose(sketch.singular_values, facts["singular_values"], rtol=1e-5)
+    if "estimates" in facts:
+        assert np.allclose(sketch.spectrum().values, facts["estimates"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -88,10 +97,10 @@ def test_golden_files(path):
     agree(continued(sketch), facts["continued"])
 
 
-@pytest.mark.parametrize(("schema", "kind"), [*((2, kind) for kind in MODELS), *((3, kind) for kind in OF_SCHEMA_3)])
+@pytest.mark.parametrize(("schema", "kind"), [*((2, kind) for kind in MODELS), *((3, kind) for kind in (*OF_SCHEMA_3, *TRACKED))])
 def test_this_version_learns_what_the_files_hold(schema, kind):
     path = DATA / f"schema{schema}-sketch-{kind}.fsk"
-    then, now = fs.load(path), MODELS[kind]()
+    then, now = fs.load(path), (MODELS | TRACKED)[kind]()
     assert then.parameters == now.parameters
     assert then._state()[1].keys() == now._state()[1].keys()
     assert type(then) is type(now)
@@ -105,4 +114,4 @@ def test_a_sketch_of_blocks_from_the_first_schema_is_mapped_now():
 
 
 def test_there_are_golden_files():
-    assert len(FILES) == len(FIRST) + len(MODELS) + len(OF_SCHEMA_3)
+    assert len(FILES) == len(FIRST) + len(MODELS) + len(OF_SCHEMA_3) + len(TRACKED)

@@ -353,6 +353,16 @@ def test_one_weight_for_all_rows():
         ({"decay": "1"}, TypeError, "decay"),
         ({"dtype": int}, ValueError, "dtype"),
         ({"dtype": "nope"}, TypeError, "dtype"),
+        ({"tolerance": 0.0}, ValueError, "tolerance"),
+        ({"tolerance": 1.0}, ValueError, "tolerance"),
+        ({"tolerance": -0.1}, ValueError, "tolerance"),
+        ({"tolerance": np.nan}, ValueError, "tolerance"),
+        ({"tolerance": "0.1"}, TypeError, "tolerance"),
+        ({"tolerance": 0.1, "tolerance_relative_to": "trace"}, ValueError, "tolerance_relative_to"),
+        ({"tolerance": 0.1, "max_sketch_size": 1}, ValueError, "max_sketch_size"),
+        ({"tolerance": 0.1, "max_sketch_size": 4}, ValueError, "max_sketch_size must be at least sketch_size=5"),
+        ({"max_sketch_size": 10}, ValueError, "max_sketch_size belongs to tolerance"),
+        ({"tolerance": 0.1, "compressor": "srht"}, ValueError, "tolerance does not go with a compressor"),
     ],
 )
 def test_bad_parameters(options, error, message):
@@ -364,7 +374,7 @@ def test_bad_merges():
     s = fresh().update(ROWS)
     before = s.to_bytes()
     others = {
-        "sketch_size": fs.FrequentDirections(6, solver="gram"),
+        "tolerance": fresh(tolerance=0.1),
         "method": fresh(method="fd"),
         "solver": fresh(solver="svd"),
         "center": fresh(center=True),

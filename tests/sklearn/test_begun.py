@@ -22,7 +22,7 @@ Y = np.where(X[:, 0] > 0, 1.0, -1.0)
 # parameters that may change at any time, and a new value of each; another value of every other parameter
 FREE = {
     SketchedPCA: {"whiten": True, "copy": False, "batch_size": 7},
-    SketchedCovariance: {},
+    SketchedCovariance: {"alpha0": 2.0, "shrinkage": 0.1},
     SketchHasher: {"output": "bits"},
     AdaptiveSubgradientClassifier: {"epochs": 3},
     AdaptiveSubgradientRegressor: {"epochs": 4},

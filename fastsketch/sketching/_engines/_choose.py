@@ -7,21 +7,10 @@ import numpy as np
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._engines._setting import EngineSetting, exact_pays
 from fastsketch.sketching._engines._sparse import SparseEngine
 
 AnyEngine = DenseEngine | SparseEngine | MappedEngine
-
-# Accumulating A'A costs d^2 flops a row, a shrink 7 d l and an eigensolver of size 2 l. Up to this d the exact matrix
-# is faster (a line through the crossings measured on one core for l = 16 .. 128: bench/README.md), and its only error
-# is that of the final read-out.
-EXACT_SLOPE, EXACT_OFFSET = 11, 300
-
-
-def exact_pays(n_features: int, sketch_size: int) -> bool:
-    """Whether accumulating d x d is faster than sketching with l = sketch_size."""
-    return n_features <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
-
 
 # Share of nonzeros above which the dense kernels are faster on CSR rows.
 DENSE_ABOVE = 0.15
@@ -35,8 +24,12 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
         exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
         solver = "exact" if exact else "gram"
     setting = setting.resolved(solver)
-    few = is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * d
-    return kind_for(setting, sparse=few)(setting, d, dtype=dtype)
+    return kind_for(setting, sparse=stays_sparse(rows))(setting, d, dtype=dtype)
+
+
+def stays_sparse(rows: Any) -> bool:
+    """Whether rows, an array or CSR, are sparse enough for the sparse engine."""
+    return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
 
 
 def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:

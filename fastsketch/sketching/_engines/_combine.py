@@ -1,5 +1,6 @@
 """Two engines into one, and a shrink of loose rows."""
 
+from collections.abc import Sequence
 from math import frexp
 from typing import Any
 
@@ -10,13 +11,17 @@ from fastsketch import _threads
 from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._engines._sparse import SparseEngine
 
 
-def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngine) -> None:
-    """Add the rows of `theirs` to `mine`. Both are clones: `theirs` is used up.
+def merge_engines(
+    mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
+) -> DenseEngine | SparseEngine | MappedEngine:
+    """The engine of the rows of both, which are clones and used up; l is the larger of the two.
 
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
@@ -29,16 +34,26 @@ def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngi
         merge_engines(mine.inner, theirs.inner)
         if correction is not None:
             mine.inner.update(correction)
-        return
+        return mine
     assert not isinstance(theirs, MappedEngine)
+    if isinstance(theirs, DenseEngine) and theirs.exact:
+        mine, theirs = theirs, mine  # rows go into a sum, and not out of it
     mine.align(theirs)
+    size = max(mine.setting.sketch_size, theirs.setting.sketch_size)
+    if mine.setting.sketch_size < size:
+        mine.become(mine.setting.of_size(size))
     if isinstance(mine, DenseEngine) and mine.exact:
         with _threads.blas_for(mine.capacity):
             mine.add_exact(theirs)
-        return
+        return mine
+    if theirs.setting.sketch_size < size:
+        theirs.become(theirs.setting.of_size(size))
+    if mine.setting.growth is not None:
+        merge_growing(mine, theirs, mine.setting.growth)
+        return mine
     if mine.ledger is not None:
         merge_known(mine, theirs)
-        return
+        return mine
     parts = [mine.reduce(), theirs.reduce()]
     correction = mine.take_over(theirs)
     if correction is not None:
@@ -47,18 +62,48 @@ def merge_engines(mine: AnyBuffer | MappedEngine, theirs: AnyBuffer | MappedEngi
     if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
+    return mine
+
+
+def merge_growing(mine: AnyBuffer, theirs: AnyBuffer, growth: Growth) -> None:
+    """As ``merge_engines``, with an l at which the shrink leaves the tolerance what it leaves it in a stream."""
+    known: tuple[Known, ...] = ()
+    if mine.ledger is not None:
+        known = mine.known(reduced=False), theirs.known(reduced=False)
+        parts = [np.sqrt(one.squares)[:, np.newaxis] * one.vt for one in known]
+    else:
+        parts = [mine.settled_rows(), theirs.settled_rows()]
+    correction = mine.take_over(theirs)
+    if correction is not None:
+        parts.append(correction)
+    rows, state = np.vstack(parts), mine.state
+    wanted = growth.smallest(
+        squares_of(rows), shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
+    )
+    mine.replace_rows(rows[:0])
+    mine.become(mine.setting.of_size(max(mine.setting.sketch_size, growth.bounded(wanted, mine.n_features))))
+    if known:
+        _put_joined(mine, known, correction)
+        return
+    if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
+        rows = _shrunk(mine, rows)
+    mine.replace_rows(rows)
 
 
 def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
     """As ``merge_engines``, for engines that keep a ledger."""
     known = [mine.known(), theirs.known()]
-    correction = mine.take_over(theirs)
+    _put_joined(mine, known, mine.take_over(theirs))
+
+
+def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
+    """Two sketches and the row between their means, shrunk into one, as the whole buffer."""
     extra = np.empty((0, mine.n_features)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
-    merged, delta = joined(*known, extra, n_keep=size - 1, n_spare=mine.setting.rows_spared)
+    merged, delta = joined(known[0], known[1], extra, n_keep=size - 1, n_spare=mine.setting.rows_spared)
     mine.state.shrinkage += delta
-    eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0))
-    mine.state.rounding += (ROUNDING_PER_SHRINK * eps * top) ** 2
+    eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0)) + delta
+    mine.state.rounding = mine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)
     put_known(mine, merged)
 
 

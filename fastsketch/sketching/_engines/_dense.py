@@ -12,12 +12,18 @@ from fastsketch._kernels.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains
+from fastsketch.sketching._engines._growth import ALLOWANCE
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, Known
-from fastsketch.sketching._engines._setting import EngineSetting
+from fastsketch.sketching._engines._setting import EngineSetting, exact_pays
+from fastsketch.sketching._leading import leading
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 # Rows that the exact accumulator collects for one rank-k update: fewer, and dsyrk runs below its rate.
 EXACT_BLOCK = 256
+
+# Eigenvectors of the sum that are asked for before it is known how many a tolerance needs: they cost little beside the
+# eigenvalues, a second call as much again.
+FIRST_VECTORS = 64
 
 _SOLVERS = {"gram": GRAM, "svd": SVD, "exact": EXACT}
 
@@ -91,6 +97,14 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None, *, scale: float) -> None:
         """Put a checked slice through the buffer."""
         kernel.absorb(piece, weights, scale, self.state)
+
+    def length(self, piece: NDArray[Any]) -> int:
+        """Rows of a slice."""
+        return len(piece)
+
+    def part_of(self, piece: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+        """Some rows of a slice, as the kernel takes them."""
+        return piece[start:stop]
 
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds, or add it to the exact sum."""
@@ -166,18 +180,14 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         state = self.state
         if not self.accumulated:
             rows = self.settled_rows()
-            if len(rows) <= self.setting.sketch_size:
+            if self.setting.growth is None and len(rows) <= self.setting.sketch_size:
                 return rows
             state.kept = state.fill  # settled rows are not to be settled again
         # One shrink of the exact matrix; only as many rows as columns: nothing to remove.
-        if state.fill:
-            self.flush()
-        d, size = self.n_features, self.setting.sketch_size
+        values, vectors = self._top_of_sum()
+        state, d, size = self.state, self.n_features, self.setting.sketch_size
         keep = d if d <= size else size - 1
-        values, vectors = top_eigh(self.cov.copy(), keep)
-        values = np.maximum(values, 0.0)
-        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
-        state.rounding = allowance * allowance
+        vectors = vectors[len(vectors) - keep :]
         delta = 0.0 if keep == d else float(values[d - size])
         kept = values[d - keep :][::-1].copy()
         spared = min(self.setting.rows_spared, keep)
@@ -187,15 +197,68 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         state.fill = state.kept = 0
         return rows.astype(self.dtype)
 
-    def known(self) -> Known:
-        """What is known of the rows: with an exact sum, its leading eigenvalues as they are."""
-        if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
-            return super().known()
+    def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(all eigenvalues of the exact sum, ascending, top k eigenvectors as rows); takes note of their rounding."""
+        state = self.state
+        values, vectors = top_eigh(self.cov.copy(), k)
+        values = np.maximum(values, 0.0)
+        allowance = sqrt(state.rounding) + ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps) * float(values[-1])
+        state.rounding = allowance * allowance
+        return values, vectors
+
+    def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Eigenvalues of the sum (all, ascending) and its top vectors, one for every row of l (largest last).
+
+        With a tolerance, l becomes the smallest that meets it.
+        """
         if self.state.fill:
             self.flush()
-        values, vectors = top_eigh(self.cov.copy(), min(self.n_features, self.setting.sketch_size))
-        squares = np.maximum(values[::-1][: len(vectors)], 0.0)
-        return Known(squares, vectors[::-1], np.diag(squares), np.zeros((len(squares), len(squares))), 0.0)
+        state, growth, d = self.state, self.setting.growth, self.n_features
+        wanted = min(d, self.setting.sketch_size if growth is None else max(FIRST_VECTORS, self.setting.sketch_size))
+        values, vectors = self._top(wanted)
+        if growth is not None:
+            eps = float(np.finfo(self.dtype).eps)
+            size = growth.smallest(
+                values[::-1],
+                shrinkage=state.shrinkage,
+                squared_norm=state.squared_norm,
+                rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * float(values[-1]),
+            )
+            self.become(self.setting.of_size(growth.bounded(size, d)))
+            wanted = min(d, self.setting.sketch_size)
+            if wanted > len(vectors):
+                vectors = top_eigh(self.cov.copy(), wanted)[1]
+        return values, vectors[len(vectors) - wanted :]
+
+    def enlarge(self, sketch_size: int) -> None:
+        """Go on with a larger l, or with the exact sum where that is faster; nothing is lost."""
+        growth = self.setting.growth
+        if growth is None or self.exact or not (growth.chooses and exact_pays(self.n_features, sketch_size)):
+            super().enlarge(sketch_size)
+            return
+        total = DenseEngine(self.setting.of_size(sketch_size).resolved("exact"), self.n_features, dtype=self.dtype)
+        total.align(self)
+        total.add_exact(self)
+        self.__dict__ = total.__dict__
+
+    def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
+        """What is known of the rows: with an exact sum, its leading eigenvalues as they are.
+
+        `most`: pairs of an exact sum that are wanted; by default as many as the sketch keeps. Where a tolerance chooses
+        that number, the state changes as by ``reduce``.
+        """
+        if not self.exact or (not self.accumulated and self.state.fill <= self.setting.sketch_size):
+            return super().known(most, reduced=reduced)
+        if self.state.fill:
+            self.flush()
+        if most is None and self.setting.growth is not None:
+            values, vectors = self._top_of_sum()
+            squares, vectors = values[::-1][: len(vectors)], vectors[::-1]
+        else:
+            values, vectors = leading(self.cov, min(self.n_features, most or self.setting.sketch_size))
+            squares = np.maximum(values, 0.0)
+        lost = max(0.0, float(np.trace(self.cov)) - float(squares.sum()))
+        return Known(squares, vectors, np.diag(squares), np.zeros((len(squares), len(squares))), lost)
 
     def add_exact(self, other: AnyBuffer) -> None:
         """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""

@@ -4,7 +4,7 @@
 and two l x l matrices whose sum estimates V A'A V' (``_kernels/ledger.pyx``).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ from fastsketch.io import _checks as checks
 Matrix = NDArray[np.float64]
 
 LEDGER_ARRAYS = ("seen", "leaked", "lost")
+
+# A ledger's matrices are symmetric but for rounding, relative to the largest entry, and for the smallest numbers.
+SYMMETRIC_WITHIN, TINY = 1e-6, 1e-300
+# Sums of squares of rows that are stored in range stay far below: what kernels make of them is a number.
+MOST = 1e300
 
 
 class Known(NamedTuple):
@@ -50,8 +55,12 @@ def ledger_arrays(ledger: Ledger | None) -> Arrays:
 def validate_ledger(arrays: Arrays, side: int) -> None:
     """Raise ValueError unless a ledger of l = side could have these arrays."""
     for name in ("seen", "leaked"):
-        checks.finite(arrays, name, (side, side))
-    checks.not_negative(arrays, "lost", (1,))
+        found = checks.finite(arrays, name, (side, side))
+        largest = float(np.abs(found).max(initial=0.0))
+        checks.number_within(largest, f"the largest entry of {name!r}", 0.0, MOST)
+        if not (np.abs(found / 2 - found.T / 2) <= SYMMETRIC_WITHIN * largest + TINY).all():
+            raise ValueError(f"array {name!r} must be symmetric")
+    checks.number_within(float(checks.not_negative(arrays, "lost", (1,))[0]), "'lost'", 0.0, MOST)
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
@@ -61,6 +70,16 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
     np.asarray(ledger.seen)[:] = arrays["seen"]
     np.asarray(ledger.leaked)[:] = arrays["leaked"]
     ledger.lost = float(arrays["lost"][0])
+
+
+def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
+    """The arrays of a ledger for another l."""
+    arrays = ledger_arrays(ledger)
+    for name in arrays.keys() - {"lost"}:
+        whole, arrays[name] = arrays[name], np.zeros((side, side))
+        both = min(side, len(whole))
+        arrays[name][:both, :both] = whole[:both, :both]
+    return arrays
 
 
 def weaken(ledger: Ledger | None, factor: float) -> None:
@@ -93,9 +112,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
     base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
     k = len(kept)
-    before = Known(
-        lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost
-    )
+    before = Known(lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost)
     seen, leaked = before.turned(vt)
     along = vt @ new.T
     seen = seen + along @ along.T

@@ -156,10 +156,10 @@ class MappedEngine:
         self.settle()
         return self.inner.reduce()
 
-    def known(self) -> Known:
+    def known(self, most: int | None = None) -> Known:
         """Settle, and say what is known of the mapped rows. Callers work on a clone."""
         self.settle()
-        return self.inner.known()
+        return self.inner.known(most)
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of all rows so far by a factor; ends the block."""

@@ -52,7 +52,9 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
         indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
         checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
-        checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data")
+        checks.only(
+            arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data"
+        )
 
     def make_state(self) -> kernel.SparseState:
         """The state of an engine that has seen no rows."""
@@ -111,6 +113,16 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
         state.make_room(state.n_stored + fullest)
         kernel.absorb(indptr, indices, data, weights, scale, state)
+
+    def length(self, piece: Csr) -> int:
+        """Rows of a slice."""
+        return len(piece[0]) - 1
+
+    def part_of(self, piece: Csr, start: int, stop: int) -> Csr:
+        """Some rows of a slice, as the kernel takes them."""
+        indptr, indices, data = piece
+        first, last = int(indptr[start]), int(indptr[stop])
+        return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
 
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds."""

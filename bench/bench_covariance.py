@@ -1,0 +1,145 @@
+"""SketchedCovariance: how often it calls normal rows outliers, and how likely held-out rows are under it.
+
+Defaults were chosen by the table of validation rows; the table of test rows stands beside it, on rows that no choice
+has seen. Peers: scikit-learn's EmpiricalCovariance, LedoitWolf and OAS.
+"""
+
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import chi2
+from sklearn.covariance import OAS, EmpiricalCovariance, LedoitWolf
+
+from bench_hashing import sift
+from bench_tools import DATA, dataset, table
+from fastsketch.sklearn import SketchedCovariance
+
+SEEDS = 3
+SIZES = (32, 64, 128)
+FACTORS = 10
+
+
+def covariance(args):
+    """Both tables."""
+    shapes = [(100, 20_000), (300, 60_000), (1000, 200_000), (1000, 20_000)]
+    texts = [calibration(shapes[:1] if args.quick else shapes), *likelihood(quick=args.quick)]
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "covariance.md").write_text("\n\n".join(texts) + "\n")
+
+
+# -- calibration -------------------------------------------------------------------------------------------------------
+def calibration(shapes):
+    """Share of new rows of the same law beyond the chi-squared thresholds: ten factors and unit noise."""
+    lines = []
+    for d, n in shapes:
+        found = {}
+        for seed in range(SEEDS):
+            for name, shares in _shares(d, n, seed).items():
+                found.setdefault(name, []).append(shares)
+        for name, shares in found.items():
+            low, middle, high = (f(np.array(shares), axis=0) * 100 for f in (np.min, np.median, np.max))
+            cells = [f"{middle[k]:.2f}% ({low[k]:.2f} .. {high[k]:.2f})" for k in (0, 1)]
+            lines.append([d, n, name, *cells, f"{np.mean([s[2] for s in shares]):.1e}"])
+    head = ["d", "rows", "estimator", f"beyond 1%, median of {SEEDS} seeds (range)", "beyond 5%", "shrinkage_"]
+    return table(lines, head)
+
+
+def _shares(d, n, seed):
+    rng = np.random.default_rng([seed, d, n])
+    loadings = np.linspace(5, 1, FACTORS)[:, np.newaxis] * rng.standard_normal((FACTORS, d))
+
+    def rows(count):
+        return rng.standard_normal((count, FACTORS)) @ loadings + rng.standard_normal((count, d))
+
+    models = {"auto (exact at l = 32, 64, 128)": SketchedCovariance(32)}
+    models |= {f"gram, l = {size}": SketchedCovariance(size, solver="gram") for size in SIZES}
+    for _ in range(n // 5000):
+        batch = rows(5000)
+        for model in models.values():
+            model.partial_fit(batch)
+    exact = next(iter(models.values()))
+    assert all(SketchedCovariance(size).fit(batch).sketch_.resolved["solver"] == "exact" for size in SIZES)
+    test = rows(20_000)
+    out = {}
+    for name, model in models.items():
+        out[name] = _beyond(model, test)
+    for shrinkage in (None, "oas", 0.01, 0.1):
+        out[f"exact, shrinkage={shrinkage!r}"] = _beyond(exact.set_params(shrinkage=shrinkage), test)
+    return out
+
+
+def _beyond(model, rows):
+    distances = model.mahalanobis(rows)
+    d = rows.shape[1]
+    return [*(float(np.mean(distances > chi2.isf(level, d))) for level in (0.01, 0.05)), model.shrinkage_]
+
+
+# -- likelihood --------------------------------------------------------------------------------------------------------
+CANDIDATES = {
+    "EmpiricalCovariance": EmpiricalCovariance,
+    "LedoitWolf": LedoitWolf,
+    "OAS": OAS,
+    "auto (exact)": SketchedCovariance,
+    "exact, shrinkage=None": partial(SketchedCovariance, shrinkage=None),
+    "exact, shrinkage='oas'": partial(SketchedCovariance, shrinkage="oas"),
+}
+for _size in SIZES:
+    CANDIDATES[f"gram, l = {_size}"] = partial(SketchedCovariance, _size, solver="gram")
+for _options in ({"shrinkage": None}, {"shrinkage": "oas"}, {"beta": 0.1}, {"method": "rfd"}):
+    _name = ", ".join(f"{key}={value!r}" for key, value in _options.items())
+    CANDIDATES[f"gram, l = 64, {_name}"] = partial(SketchedCovariance, 64, solver="gram", **_options)
+
+
+def real_sets(*, quick):
+    """{name: dense rows}."""
+    from scipy.io import loadmat
+
+    out = {"sift5k": sift(), "Isolet": dataset("Isolet")}
+    if quick:
+        return out
+    madelon = DATA / "asu-fs" / "madelon.mat"
+    out["madelon"] = np.asarray(loadmat(madelon)["X"], np.float64) if madelon.exists() else None
+    mnist = dataset("MNIST")
+    out["MNIST"] = None if mnist is None else mnist[:20_000]
+    out["a9a"] = dataset("a9a")
+    ads = dataset("farm-ads")  # the columns that most rows have
+    out["farm-ads, 1,500 columns"] = None if ads is None else ads[:, np.argsort(-ads.sum(axis=0))[:1500]]
+    return {
+        name: np.asarray(x.toarray() if sparse.issparse(x) else x, np.float64)
+        for name, x in out.items()
+        if x is not None
+    }
+
+
+def likelihood(*, quick):
+    """Mean log-density of validation and of test rows: 60%, 20%, 20% of three permutations."""
+    scores, seconds, sets = {}, {}, real_sets(quick=quick)
+    for name, rows in sets.items():
+        for seed in range(SEEDS):
+            order = np.random.default_rng(seed).permutation(len(rows))
+            train, validation, test = np.split(rows[order], [int(0.6 * len(rows)), int(0.8 * len(rows))])
+            for label, make in CANDIDATES.items():
+                start = time.process_time()
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")  # of singular matrices
+                    model = make().fit(train)
+                    found = [model.score(part) for part in (validation, test)]
+                seconds.setdefault((label, name), []).append(time.process_time() - start)
+                scores.setdefault((label, name), []).append(found)
+    texts = []
+    for k, part in enumerate(("validation", "test")):
+        lines = [[label, *(_cell(np.array(scores[label, name])[:, k]) for name in sets)] for label in CANDIDATES]
+        head = [f"log-likelihood of {part} rows", *(f"{name}, d = {rows.shape[1]}" for name, rows in sets.items())]
+        texts.append(table(lines, head))
+    lines = [[label, *(f"{min(seconds[label, name]):.2f}" for name in sets)] for label in CANDIDATES]
+    texts.append(table(lines, ["CPU seconds, fit and scores", *sets]))
+    return texts
+
+
+def _cell(values):
+    kept = values[np.isfinite(values)]
+    singular = f" ({len(values) - len(kept)} of {len(values)} singular)" if len(kept) < len(values) else ""
+    return (f"{kept.mean():.1f} +- {kept.std():.1f}" if len(kept) else "") + singular

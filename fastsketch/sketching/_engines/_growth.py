@@ -1,0 +1,88 @@
+"""By what rule the size l of a sketch follows a precision that is wanted of it.
+
+A shrink to l - 1 rows removes the l-th eigenvalue of the rows in the buffer. It is made, and taken back if Delta has
+thereby gone beyond a share of what the rows seen so far allow: the sketch then goes on with a larger l, and has lost
+nothing. The rest of the tolerance is for the read-out, which brings the buffer to the fewest rows that still meet it.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.shrink import top_eigh
+from fastsketch._kernels.state import ROUNDING_PER_SVD
+
+Reference = Literal["squared_norm", "largest_eigenvalue"]
+
+# The share of the tolerance that shrinks may use up. More makes l smaller, less leaves more to the read-out
+# (bench/README.md).
+SHARE: Final = 0.9
+# The least factor by which l grows: every growth costs a shrink that is taken back.
+STEP: Final = 1.15
+# Units of rounding of the largest eigenvalue that a last shrink and the read-out may add to the certificate, by size of
+# the dtype: see sketching/_reading.py.
+ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The precision, and how far l may go for it."""
+
+    tolerance: float
+    relative_to: Reference = "squared_norm"
+    counts: float = 1.0  # share of Delta that the certificate counts: a half for rfd
+    largest: int | None = None  # bound on l
+    chooses: bool = False  # whether the solver may become "exact" where that is faster
+
+    def allowed(self, squared_norm: float, top: float) -> float:
+        """The certificate that the tolerance allows; `top`: a lower bound on the largest eigenvalue."""
+        return self.tolerance * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
+
+    def spent(self, shrinkage: float, squared_norm: float, top: float, *, share: float = SHARE) -> bool:
+        """Whether shrinks have removed more than their share."""
+        return self.counts * shrinkage > share * self.allowed(squared_norm, top)
+
+    def bounded(self, size: int, n_features: int) -> int:
+        """l as it may be: with one row more than columns nothing is ever removed."""
+        size = max(2, min(size, n_features + 1))
+        return size if self.largest is None else min(size, self.largest)
+
+    def smallest(
+        self,
+        squares: NDArray[np.float64],
+        *,
+        shrinkage: float,
+        squared_norm: float,
+        rounding: float,
+        share: float = 1.0,
+    ) -> int:
+        """The smallest l to which rows of these squared singular values (r, descending) may be shrunk: at most r + 1.
+
+        `rounding` is the allowance that the certificate is to include.
+        """
+        if len(squares) < 2:
+            return 2
+        delta = np.append(squares[1:], 0.0)  # of l = 2 .. r + 1
+        if self.relative_to == "squared_norm":
+            allowed: Any = self.allowed(squared_norm, 0.0)
+        else:
+            allowed = self.tolerance * np.maximum(squares[0] - delta - rounding, 0.0)
+        fits = self.counts * (shrinkage + delta) + rounding <= share * allowed
+        return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
+
+    def next_size(self, size: int) -> int:
+        """The least l to go on with, where a shrink to l = size removes too much."""
+        return max(ceil(STEP * size), size + 1)
+
+
+def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Squared singular values of rows (m, d) in double: min(m, d) of them, descending."""
+    wide = rows.astype(np.float64)
+    gram = wide @ wide.T if len(wide) <= wide.shape[1] else wide.T @ wide
+    if not gram.size:
+        return np.zeros(0)
+    values, _ = top_eigh(gram, 1)
+    return np.maximum(values[::-1], 0.0)

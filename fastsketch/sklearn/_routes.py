@@ -1,0 +1,133 @@
+"""Which way to principal components is the better bargain: a model of seconds and bytes.
+
+The coefficients are those of one core of the machine of bench/README.md, where ``bench/run.py routes`` measures them
+again: what counts is their ratio. A model that is off by a third moves a border between two ways that cost the same.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from fastsketch._validation import is_sparse
+from fastsketch.sketching._engines import stays_sparse
+from fastsketch.sketching._leading import takes_lanczos
+from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps
+
+WayName = Literal["rows", "columns", "sketch"]
+
+# How much dearer than the sketch (in ``fit`` with its second pass) an exact way may be: in one pass the sketch gives
+# variances to a few percent, with the second to a few tenths of one.
+WORTH_IN_FIT, WORTH_IN_STREAM = 3.0, 6.0
+
+# Seconds, each per unit named.
+DENSE_STEP = 1.1e-11  # multiply-add of dsyrk, both triangles counted
+SPARSE_STEP, SPARSE_OUT = 3.0e-9, 6.0e-9  # multiply-add of a product of two CSR matrices; entry of what comes out
+LOAD = 1.5e-9  # entry of a dense block: converted, centred, squared
+EIGH = 4.2e-11  # m^3: all eigenvalues and a few vectors
+VECTOR = 2.0e-11  # m^2 k: a vector more
+LANCZOS, LANCZOS_PAIR = 2.0e-9, 4.0e-10  # m^2, m^2 k: of a spectrum that falls
+READ, AGAIN = 2.5e-9, 4.7e-9  # d l^2: a read-out; what a second pass does beside the rows
+# a pass of the sketch over dense rows, and a further pass: n l; entry; entry and l
+SHRINK_ROW, SKETCH_ENTRY, SKETCH_PAIR = 1.0e-7, 1.9e-9, 9.0e-11
+PASS_ENTRY, PASS_PAIR = 2.5e-9, 8.0e-11
+# the same of CSR rows: n l, n l^2; stored entry and l; n d, n d l
+SPARSE_ROW, SPARSE_ROW_PAIR, SPARSE_PAIR = 1.2e-7, 1.6e-9, 7.0e-9
+SPARSE_WIDE, SPARSE_KEPT = 2.5e-10, 3.0e-12
+SPARSE_PASS = 2.0e-9  # stored entry and l: a further pass
+
+
+class Problem(NamedTuple):
+    """What the model knows of rows that are to be learned from."""
+
+    n: int  # rows
+    d: int  # columns
+    k: int  # pairs that are wanted
+    size: int  # rows of the sketch
+    itemsize: int = 8
+    stored: float | None = None  # entries of CSR rows that stay sparse
+    row_steps: float = 0.0  # their multiply-adds of X'X
+    column_steps: float = 0.0  # and of X X'
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way, and what it costs beyond the rows themselves."""
+
+    way: WayName
+    seconds: float
+    bytes: float
+
+
+def problem_of(rows: Any, *, k: int, size: int) -> Problem:
+    """Of checked rows, array or CSR."""
+    n, d = rows.shape
+    if is_sparse(rows) and stays_sparse(rows):
+        return Problem(n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows))
+    return Problem(n, d, k, size, rows.dtype.itemsize)
+
+
+def _eigen(m: int, k: int) -> tuple[float, float]:
+    """(seconds, bytes) of k leading pairs of a symmetric matrix of side m, which is not counted."""
+    if takes_lanczos(m, k):
+        return m * m * (LANCZOS + LANCZOS_PAIR * k), 8.0 * m * (3 * k + 40)
+    return EIGH * m**3 + VECTOR * m * m * k, 8.0 * m * (m + k)
+
+
+def by_rows(p: Problem) -> Route:
+    """The n x n matrix of products, and the l leading directions from it."""
+    seconds, size = _eigen(p.n, min(p.n, p.size))
+    if p.stored is None:
+        seconds += DENSE_STEP * p.n * p.n * p.d + 2.0 * LOAD * p.n * p.d
+        work = 3.0 * BLOCK_BYTES
+    else:
+        seconds += SPARSE_STEP * p.column_steps + SPARSE_OUT * p.n * p.n + SPARSE_PASS * p.stored * p.size
+        work = 40.0 * p.stored + 3.0 * BLOCK_BYTES
+    kept = min(p.n, p.size)
+    seconds += 2.0 * READ * p.d * kept * kept
+    return Route("rows", seconds, 8.0 * p.n * p.n + size + work + 8.0 * 6 * kept * p.d)
+
+
+def by_columns(p: Problem) -> Route:
+    """The d x d matrix of products."""
+    dense = DENSE_STEP * p.n * p.d * p.d + LOAD * p.n * p.d
+    work = 3.0 * BLOCK_BYTES
+    if p.stored is not None:
+        dense = min(dense, SPARSE_STEP * p.row_steps + SPARSE_OUT * p.d * p.d)
+        work += 40.0 * p.stored
+    seconds, size = _eigen(p.d, p.k + 1)
+    # a spectrum without a gap goes through the whole matrix, in a copy
+    return Route("columns", dense + seconds, 8.0 * 2 * p.d * p.d + size + work + 8.0 * 256 * p.d)
+
+
+def by_sketch(p: Problem, *, passes: int) -> Route:
+    """The sketch, and the passes after the first."""
+    n, d, size, again = p.n, p.d, p.size, passes - 1
+    seconds = READ * d * size * size + again * (READ + AGAIN) * d * size * size
+    if p.stored is None:
+        entries = float(n) * d
+        seconds += SHRINK_ROW * n * size + entries * (SKETCH_ENTRY + SKETCH_PAIR * size + LOAD)
+        seconds += again * entries * (PASS_ENTRY + PASS_PAIR * size)
+    else:
+        seconds += n * size * (SPARSE_ROW + SPARSE_ROW_PAIR * size) + SPARSE_PAIR * p.stored * size
+        seconds += float(n) * d * (SPARSE_WIDE + SPARSE_KEPT * size) + again * SPARSE_PASS * p.stored * size
+    kept = p.itemsize * 3.0 * size * d + 8.0 * 8 * size * d * again
+    return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
+
+
+def choose(p: Problem, *, max_memory: float) -> Route:
+    """The way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory."""
+    sketch = by_sketch(p, passes=2)
+    exact = [route for route in (by_rows(p), by_columns(p)) if route.bytes <= max_memory]
+    if not exact:
+        return sketch
+    best = min(exact, key=lambda route: route.seconds)
+    return best if best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
+
+
+def sums_in_stream(p: Problem, *, max_memory: float) -> bool:
+    """Whether a stream of such rows is accumulated exactly, d x d; what reading costs is not counted."""
+    # rows of CSR are made dense: a stream has no end at which all could be multiplied at once
+    many = p._replace(n=max(p.n, 1))
+    sums = DENSE_STEP * many.n * p.d * p.d + LOAD * many.n * p.d
+    sketch = by_sketch(many, passes=1).seconds - READ * p.d * p.size * p.size
+    # a batch is undone from a copy of the sum, and what is read is a copy
+    return by_columns(p).bytes + 8.0 * p.d * p.d <= max_memory and sums <= WORTH_IN_STREAM * sketch

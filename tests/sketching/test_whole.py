@@ -1,0 +1,123 @@
+"""Products of rows that are all there at once, leading eigenpairs, and the engines that begin with them."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.sketching import _leading, _whole
+from fastsketch.sketching._engines import EngineSetting
+from fastsketch.sketching._leading import LEADING_ROUNDING, leading
+from fastsketch.sketching._whole import RowProducts, column_products
+
+RNG = np.random.default_rng(0)
+DENSE = RNG.standard_normal((60, 45)) * np.linspace(4, 1, 45) + np.linspace(-3, 9, 45)
+SPARSE = RNG.standard_normal((60, 45)) * (RNG.random((60, 45)) < 0.1)
+WEIGHTS = RNG.random(60) * (RNG.random(60) < 0.9)
+
+
+def symmetric(values):
+    """A matrix with these eigenvalues."""
+    q = np.linalg.qr(RNG.standard_normal((len(values), len(values))))[0]
+    return (q * values) @ q.T
+
+
+# -- leading pairs ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("lanczos_from", [1, 10**6])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(1, 151) ** -1.0,
+        np.ones(150),
+        np.repeat([5.0, 3.0, 1.0], 50),
+        np.r_[[9.0, 9.0, 9.0], np.linspace(2, 0, 147)],
+        np.r_[np.ones(3), np.zeros(147)],
+        np.zeros(150),
+        1 + 1e-3 * np.random.default_rng(1).random(150),
+    ],
+    ids=["power", "identity", "multiple", "triple", "low-rank", "zero", "flat"],
+)
+def test_leading_pairs(monkeypatch, lanczos_from, values):
+    monkeypatch.setattr(_leading, "LANCZOS_FROM", lanczos_from)
+    values = np.sort(values)[::-1]
+    matrix = symmetric(values)
+    lower = np.tril(matrix).T.copy()  # the column-major lower triangle
+    lower[np.tril_indices(150, -1)] = 7.0  # the other half is not looked at
+    for k in (1, 4, 12):
+        before = lower.copy()
+        found, vectors = leading(lower, k)
+        assert np.array_equal(lower, before)
+        assert found.shape == (k,) and vectors.shape == (k, 150)
+        size = values[0] if values[0] > 0 else 1.0
+        assert np.abs(found - values[:k]).max() <= (LEADING_ROUNDING + 1e-13) * size
+        assert np.allclose(vectors @ vectors.T, np.eye(k), atol=1e-10)
+        assert np.allclose(matrix @ vectors.T, vectors.T * found, atol=1e-10 * size)
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+def expected(rows, weights, center):
+    w = np.ones(len(rows)) if weights is None else weights
+    mean = w @ rows / w.sum() if center else np.zeros(rows.shape[1])
+    return mean, (rows - mean) * np.sqrt(w)[:, np.newaxis]
+
+
+@pytest.mark.parametrize("block", [64, 1 << 20])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize("layout", ["dense", "csr", "csr-through-dense"])
+@pytest.mark.parametrize("way", ["rows", "columns"])
+@pytest.mark.parametrize("method", ["tfd", "rfd"])
+def test_engines_of_all_rows(monkeypatch, method, way, layout, weights, center, block):
+    monkeypatch.setattr(_whole, "BLOCK_BYTES", block)
+    monkeypatch.setattr(_whole, "LEAST", 7)
+    monkeypatch.setattr(_whole, "SPARSE_STEP", 1e-9 if layout == "csr" else 1e9)
+    plain = DENSE if layout == "dense" else SPARSE
+    rows = plain if layout == "dense" else sparse.csr_array(plain)
+    mean, settled = expected(plain, weights, center)
+    real = np.linalg.svd(settled, compute_uv=False) ** 2
+    solver = "exact" if way == "columns" else "gram"
+    sketch = fs.FrequentDirections(8, method=method, solver=solver, center=center, dtype=np.float64)
+    setting = sketch._setting
+    if way == "columns":
+        whole = column_products(rows, weights, setting)
+    else:
+        products = RowProducts(rows, weights, center=center)
+        assert np.allclose(products.eigenvalues()[:45], real[:45])
+        assert np.isclose(products.squared_norm, real.sum())
+        whole = products.whole(setting)
+    sketch._begin_with(whole.engine, whole.certain_high)
+    assert np.allclose(whole.squares, (settled**2).sum(axis=0))
+    assert np.isclose(sketch.squared_norm, real.sum()) and sketch.n_rows == 60
+    assert np.isclose(sketch.total_weight, 60 if weights is None else weights.sum())
+    if center:
+        assert np.allclose(sketch.mean, mean)
+    found = sketch.spectrum()
+    assert np.allclose(found.values[:7], real[:7])
+    assert (found.low <= real[: len(found.low)]).all() and (found.high >= real[: len(found.high)]).all()
+    assert (found.high - found.low).max() <= 1e-8 * real[0]
+    # B'B and the certificate, as after any update
+    error = np.linalg.norm(settled.T @ settled - sketch.sketch().T @ sketch.sketch() - sketch.alpha * np.eye(45), 2)
+    assert error <= sketch.error_bound
+    # it goes on, and saves, like any other
+    again = type(sketch).from_bytes(sketch.to_bytes()) if hasattr(type(sketch), "from_bytes") else sketch.copy()
+    twice = again.update(rows, weights)
+    assert twice.n_rows == 120
+    both = np.linalg.svd(np.vstack([settled, settled]), compute_uv=False) ** 2
+    later = twice.spectrum()
+    assert (later.low <= both[: len(later.low)] * (1 + 1e-12)).all()
+    assert (later.high >= both[: len(later.high)] * (1 - 1e-12)).all()
+
+
+def test_no_copy_of_the_rows_in_double():
+    import tracemalloc
+
+    rows = RNG.standard_normal((300, 30_000)).astype(np.float32)
+    tracemalloc.start()
+    RowProducts(rows, None, center=True)
+    tall = np.ascontiguousarray(rows.T)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    column_products(tall, None, EngineSetting(8, solver="exact", center=True))
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert peak < rows.nbytes / 2

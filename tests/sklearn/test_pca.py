@@ -1,0 +1,420 @@
+"""SketchedPCA by every way: against scikit-learn's PCA, its intervals, its model of costs, and what it keeps."""
+
+import io
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("sklearn")
+from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
+
+import fastsketch as fs  # noqa: E402
+from fastsketch.sklearn import SketchedPCA, _pca  # noqa: E402
+from fastsketch.sklearn._routes import Problem, Route, by_columns, by_rows, by_sketch, choose, sums_in_stream  # noqa: E402
+from tests.helpers import stream  # noqa: E402
+
+WAYS = {"rows": "rows", "columns": "exact", "sketch": "gram"}
+RNG = np.random.default_rng(0)
+X = stream("signal", RNG, 90, 70) + np.linspace(0, 5, 70)
+SPARSE = RNG.standard_normal((90, 70)) * (RNG.random((90, 70)) < 0.1) * np.linspace(5, 1, 70)
+
+
+def through(monkeypatch, way):
+    """Have solver="auto" go one way."""
+    monkeypatch.setattr(_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
+
+
+def truth(rows, weights=None):
+    """All eigenvalues of the covariance of dense rows, descending."""
+    w = np.ones(len(rows)) if weights is None else weights
+    moved = (rows - w @ rows / w.sum()) * np.sqrt(w)[:, np.newaxis]
+    return np.linalg.svd(moved.astype(np.float64), compute_uv=False) ** 2 / (w.sum() - 1)
+
+
+def holds(model, eigenvalues):
+    low, high = model.explained_variance_interval_.T
+    real = eigenvalues[: len(low)]
+    return (low <= real * (1 + 1e-12)).all() and (real <= high * (1 + 1e-12)).all()
+
+
+# -- exact ways ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("layout", ["C", "F", "strided", "csr"])
+@pytest.mark.parametrize("way", ["rows", "columns"])
+@pytest.mark.parametrize("shape", [(90, 70), (40, 70), (90, 7)])
+def test_exact_ways_are_pca(monkeypatch, way, layout, dtype, shape):
+    through(monkeypatch, way)
+    rows = (SPARSE if layout == "csr" else X)[: shape[0], : shape[1]].astype(dtype)
+    given = {
+        "C": lambda: rows,
+        "F": lambda: np.asfortranarray(rows),
+        "strided": lambda: np.repeat(rows, 2, axis=1)[:, ::2],
+        "csr": lambda: sparse.csr_matrix(rows),
+    }[layout]()
+    before = given.copy()
+    ours = SketchedPCA(4).fit(given)
+    theirs = PCA(4, svd_solver="full").fit(rows.astype(np.float64))
+    assert ours.solver_ == WAYS[way] and ours.n_passes_ == 1
+    rtol = 1e-6 if dtype == np.float32 else 1e-9
+    for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "noise_variance_"):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name), rtol=rtol, atol=rtol), name
+    assert np.allclose(ours.components_, theirs.components_, atol=2e-5 if dtype == np.float32 else 1e-8)  # signs too
+    assert np.allclose(ours.var_, rows.astype(np.float64).var(axis=0), rtol=10 * rtol)
+    assert ours.components_.dtype == ours.transform(rows).dtype == dtype
+    assert holds(ours, truth(rows.astype(np.float64)))
+    assert ours.error_bound_ < 1e-9 * ours.singular_values_[0] ** 2
+    assert not (abs(given - before) > 0).sum()
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_count_rows(monkeypatch, way, layout):
+    through(monkeypatch, way)
+    rows = X if layout == "dense" else SPARSE
+    counts = np.random.default_rng(1).integers(0, 4, len(rows))
+    weighted = SketchedPCA(3, sketch_size=60).fit(
+        rows if layout == "dense" else sparse.csr_array(rows), sample_weight=counts
+    )
+    repeated = PCA(3, svd_solver="full").fit(np.repeat(rows, counts, axis=0))
+    for name in ("components_", "explained_variance_", "noise_variance_", "mean_"):
+        assert np.allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-3, atol=1e-3), name
+    assert np.allclose(weighted.var_, np.repeat(rows, counts, axis=0).var(axis=0))
+    halves = SketchedPCA(3, solver="exact").partial_fit(rows[:50], sample_weight=counts[:50])
+    halves.partial_fit(rows[50:], sample_weight=counts[50:])
+    assert np.allclose(halves.explained_variance_, repeated.explained_variance_)
+    assert np.allclose(halves.var_, weighted.var_)
+    for bad in (-counts, counts[:5], counts * np.nan, 0 * counts):
+        with pytest.raises(ValueError, match="sample_weight"):
+            SketchedPCA(3).fit(rows, sample_weight=bad)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-140, 1e-30, 1e30, 1e150])
+@pytest.mark.parametrize("way", WAYS)
+def test_any_magnitude(monkeypatch, way, scale):
+    through(monkeypatch, way)
+    plain, scaled = SketchedPCA(3).fit(X), SketchedPCA(3).fit(X * scale)
+    # where squares vanish, passes end sooner
+    assert np.allclose(scaled.components_, plain.components_, atol=1e-4 if scale == 1e-170 else 1e-7)
+    if scale == 1e-170:  # squares are below what a double can hold
+        return
+    assert np.allclose(scaled.explained_variance_ratio_, plain.explained_variance_ratio_)
+    assert np.allclose(scaled.singular_values_, plain.singular_values_ * scale, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rows", [np.ones((6, 5)), np.zeros((6, 5)), np.eye(5)[[0, 0, 1, 1]], X[:1], 1e8 + X[:6] * 1e-3])
+def test_rows_with_little_in_them(monkeypatch, way, rows):
+    through(monkeypatch, way)
+    model = SketchedPCA(3).fit(rows)
+    real = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2 / max(1, len(rows) - 1)
+    real = np.pad(real, (0, 3))[:3]
+    assert np.allclose(model.explained_variance_, real, rtol=1e-6, atol=1e-9)
+    assert np.allclose(model.components_ @ model.components_.T, np.eye(3), atol=1e-12)
+    assert np.isfinite(model.explained_variance_ratio_).all() and np.isfinite(model.explained_variance_interval_).all()
+
+
+def test_fit_and_stream_agree_and_fit_can_be_continued():
+    whole = SketchedPCA(4).fit(X)
+    parts = SketchedPCA(4).partial_fit(X[:33]).partial_fit(X[33:])
+    after = SketchedPCA(4).fit(X[:33]).partial_fit(X[33:])
+    for model in (parts, after):
+        assert model.n_samples_seen_ == 90 and holds(model, truth(X))
+        assert np.allclose(model.mean_, whole.mean_) and np.allclose(model.var_, whole.var_)
+    assert np.allclose(parts.explained_variance_, whole.explained_variance_)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_view_is_never_stale(monkeypatch, way):
+    through(monkeypatch, way)
+    model = SketchedPCA(3).fit(X[:60])
+    before = model.explained_variance_
+    assert np.array_equal(before, model.explained_variance_)
+    model.partial_fit(X[60:])
+    assert not np.array_equal(before, model.explained_variance_)
+    model.sketch_.fade(0.25)
+    assert model.singular_values_[0] < 0.6 * model.explained_variance_[0] ** 0.5 * 90**0.5
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["tfd", "rfd", "fd", "pfd", "cfd", "isvd"])
+@pytest.mark.parametrize("kind", ["signal", "noise"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_intervals_hold_and_estimates_lie_in_them(monkeypatch, method, kind, dtype):
+    rows = stream(kind, np.random.default_rng(2), 300, 60).astype(dtype)
+    real = truth(rows.astype(np.float64))
+    through(monkeypatch, "sketch")
+    for options in ({"solver": "gram"}, {"solver": "svd"}, {}):
+        for data in (rows, sparse.csr_matrix(rows)):
+            model = SketchedPCA(5, sketch_size=8, method=method, **options).fit(data)
+            assert holds(model, real), options
+            low, high = model.explained_variance_interval_.T
+            ours = model.explained_variance_.astype(np.float64)
+            assert (low <= ours * (1 + 1e-6)).all() and (ours <= high * (1 + 1e-6)).all()
+            errors = np.abs(model.singular_values_.astype(float) ** 2 - real[:5] * 299)
+            assert errors.max() <= model.error_bound_ * (1 + 1e-6) + 1e-5 * real[0]
+            assert model.explained_variance_ratio_certified_.sum() <= real[:5].sum() / real.sum() + 1e-9
+
+
+def test_intervals_where_the_sketch_has_fewer_rows_than_components():
+    model = SketchedPCA(6, sketch_size=7, solver="gram").partial_fit(X[:3])
+    assert holds(model, np.pad(truth(X[:3]), (0, 3)))
+    model.partial_fit(X[3:])
+    assert holds(model, truth(X))
+
+
+def test_more_passes_while_a_variance_moves(monkeypatch):
+    through(monkeypatch, "sketch")
+    rows = stream("noise", np.random.default_rng(3), 600, 80)
+    real = truth(rows)
+    one = SketchedPCA(3, solver="gram").fit(rows)
+    more = SketchedPCA(3).fit(rows)
+    errors = [np.abs(model.explained_variance_ / real[:3] - 1).max() for model in (one, more)]
+    assert 2 <= more.n_passes_ <= 4 and one.n_passes_ == 1 and errors[1] < errors[0] / 2
+    assert SketchedPCA(3, sketch_size=81).fit(rows).n_passes_ == 1  # nothing was lost
+
+
+# -- the number of components ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_share_of_the_variance(monkeypatch, way, share):
+    through(monkeypatch, way)
+    ours, theirs = SketchedPCA(share, sketch_size=None if way == "rows" else 71).fit(X), PCA(share).fit(X)
+    assert ours.n_components_ == theirs.n_components_ == len(ours.components_) == ours.transform(X).shape[1]
+    assert np.allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_)
+    assert ours.explained_variance_ratio_certified_.sum() > share - 1e-9
+    assert ours.get_feature_names_out().shape == (ours.n_components_,)
+
+
+def test_a_share_of_a_matrix_that_is_taken_apart_bit_by_bit():
+    rows = RNG.standard_normal((400, 300))
+    for share in (0.3, 0.99):
+        ours = SketchedPCA(share, sketch_size=8, solver="exact").fit(rows)
+        assert ours.n_components_ == PCA(share, svd_solver="full").fit(rows).n_components_
+
+
+def test_a_sketch_that_is_too_small_for_the_share_says_so():
+    rows = stream("noise", np.random.default_rng(3), 600, 80)
+    with pytest.warns(UserWarning, match=r"n_components=0.9: \d+ components, all that sketch_size=9 holds"):
+        model = SketchedPCA(0.9, sketch_size=9, solver="gram").fit(rows)
+    assert 1 <= model.n_components_ <= 8
+    assert model.explained_variance_ratio_certified_.sum() < model.explained_variance_ratio_.sum() < 0.9
+
+
+def test_a_share_needs_two_rows():
+    with pytest.raises(ValueError, match=r"n_components=0\.5 needs at least two rows"):
+        SketchedPCA(0.5).fit(X[:1])
+    model = SketchedPCA(0.5, solver="gram").partial_fit(X[:1])
+    with pytest.raises(ValueError, match=r"n_components=0\.5 needs at least two rows"):
+        model.components_  # noqa: B018
+    assert len(model.partial_fit(X[1:2]).components_) == 1
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, -0.5, 1.5, np.nan, "mle", 0, -1, True, 71])
+def test_bad_numbers_of_components(bad):
+    with pytest.raises((TypeError, ValueError), match="n_components"):
+        SketchedPCA(bad).fit(X)
+
+
+@pytest.mark.parametrize("shape", [(90, 70), (40, 70), (90, 7), (1, 3)])
+def test_none_keeps_all(shape):
+    rows = X[: shape[0], : shape[1]]
+    model = SketchedPCA().fit(rows)
+    assert model.n_components_ == min(shape)
+    assert np.allclose(model.explained_variance_.sum(), rows.var(axis=0, ddof=min(1, len(rows) - 1)).sum())
+    assert np.allclose(model.inverse_transform(model.transform(rows)), rows)
+
+
+# -- the model of costs ----------------------------------------------------------------------------------------------
+def test_the_model_takes_the_way_that_was_measured_to_be_faster():
+    most = {"max_memory": 1e9}
+    for n, d, k, way in [
+        (200, 10_000, 10, "rows"),
+        (1_427, 4_322, 10, "rows"),
+        (20_000, 784, 10, "columns"),
+        (20_000, 784, 32, "columns"),
+        (8_000, 2_048, 10, "columns"),
+        (1_560, 617, 32, "columns"),
+        (20_000, 8_000, 10, "sketch"),
+        (100_000, 4_096, 10, "sketch"),
+    ]:
+        assert choose(Problem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
+    text = Problem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
+    assert choose(text, **most).way == "sketch"
+    assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
+    flat = Problem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
+    assert choose(flat, **most).way == "columns"
+
+
+def test_the_model_keeps_within_memory():
+    for n, d in [(300, 20_000), (20_000, 2_000), (3_000, 3_000)]:
+        p = Problem(n, d, 10, 30)
+        for limit in (0.0, 1e6, 1e7, 1e8, 1e9):
+            route = choose(p, max_memory=limit)
+            assert route.way == "sketch" or route.bytes <= limit
+        assert choose(p, max_memory=0.0) == by_sketch(p, passes=2)
+        assert min(by_rows(p).bytes, by_columns(p).bytes) > 8 * min(n, d) ** 2
+    assert sums_in_stream(Problem(200, 2_000, 10, 30), max_memory=1e9)
+    assert not sums_in_stream(Problem(200, 2_000, 10, 30), max_memory=1e7)
+    assert not sums_in_stream(Problem(200, 6_000, 10, 30), max_memory=1e12)
+    assert SketchedPCA(3, max_memory=0).fit(X).solver_ == "gram"
+    assert SketchedPCA(3, max_memory=0).partial_fit(X).solver_ == "gram"
+    for bad in (-1, np.nan, "1 GB", None):
+        with pytest.raises((TypeError, ValueError), match="max_memory"):
+            SketchedPCA(3, max_memory=bad).fit(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("way", "shape"), [("rows", (500, 20_000)), ("columns", (12_000, 900)), ("sketch", (4_000, 3_000))]
+)
+def test_peak_memory_is_what_the_model_says(monkeypatch, way, shape, dtype):
+    through(monkeypatch, way)
+    rows = np.random.default_rng(4).standard_normal(shape, dtype=np.float32).astype(dtype)
+    p = Problem(*shape, 5, 20, rows.itemsize)
+    said = {"rows": by_rows, "columns": by_columns, "sketch": lambda p: by_sketch(p, passes=4)}[way](p).bytes
+    SketchedPCA(2).fit(rows[:50, :50])  # what is imported once
+    tracemalloc.start()
+    try:
+        SketchedPCA(5).fit(rows).components_  # noqa: B018
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= said and peak < rows.nbytes, (peak, said)
+
+
+# -- likelihoods and whitening ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("k", [1, 4, 70])
+def test_likelihoods(k):
+    rows = np.vstack([X, X[::-1] + 0.1 * RNG.standard_normal(X.shape)])
+    ours, theirs = SketchedPCA(k).fit(rows), PCA(k, svd_solver="full").fit(rows)
+    assert np.allclose(ours.score_samples(rows), theirs.score_samples(rows), rtol=1e-4)
+    assert np.allclose(ours.score_samples(sparse.csr_array(rows)), ours.score_samples(rows))
+    assert np.isclose(ours.score(rows), theirs.score(rows), rtol=1e-4)
+    assert np.allclose(ours.get_covariance(), theirs.get_covariance())
+    assert np.allclose(ours.get_precision() @ ours.get_covariance(), np.eye(70), atol=1e-6)
+
+
+def test_a_singular_covariance_has_no_likelihood():
+    exact = SketchedPCA(3).fit(np.eye(9)[:3])
+    with pytest.raises(ValueError, match="singular"):
+        exact.score(X[:2, :9])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whitened_data_come_back(monkeypatch, way, dtype):
+    through(monkeypatch, way)
+    rows = X.astype(dtype)
+    white, plain = SketchedPCA(6, whiten=True).fit(rows), SketchedPCA(6).fit(rows)
+    z = white.transform(rows)
+    assert np.allclose(np.cov(z.T), np.eye(6), atol=1e-2)
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    assert np.allclose(white.inverse_transform(z), plain.inverse_transform(plain.transform(rows)), atol=tolerance)
+    assert np.allclose(white.get_covariance(), plain.get_covariance(), atol=1e-5)
+
+
+# -- what it keeps ---------------------------------------------------------------------------------------------------
+def same(one, two):
+    for name in ("components_", "explained_variance_", "explained_variance_interval_", "mean_", "var_"):
+        assert np.array_equal(getattr(one, name), getattr(two, name)), name
+    for name in ("n_components_", "n_samples_seen_", "solver_", "n_passes_", "error_bound_", "n_features_in_"):
+        assert getattr(one, name) == getattr(two, name), name
+    assert one.get_params() == two.get_params()
+
+
+@pytest.mark.parametrize("components", [3, 0.6])
+@pytest.mark.parametrize("way", WAYS)
+def test_files_and_pickles(monkeypatch, tmp_path, way, components):
+    through(monkeypatch, way)
+    model = SketchedPCA(components, sketch_size=60, whiten=True).fit(X.astype(np.float32))
+    model.save(tmp_path / "pca.fsk")
+    same(model, SketchedPCA.load(tmp_path / "pca.fsk"))
+    same(model, pickle.loads(pickle.dumps(model)))
+    again = SketchedPCA.load(tmp_path / "pca.fsk").partial_fit(X[:20].astype(np.float32))
+    same(again, model.partial_fit(X[:20].astype(np.float32)))
+    with pytest.raises(ValueError, match="method"):
+        again.set_params(method="fd").partial_fit(X)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "pca.fsk"
+    SketchedPCA(3).fit(X).save(path)
+    about, arrays = fs.io._state.read(path)
+    for name, array in {
+        "wanted": np.array([99]),
+        "dtype": np.zeros(0, np.int32),
+        "shift": np.zeros(3),
+        "weight": np.array([-1.0]),
+        "sketch": np.zeros(5, np.uint8),
+    }.items():
+        with pytest.raises(fs.StateError, match="not consistent"):
+            SketchedPCA.load(io.BytesIO(fs.io._state.pack(about, {**arrays, name: array})))
+
+
+@pytest.mark.parametrize("one", WAYS)
+@pytest.mark.parametrize("two", WAYS)
+def test_estimators_that_went_different_ways_merge(monkeypatch, one, two):
+    through(monkeypatch, one)
+    first = SketchedPCA(3).fit(X[:50])
+    through(monkeypatch, two)
+    second = SketchedPCA(3).fit(X[50:])
+    kept = second.explained_variance_
+    first.merge(second)
+    real = truth(X)
+    assert holds(first, real) and first.n_samples_seen_ == 90
+    assert np.allclose(first.mean_, X.mean(axis=0)) and np.allclose(first.var_, X.var(axis=0))
+    assert np.array_equal(kept, second.explained_variance_)
+    assert np.abs(first.explained_variance_ / real[:3] - 1).max() < (1e-10 if one == two == "columns" else 0.2)
+    first.partial_fit(X)
+    assert holds(first, truth(np.vstack([X, X])))
+
+
+def test_merging_needs_the_same_parameters():
+    model = SketchedPCA(3).fit(X)
+    for other in (SketchedPCA(4).fit(X), SketchedPCA(3, method="fd").fit(X), SketchedPCA(3).fit(X[:, :9])):
+        with pytest.raises(ValueError, match="other has"):
+            model.merge(other)
+    with pytest.raises(TypeError, match="other must be"):
+        model.merge(PCA(3))
+    assert model.n_samples_seen_ == 90
+    same(SketchedPCA(3).merge(model), model)
+
+
+@pytest.mark.parametrize("method", ["tfd", "rfd"])
+def test_from_a_sketch(method):
+    sketch = fs.FrequentDirections(16, method=method, center=True, solver="gram").update(X)
+    model = SketchedPCA.from_sketch(sketch, n_components=4)
+    assert holds(model, truth(X)) and model.n_samples_seen_ == 90 and model.components_.shape == (4, 70)
+    assert np.allclose(model.mean_, X.mean(axis=0))
+    with pytest.raises(AttributeError, match="var_"):
+        model.var_  # noqa: B018
+    model.partial_fit(X)
+    assert sketch.n_rows == 90 and model.n_samples_seen_ == 180
+    assert SketchedPCA.from_sketch(sketch, n_components=0.5).n_components_ >= 1
+    for bad in (fs.FrequentDirections(16).update(X), fs.FrequentDirections(16, center=True)):
+        with pytest.raises(ValueError, match="sketch must have"):
+            SketchedPCA.from_sketch(bad)
+    with pytest.raises(ValueError, match="sketch_size=16 must be larger than n_components=16"):
+        SketchedPCA.from_sketch(sketch, n_components=16)
+
+
+def test_attributes_have_the_meaning_of_incremental_pca():
+    ours, theirs = SketchedPCA(5, whiten=True).fit(X), IncrementalPCA(5, whiten=True).fit(X)
+    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "var_"):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name), atol=1e-8), name
+    assert ours.n_samples_seen_ == theirs.n_samples_seen_ and ours.n_components_ == theirs.n_components_
+    assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
+    assert np.allclose(ours.transform(X), theirs.transform(X))
+    assert ours.set_output(transform="default").transform(X).shape == (90, 5)
+
+
+def test_set_params_that_cannot_be_followed():
+    model = SketchedPCA(3).fit(X)
+    for name, value in {"n_components": 4, "sketch_size": 99, "max_memory": 1.0, "solver": "gram"}.items():
+        changed = pickle.loads(pickle.dumps(model)).set_params(**{name: value})
+        with pytest.raises(ValueError, match=name):
+            changed.partial_fit(X)
+    model.set_params(whiten=True).partial_fit(X)
