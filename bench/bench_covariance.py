@@ -24,7 +24,7 @@ FACTORS = 10
 
 def covariance(args):
     """Both tables."""
-    shapes = [(100, 20_000), (300, 60_000), (1000, 200_000), (1000, 20_000)]
+    shapes = [(100, 20_000), (300, 60_000), (1000, 100_000), (1000, 20_000)]
     texts = [calibration(shapes[:1] if args.quick else shapes), *likelihood(quick=args.quick)]
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "covariance.md").write_text("\n\n".join(texts) + "\n")
@@ -54,7 +54,7 @@ def _shares(d, n, seed):
     def rows(count):
         return rng.standard_normal((count, FACTORS)) @ loadings + rng.standard_normal((count, d))
 
-    models = {"auto (exact at l = 32, 64, 128)": SketchedCovariance(32)}
+    models = {"auto (exact at l = 32, 64, 128)": SketchedCovariance(SIZES[0])}
     models |= {f"gram, l = {size}": SketchedCovariance(size, solver="gram") for size in SIZES}
     for _ in range(n // 5000):
         batch = rows(5000)
@@ -63,9 +63,7 @@ def _shares(d, n, seed):
     exact = next(iter(models.values()))
     assert all(SketchedCovariance(size).fit(batch).sketch_.resolved["solver"] == "exact" for size in SIZES)
     test = rows(20_000)
-    out = {}
-    for name, model in models.items():
-        out[name] = _beyond(model, test)
+    out = {name: _beyond(model, test) for name, model in models.items()}
     for shrinkage in (None, "oas", 0.01, 0.1):
         out[f"exact, shrinkage={shrinkage!r}"] = _beyond(exact.set_params(shrinkage=shrinkage), test)
     return out

@@ -386,6 +386,8 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     about, arrays = files.read(source)
     kind, name = about["kind"], _named(source)
     cls = _class_of(kind, about.get("home"))
+    if cls is None and about.get("home") == "fastsketch.sklearn":
+        raise StateError(f"{name} holds an estimator: read it with fastsketch.sklearn.{kind}.load")
     if cls is None:
         raise StateError(
             f"{name} holds a {kind!r}, which this version of fastsketch does not know "

@@ -3,8 +3,7 @@ from typing_extensions import Buffer, disjoint_base
 @disjoint_base
 class Ledger:
     lost: float
-    @property
-    def n_spare(self) -> int: ...
+    n_spare: int
     @property
     def seen(self) -> Buffer: ...
     @property

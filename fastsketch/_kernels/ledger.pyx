@@ -85,15 +85,17 @@ cdef void choose(Ledger ledger, Py_ssize_t n, Py_ssize_t ld) noexcept nogil:
     cdef double* seen = &ledger.seen[0, 0]
     cdef double* leaked = &ledger.leaked[0, 0]
     cdef double* held = &ledger.turn[0]
-    cdef Py_ssize_t i, j, best
+    cdef Py_ssize_t i, _, best
     for i in range(n):
         held[i] = seen[i * ld + i] + leaked[i * ld + i]
         ledger.spared[i] = False
-    for j in range(ledger.n_spare):
+    for _ in range(ledger.n_spare):
         best = -1
         for i in range(n):
             if not ledger.spared[i] and (best < 0 or held[i] > held[best]):
                 best = i
+        if best < 0:  # all of them: a last shrink may leave fewer rows
+            return
         ledger.spared[best] = True
 
 

@@ -114,8 +114,8 @@ class FrequentDirections(MergeableModel):
     -----
     Guarantee, at any moment and after any merges, with Delta = ``shrinkage``: 0 <= A'A - B'B <= Delta I for "fd",
     "pfd", "tfd" and "isvd"; an error within [-Delta, Delta] for "cfd" and within [-Delta/2, Delta/2] of B'B + alpha I
-    for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the same
-    with floor(beta l) in place of l.
+    for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the
+    same with floor(beta l) in place of l.
 
     Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
@@ -316,7 +316,8 @@ class FrequentDirections(MergeableModel):
         if compressor is not None:
             compressor = replace(compressor, first_block=0)
         # the compressor first: it explains other differences
-        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        agree = {"compressor": compressor, **super()._must_agree(), "beta": self._beta}
+        agree["compressor"] = compressor
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
@@ -460,7 +461,8 @@ class FrequentDirections(MergeableModel):
             squared units of the rows; A is weighted, decayed and centred. The intervals hold on every stream, their
             rounding included; eigenvalues that are not listed lie between 0 and the certificate (Delta and rounding).
             Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, nearly
-            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd" and "isvd" the lower ones.
+            so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd"
+            and "isvd" the lower ones.
             With a compressor all of this is about the mapped rows; what the map itself changes is not in the intervals.
 
         Raises
@@ -484,7 +486,7 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:
-        """Take an engine of this sketch's setting that has seen rows elsewhere; nothing that it kept has lost length."""
+        """Take an engine of this sketch's setting that has seen rows elsewhere, and lost no length of what it kept."""
         unit = ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
             regained = engine.shrinkage * unit * unit

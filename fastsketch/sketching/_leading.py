@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsymv
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from fastsketch._kernels.shrink import top_eigh
 
@@ -26,11 +25,9 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
     `overwrite`: the array may be used up, which saves a copy where the whole matrix is taken apart.
     """
     n = len(lower)
-    if takes_lanczos(n, k):
-        try:
-            return _lanczos(lower, k)
-        except ArpackError:
-            pass
+    found = _lanczos(lower, k) if takes_lanczos(n, k) else None
+    if found is not None:
+        return found
     values, vectors = top_eigh(lower if overwrite else lower.copy(), k)
     return values[::-1][:k], vectors[::-1]
 
@@ -40,7 +37,10 @@ def takes_lanczos(n: int, k: int) -> bool:
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
-def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix]:
+def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
+    """The pairs, or None where some did not converge or one may have been missed."""
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
+
     n = len(lower)
     matrix: Any = lower.T  # column-major, its lower triangle filled
 
@@ -50,17 +50,18 @@ def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix]:
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
     rng = np.random.default_rng(0)
     start = rng.standard_normal(n)
-    values, vectors = eigsh(operator, k, ncv=min(n, max(2 * k + 20, 40)), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
-    order = np.argsort(-values)
-    values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
+    try:
+        values, vectors = eigsh(operator, k, ncv=min(n, max(2 * k + 20, 40)), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
+        order = np.argsort(-values)
+        values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
 
-    def rest(v: Matrix) -> Matrix:
-        v = v.ravel()
-        return times(v) - vectors.T @ (values * (vectors @ v))
+        def rest(v: Matrix) -> Matrix:
+            v = v.ravel()
+            return times(v) - vectors.T @ (values * (vectors @ v))
 
-    # One start vector has one direction in the space of a multiple eigenvalue: look whether anything large was missed.
-    left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
-    found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
-    if found[0] > values[-1] + 1e-9 * abs(values[0]):
-        raise ArpackError(1, {1: "a multiple eigenvalue"})
-    return values, vectors
+        # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
+        left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
+        found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+    except ArpackError:
+        return None
+    return None if found[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)

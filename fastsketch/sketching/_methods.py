@@ -13,7 +13,7 @@ MethodName = Literal["fd", "pfd", "cfd", "isvd", "rfd", "tfd"]
 DEFAULT_BETA: Final = 0.2
 
 # Of TFD: with l = 2 k + 10 more than k rows are then shrunk, so that k weak directions that come late are not lost, for
-# k up to 44. Less loses them; more costs accuracy of the read-out (docs/read-outs.md).
+# k up to 35. Less loses them; more costs accuracy of the read-out (docs/read-outs.md).
 TRACKED_BETA: Final = 0.45
 
 DEFAULT_BETAS: Final = {"pfd": DEFAULT_BETA, "tfd": TRACKED_BETA}

@@ -372,7 +372,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         rows = self._checked(X, reset=False)
         values, vectors = self._kept(n_components)
         inside = projected(rows, self.location_, vectors)[0]
-        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
+        least = NOTHING_LEFT * np.finfo(np.float64).eps * values.max(initial=0.0)  # less is rounding
+        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > least)
         return np.einsum("ij,ij,j->i", inside, inside, inverse) / self._total()
 
     def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:

@@ -487,7 +487,7 @@ def _wanted(n_components: Any, few: int) -> int | float:
 def _refine(
     sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
 ) -> tuple[int, Overview]:
-    """Passes over the rows until no variance moves by more than SETTLED: how many there were in all, and what it gave."""
+    """Passes over the rows until no variance moves by more than SETTLED: how many in all, and what they gave."""
     k = wanted if isinstance(wanted, int) else sketch.sketch_size
     seen, passes, moved = sketch._overview(), 1, True
     while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:

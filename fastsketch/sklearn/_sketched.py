@@ -17,7 +17,7 @@ from fastsketch._validation import as_real
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines._choose import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sklearn._begun import Begun
 
 Arrays = dict[str, NDArray[Any]]

@@ -97,7 +97,9 @@ def test_golden_files(path):
     agree(continued(sketch), facts["continued"])
 
 
-@pytest.mark.parametrize(("schema", "kind"), [*((2, kind) for kind in MODELS), *((3, kind) for kind in (*OF_SCHEMA_3, *TRACKED))])
+@pytest.mark.parametrize(
+    ("schema", "kind"), [*((2, kind) for kind in MODELS), *((3, kind) for kind in (*OF_SCHEMA_3, *TRACKED))]
+)
 def test_this_version_learns_what_the_files_hold(schema, kind):
     path = DATA / f"schema{schema}-sketch-{kind}.fsk"
     then, now = fs.load(path), (MODELS | TRACKED)[kind]()

@@ -40,9 +40,9 @@ def factors(rng, n, d, power=1.0):
 @pytest.mark.parametrize("tolerance", [0.1, 0.02, 0.004])
 def test_it_is_the_reference(tolerance, way):
     rows = factors(np.random.default_rng(0), 600, 60)
-    sketch = fs.FrequentDirections(
-        4, solver="svd", tolerance=tolerance, tolerance_relative_to=way, method="fd"
-    ).update(rows)
+    sketch = fs.FrequentDirections(4, solver="svd", tolerance=tolerance, tolerance_relative_to=way, method="fd").update(
+        rows
+    )
     b, delta, size = reference.growing_frequent_directions(
         rows, 4, tolerance=tolerance, share=SHARE, step=STEP, counts=1.0, of_largest=way == "largest_eigenvalue"
     )
@@ -265,9 +265,10 @@ def test_an_interrupted_growth_is_undone(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 sketch.update(rows)
         assert sketch.to_bytes() == before
-        assert sketch.update(rows[5:]).to_bytes() == fs.FrequentDirections(
-            tolerance=0.01, solver="gram"
-        ).update(rows).to_bytes()
+        assert (
+            sketch.update(rows[5:]).to_bytes()
+            == fs.FrequentDirections(tolerance=0.01, solver="gram").update(rows).to_bytes()
+        )
 
 
 def test_a_refused_row_after_growth_leaves_no_trace():

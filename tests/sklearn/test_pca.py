@@ -105,7 +105,9 @@ def test_any_magnitude(monkeypatch, way, scale):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("rows", [np.ones((6, 5)), np.zeros((6, 5)), np.eye(5)[[0, 0, 1, 1]], X[:1], 1e8 + X[:6] * 1e-3])
+@pytest.mark.parametrize(
+    "rows", [np.ones((6, 5)), np.zeros((6, 5)), np.eye(5)[[0, 0, 1, 1]], X[:1], 1e8 + X[:6] * 1e-3]
+)
 def test_rows_with_little_in_them(monkeypatch, way, rows):
     through(monkeypatch, way)
     model = SketchedPCA(3).fit(rows)
@@ -403,7 +405,14 @@ def test_from_a_sketch(method):
 
 def test_attributes_have_the_meaning_of_incremental_pca():
     ours, theirs = SketchedPCA(5, whiten=True).fit(X), IncrementalPCA(5, whiten=True).fit(X)
-    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "var_"):
+    for name in (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+        "mean_",
+        "var_",
+    ):
         assert np.allclose(getattr(ours, name), getattr(theirs, name), atol=1e-8), name
     assert ours.n_samples_seen_ == theirs.n_samples_seen_ and ours.n_components_ == theirs.n_components_
     assert np.isclose(ours.noise_variance_, theirs.noise_variance_)
