@@ -795,7 +795,7 @@ class FrequentDirections(MergeableModel):
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         own = {name: array for name, array in arrays.items() if name not in CERTAIN}
         engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
-        validate_refined(arrays, self.sketch_size)
+        validate_refined(arrays, setting.sketch_size)
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
