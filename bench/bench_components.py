@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fastsketch as fs
+from bench_component_rules import HEAD, frontier, rules_on
 from bench_component_sets import QUICK, SETS, captured, spectral_error, truth_of
 from bench_component_ways import WAYS, Found, apart, fd_with_ledger
 from bench_tools import table
@@ -29,6 +30,7 @@ class Quality(NamedTuple):
     deficit: float  # (best captured variance - captured) / total
     certificate: float  # the sketch's own bound, in squared units; NaN where there is none
     outside: int  # true variances outside their interval
+    way: str  # that SketchedPCA took
 
 
 class Case(NamedTuple):
@@ -41,7 +43,8 @@ class Case(NamedTuple):
     runs: dict  # way: [Found, ...], results are Quality
     fd: float  # the certificate of Frequent Directions with as many rows
     ledger: float  # the deficit of Frequent Directions with a ledger, on drifting streams
-    again: Found  # (Quality, ...) after one extra pass
+    rules: dict  # {rule: (Reading, Reading after an extra pass)}, empty for sets of size
+    again: Found  # (Quality, seconds) after one extra pass
     audit: Found
 
     def quality(self, way):
@@ -82,7 +85,13 @@ def variances(model, rows, truth, k):
         float((true.sum() - captured(rows, model.components_[:k])) / truth.total),
         np.nan if sketch is None else float(sketch.error_bound),
         outside,
+        "" if sketch is None else _way(model),
     )
+
+
+def _way(model):
+    passes = model.n_passes_
+    return f"{model.solver_}, {passes} passes" if passes > 1 else model.solver_
 
 
 def run(way, rows, truth, k):
@@ -102,7 +111,7 @@ def extra_pass(rows, truth, k):
     def function():
         model = SketchedPCA(n_components=k, solver="gram").fit(rows)
         start = time.process_time()
-        model.refine(rows)
+        model.sketch_.refine(rows)
         model.components_, model.explained_variance_  # noqa: B018
         taken = time.process_time() - start
         return lambda: (variances(model, rows, truth, k), taken)
@@ -157,11 +166,10 @@ def measure(name, *, counts, repeats):
             if found and not found[0].seconds < ONCE:
                 continue
             found.append(apart(run(way, rows, truth, k), limit=LIMIT, gigabytes=GIGABYTES))
-    out = []
+    out, again = [], kind == "text" or name in ("MNIST", "Isolet")
     for k in counts:
         rounds = {way: runs[k, way] for way in WAYS}
         none = Found(note="not asked")
-        again = kind == "text" or name in ("MNIST", "Isolet")
         out.append(
             Case(
                 name,
@@ -171,6 +179,7 @@ def measure(name, *, counts, repeats):
                 rounds,
                 apart(lambda k=k: bound_of_fd(rows, k)).result,
                 apart(lambda k=k: deficit_with_ledger(rows, truth, k)).result if kind == "drift" else np.nan,
+                {} if kind == "size" else apart(lambda k=k: rules_on(rows, truth, k, refine=again)).result,
                 apart(extra_pass(rows, truth, k)) if again else none,
                 apart(audited(rows)) if k == counts[0] and kind != "size" else none,
             )
@@ -241,6 +250,8 @@ def tables(cases):
     yield table([_certificates(case) for case in cases], CERTIFICATES)
     print("One extra pass after solver='gram':")
     yield table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN)
+    print("Rules of the sketch, one pass and after an extra one, l = 2 k + 10; worst of all sets (of them meet it):")
+    yield table(frontier(cases, share), HEAD)
     print("Audits of Tracked FD, l = 30:")
     yield table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT)
 
@@ -248,6 +259,8 @@ def tables(cases):
 CERTIFICATES = [
     "set",
     "k",
+    "way of fit",
+    "of partial_fit",
     "certificate of gram / FD's",
     "times faster than IncrementalPCA",
     "than batches of 200",
@@ -265,6 +278,7 @@ def _certificates(case):
     return [
         case.name,
         case.k,
+        *(quality.way if quality else "" for quality in ours[:2]),
         f"{certificate(case):.2f}" if got and case.fd > 0 else "",
         f"{case.faster(OURS, DEFAULT):.1f}",
         f"{case.faster(OURS, SMALL):.1f}",
