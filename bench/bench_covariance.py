@@ -54,17 +54,19 @@ def _shares(d, n, seed):
     def rows(count):
         return rng.standard_normal((count, FACTORS)) @ loadings + rng.standard_normal((count, d))
 
-    models = {"auto (exact at l = 32, 64, 128)": SketchedCovariance(SIZES[0])}
-    models |= {f"gram, l = {size}": SketchedCovariance(size, solver="gram") for size in SIZES}
+    models = {}
+    for size in SIZES:
+        models[f"auto (exact), l = {size}"] = SketchedCovariance(size)
+        models[f"gram, l = {size}"] = SketchedCovariance(size, solver="gram")
     for _ in range(n // 5000):
         batch = rows(5000)
         for model in models.values():
             model.partial_fit(batch)
-    exact = next(iter(models.values()))
-    assert all(SketchedCovariance(size).fit(batch).sketch_.resolved["solver"] == "exact" for size in SIZES)
+    exact = models[f"auto (exact), l = {SIZES[0]}"]
+    assert exact.sketch_.resolved["solver"] == "exact"
     test = rows(20_000)
     out = {name: _beyond(model, test) for name, model in models.items()}
-    for shrinkage in (None, "oas", 0.01, 0.1):
+    for shrinkage in (None, "ledoit-wolf", "oas", 0.1):
         out[f"exact, shrinkage={shrinkage!r}"] = _beyond(exact.set_params(shrinkage=shrinkage), test)
     return out
 
@@ -80,13 +82,15 @@ CANDIDATES = {
     "EmpiricalCovariance": EmpiricalCovariance,
     "LedoitWolf": LedoitWolf,
     "OAS": OAS,
-    "auto (exact)": SketchedCovariance,
     "exact, shrinkage=None": partial(SketchedCovariance, shrinkage=None),
+    "exact, shrinkage='ledoit-wolf'": partial(SketchedCovariance, shrinkage="ledoit-wolf"),
     "exact, shrinkage='oas'": partial(SketchedCovariance, shrinkage="oas"),
 }
 for _size in SIZES:
+    CANDIDATES[f"auto (exact), l = {_size}"] = partial(SketchedCovariance, _size)
+for _size in SIZES:
     CANDIDATES[f"gram, l = {_size}"] = partial(SketchedCovariance, _size, solver="gram")
-for _options in ({"shrinkage": None}, {"shrinkage": "oas"}, {"beta": 0.1}, {"method": "rfd"}):
+for _options in ({"shrinkage": "ledoit-wolf"}, {"shrinkage": "oas"}, {"beta": 0.1}, {"method": "rfd"}):
     _name = ", ".join(f"{key}={value!r}" for key, value in _options.items())
     CANDIDATES[f"gram, l = 64, {_name}"] = partial(SketchedCovariance, 64, solver="gram", **_options)
 

@@ -83,6 +83,8 @@ def dataset(name):
         "a9a": ("a9a/a9a.gz", "LIBSVM a9a (UCI Adult)"),
         "farm-ads": ("farm-ads/X_raw.npz", "UCI Farm Ads"),
         "Isolet": ("asu-fs/Isolet.mat", "UCI Isolet"),
+        "w8a": ("w8a/w8a.gz", "LIBSVM w8a"),
+        "madelon": ("asu-fs/madelon.mat", "UCI Madelon"),
         "news20": ("news20/news20.bz2", "LIBSVM news20"),
         "MNIST": ("mnist/train-images-idx3-ubyte.gz", "MNIST"),
     }
@@ -90,11 +92,11 @@ def dataset(name):
     path = located(name, file, origin)
     if path is None:
         return None
-    if name in ("a9a", "news20"):
+    if name in ("a9a", "w8a", "news20"):
         return load_svmlight(path)[0]
     if name == "farm-ads":
         return sparse.csr_array(sparse.load_npz(path))
-    if name == "Isolet":
+    if name in ("Isolet", "madelon"):
         return np.ascontiguousarray(loadmat(path)["X"], np.float64)
     return read_idx(path).reshape(-1, 784) / 255.0
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
+    "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "threads": "eight Python threads with default BLAS settings",

@@ -2,9 +2,8 @@ from typing_extensions import Buffer, disjoint_base
 
 @disjoint_base
 class Ledger:
+    n_spare: int
     lost: float
-    @property
-    def n_spare(self) -> int: ...
     @property
     def seen(self) -> Buffer: ...
     @property

@@ -64,7 +64,14 @@ def _sketch(commands: Any) -> None:
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
-    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep (default 64)")
+    parameter(
+        parser,
+        "sketch_size",
+        short="-l",
+        type=int,
+        metavar="L",
+        help="rows to keep (default 64; with --tolerance where it starts: 4)",
+    )
     parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
     parameter(
@@ -78,6 +85,20 @@ def _sketch(commands: Any) -> None:
     parameter(
         parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
+    parameter(
+        parser,
+        "tolerance",
+        type=float,
+        metavar="X",
+        help="a precision instead of a size: rows to keep grow until the certificate is at most this share",
+    )
+    parameter(
+        parser,
+        "tolerance_relative_to",
+        metavar="{squared_norm,largest_eigenvalue}",
+        help="what --tolerance is a share of (default squared_norm)",
+    )
+    parameter(parser, "max_sketch_size", type=int, metavar="L", help="most rows to keep for --tolerance")
     dtype(parser)
     parser.add_argument(
         "--passes",

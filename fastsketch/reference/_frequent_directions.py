@@ -7,6 +7,7 @@ A stream of fewer than m rows is its own sketch, as the algorithms' inputs imply
 
 from collections.abc import Iterable
 from math import ceil, floor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,22 +81,22 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
 
 
 def growing_frequent_directions(
-    a: Array, m: int, *, tolerance: float, share: float, step: float, counts: float = 0.5, of_largest: bool = False
+    a: Array, m: int, *, tolerance: float, share: float, factor: float, counts: float = 0.5, of_largest: bool = False
 ) -> tuple[Array, float, int]:
     """Fast FD whose m grows so that counts Delta <= tolerance ||A||_F^2 (or sigma_1^2) at any moment.
 
     Returns (B, Delta, m): B of the fewest rows that meet the tolerance, and the m in use. A shrink is not made where
     Delta would go beyond `share` of what the rows so far allow; m then becomes the smallest that keeps it within, and
-    at least `step` m.
+    at least `factor` m.
     """
 
-    def fits(squares: Array, size: int, part: float) -> bool:
+    def fits(squares: NDArray[Any], size: int, part: float) -> bool:
         """Whether a shrink to size - 1 rows leaves Delta within this part of the tolerance."""
         removed = squares[size - 1] if size <= len(squares) else 0.0
         whole = max(squares[0] - removed, 0.0) if of_largest else norm
         return counts * (delta + removed) <= part * tolerance * whole
 
-    def smallest(squares: Array, part: float) -> int:
+    def smallest(squares: NDArray[Any], part: float) -> int:
         return next(size for size in range(2, len(squares) + 2) if fits(squares, size, part))
 
     def shrunk(size: int) -> tuple[Array, float]:
@@ -111,7 +112,7 @@ def growing_frequent_directions(
                 b, removed = shrunk(m)
                 delta += removed
             else:
-                m = min(max(ceil(step * m), m + 1, smallest(squares, share)), len(row) + 1)
+                m = min(max(ceil(factor * m), m + 1, smallest(squares, share)), len(row) + 1)
     size = smallest(np.linalg.svd(b, compute_uv=False) ** 2, 1.0)
     if len(b) > size:
         b, removed = shrunk(size)

@@ -33,4 +33,4 @@ def second_pass(a: Array, b: Array, *, delta: float) -> tuple[Array, Array, Arra
     where = np.linalg.svd(f, full_matrices=False)[0]
     least = f @ np.linalg.solve(t, f.T) + min(squares[-1], g) * where @ where.T
     estimates = np.linalg.eigvalsh(np.block([[t, f.T], [f, least]]))[::-1][:r]
-    return squares, directions, estimates, upper
+    return squares, directions, np.asarray(estimates, float), np.asarray(upper, float)

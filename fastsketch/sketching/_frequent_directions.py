@@ -69,7 +69,8 @@ class FrequentDirections(MergeableModel):
     Parameters
     ----------
     sketch_size : int, default 64
-        l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact.
+        l >= 2, the most rows the sketch keeps. With l > d nothing is ever removed: the sketch is exact. With a
+        tolerance, where l starts, by default at 4.
     method : {"rfd", "fd", "pfd", "tfd", "cfd", "isvd"}, default "rfd"
         Robust FD: Frequent Directions whose ``alpha`` grows by half of each shrink's delta, which halves the error
         of B'B + alpha I; plain Frequent Directions, B'B <= A'A; its parameterized form (the top
@@ -97,6 +98,16 @@ class FrequentDirections(MergeableModel):
         A random map that turns every m rows into q before they reach the sketch (q = ``sketch_size`` unless given):
         with "srht" Fast Frequent Directions of FROSH, Algorithm 2. Several times faster; the bound then covers
         the shrinks, not the error of the random map, and ``squared_norm`` is an estimate.
+    tolerance : float in (0, 1), optional
+        A precision instead of a size: l grows while rows come, so that at any moment ``error_bound`` is at most this
+        share of what it is relative to, and ``sketch()`` has the fewest rows that meet it. Not with a compressor.
+    tolerance_relative_to : {"squared_norm", "largest_eigenvalue"}, default "squared_norm"
+        ||A||_F^2, or the largest eigenvalue of A'A: its certified lower end, so that what is said is true. The former
+        bounds l by about 1 / tolerance ("rfd": half of that), whatever the rows; the latter by d alone, and merges of
+        parts whose leading directions differ may use it up (a UserWarning says so).
+    max_sketch_size : int, optional
+        Bound on l for a tolerance, at least ``sketch_size``. Where it is reached before the tolerance is met, one
+        UserWarning says so, and ``error_bound`` what holds instead.
 
     Attributes
     ----------
@@ -122,7 +133,12 @@ class FrequentDirections(MergeableModel):
     shorter one runs to its end before an interrupt is seen. While one thread updates a model, other threads that update
     or read it get a RuntimeError.
 
-    Parameters read as they were given; ``resolved`` has the solver, buffer_size, dtype and compressor in use.
+    Parameters read as they were given; ``resolved`` has the sketch_size, solver, buffer_size, dtype and compressor in
+    use. Sketches that differ in sketch_size alone merge, into the larger (not with a compressor).
+
+    With a tolerance, a shrink that would take more than nine tenths of what the rows so far allow is not made: l grows
+    by at least 15%, and nothing is lost. The rest is for the read-out. solver="auto" goes over to "exact" where l has
+    grown so far that it is faster; solver="exact" has nothing to grow, and its read-out chooses l.
 
     References
     ----------
@@ -315,8 +331,9 @@ class FrequentDirections(MergeableModel):
         compressor = self._setting.compressor
         if compressor is not None:
             compressor = replace(compressor, first_block=0)
-        # the compressor first: it explains other differences
-        agree = {"compressor": None, **super()._must_agree(), "compressor": compressor, "beta": self._beta}
+        agree: dict[str, Any] = {"compressor": compressor}  # first: it explains other differences
+        agree |= super()._must_agree()
+        agree |= {"compressor": compressor, "beta": self._beta}
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
@@ -361,7 +378,10 @@ class FrequentDirections(MergeableModel):
             )
 
     def sketch(self) -> NDArray[Any]:
-        """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included."""
+        """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
+
+        With a tolerance, r is the smallest number of rows that meets it.
+        """
         reading = self._read()
         return reading.s[:, np.newaxis] * reading.vt
 
@@ -759,7 +779,13 @@ class FrequentDirections(MergeableModel):
             raise ValueError(
                 f"a sketch of these parameters has no {about['kind']!r} rows with solver {setting.solver!r}"
             )
+        size = setting.sketch_size  # merges make it larger, a tolerance also smaller
+        if self.max_sketch_size is not None and size > self.max_sketch_size:
+            raise ValueError(f"its rows have sketch_size={size}, its parameters max_sketch_size={self.max_sketch_size}")
+        if size < self.sketch_size and self.tolerance is None:
+            raise ValueError(f"sketch_size must be at least that of its parameters, {self.sketch_size}, got {size}")
         for name, given, mine in (
+            ("sketch_size", size, None if self.compressor is None else self.sketch_size),
             ("solver", setting.solver, None if self.solver == "auto" else self.solver),
             ("buffer_size", setting.buffer_size, None if setting.solver == "exact" else self.buffer_size),
             ("dtype", as_dtype(about["dtype"]), self.dtype),
@@ -769,23 +795,17 @@ class FrequentDirections(MergeableModel):
         d = as_integer(about["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         own = {name: array for name, array in arrays.items() if name not in CERTAIN}
         engine.validate(own, setting, d, dtype=as_dtype(about["dtype"]))
-        validate_refined(arrays, self.sketch_size)
+        validate_refined(arrays, setting.sketch_size)
 
     def _setting_of(self, about: dict[str, Any]) -> EngineSetting:
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
         least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
         solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
-        # merges make l larger, a tolerance also smaller; older files name none
-        least_size = self.sketch_size if self.tolerance is None else 2
-        size = as_integer(about.get("sketch_size", self.sketch_size), "sketch_size", least_size)
-        if self.max_sketch_size is not None and size > self.max_sketch_size:
-            raise ValueError(f"its rows have sketch_size={size}, its parameters max_sketch_size={self.max_sketch_size}")
-        if size != self.sketch_size and self.compressor is not None:
-            raise ValueError(f"its rows have sketch_size={size}, its parameters sketch_size={self.sketch_size}")
+        size = as_integer(about.get("sketch_size", self.sketch_size), "sketch_size", 2)  # older files name none
         setting = self._setting.of_size(size).resolved(solver)
         buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
         engine = ENGINES[about["kind"]]
-        if engine is not MappedEngine and engine.capacity_for(setting) == size + buffer_size:
+        if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
             return setting  # which a growth continues as if it had not been saved
         return setting.resolved(solver, buffer_size)
 

@@ -192,7 +192,7 @@ class SecondPass(MergeableModel):
         sketch = _sketch_in(checks.array_of(arrays, "sketch", arrays["sketch"].shape[:1], np.dtype(np.uint8)))
         sketch._rereadable("a second pass")
         r, d = len(arrays["vt"]), sketch.n_features or 0
-        checks.number_within(r, "directions", 0, min(sketch.sketch_size, d))
+        checks.number_within(r, "directions", 0, min(sketch._seen_engine().setting.sketch_size, d))
         vt = checks.finite(arrays, "vt", (r, d))
         if r and np.abs(vt @ vt.T - np.eye(r)).max() > ORTHONORMAL:
             raise ValueError("array 'vt' must hold orthonormal rows")

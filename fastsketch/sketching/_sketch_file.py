@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from fastsketch._validation import as_integer
 from fastsketch.io import open_source
-from fastsketch.sketching._engines import SolverName
+from fastsketch.sketching._engines import Reference, SolverName
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._methods import MethodName
 from fastsketch.sketching._random_maps import Compressor
@@ -32,11 +32,14 @@ class SketchParameters(TypedDict, total=False):
     decay: float
     dtype: DTypeLike | None
     compressor: Compressor | MapKind | None
+    tolerance: float | None
+    tolerance_relative_to: Reference
+    max_sketch_size: int | None
 
 
 def sketch_file(
     path: Path | Iterable[Path],
-    sketch_size: int = 64,
+    sketch_size: int | None = None,
     *,
     n_features: int | None = None,
     zero_based: bool = False,
@@ -49,7 +52,8 @@ def sketch_file(
     ----------
     path : str, path or iterable of them
         .npy matrices, scipy CSR .npz, or svmlight text (also .gz, .bz2, .xz), all of the same width.
-    sketch_size : int, default 64
+    sketch_size : int, optional
+        By default that of FrequentDirections.
     n_features, zero_based
         For svmlight text: see ``fastsketch.io.open_source``.
     passes : {1, 2}, default 1
@@ -67,7 +71,7 @@ def sketch_file(
         If a file is missing, empty, damaged or of another format, widths differ, or two passes are asked for with decay
         or a compressor.
     """
-    sketch = FrequentDirections(sketch_size, **parameters)
+    sketch = FrequentDirections(**parameters) if sketch_size is None else FrequentDirections(sketch_size, **parameters)
     if as_integer(passes, "passes", 1, 3) == 2:
         sketch._check_rereadable("passes=2")
     paths = [path] if isinstance(path, str | PathLike) else list(path)

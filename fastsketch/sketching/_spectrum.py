@@ -64,8 +64,8 @@ def overview_of(
     lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
     exact = isinstance(engine, DenseEngine) and engine.accumulated
-    if not exact or engine.state.fill or engine.setting.growth is not None:
-        engine = engine.clone()  # else there is nothing that reading changes, and the sum need not be copied
+    if not (isinstance(engine, DenseEngine) and engine.is_settled_sum):
+        engine = engine.clone()
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
     rounding = sqrt(engine.rounding) + LEADING_ROUNDING * top if exact else allowance(engine, top)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from fastsketch import _threads
+from fastsketch._kernels.state import SketchState
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import (
-    AnyEngine,
     DenseEngine,
     EngineSetting,
     Known,
@@ -42,7 +42,7 @@ _EPS = float(np.finfo(np.float64).eps)
 class Whole(NamedTuple):
     """What a pass over all rows at once gives."""
 
-    engine: AnyEngine
+    engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper ends of the first eigenvalues of A'A, in squared units of the rows
     squares: Matrix  # (d,) sums of the squares of the weighted, centred columns, in the same units
 
@@ -75,7 +75,7 @@ class _Rows:
         if self.sparse:
             return np.asarray(self._rows.T @ (self.root * self.root))
         out = np.zeros(self.d)
-        for part in self._parts(self.n, self.d):
+        for part in self.parts(self.n, self.d):
             block = self._rows[part]
             if self.weights is None:
                 out += block.sum(axis=0, dtype=np.float64)
@@ -84,18 +84,18 @@ class _Rows:
         return out if self._scale == 1.0 else out * self._scale
 
     @staticmethod
-    def _parts(length: int, across: int) -> Iterator[slice]:
+    def parts(length: int, across: int) -> Iterator[slice]:
         step = max(LEAST, BLOCK_BYTES // (8 * max(1, across)))
         return (slice(start, start + step) for start in range(0, length, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
         """(columns, their block (n, b)) of dense rows."""
-        for part in self._parts(self.d, self.n):
+        for part in self.parts(self.d, self.n):
             yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
         """(rows, their block (b, d)); sparse ones are made dense."""
-        for part in self._parts(self.n, self.d):
+        for part in self.parts(self.n, self.d):
             block = self._rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
 
@@ -125,9 +125,9 @@ class _Rows:
         # sum of w (x - mu)^2 = sum of w x^2 - W mu^2
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
-    def put_into(self, engine: AnyEngine) -> None:
+    def put_into(self, engine: DenseEngine | SparseEngine) -> None:
         """What the engine knows of the rows beside their products."""
-        state = engine.state
+        state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
         if self.seen:
             state.top, state.exponent = self.top, self.exponent
@@ -169,7 +169,7 @@ class RowProducts:
             turned = x.T.tocsr()
             along = np.asarray(x @ rows.mean)
             offset = float(rows.mean @ rows.mean)
-            for part in rows._parts(n, n):
+            for part in rows.parts(n, n):
                 # root root' - along root' - root along': the mean enters by linearity
                 block = (x[part] @ turned).toarray()
                 block -= np.outer(along[part], root) + np.outer(root[part], along) - offset * np.outer(root[part], root)
@@ -235,7 +235,7 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     if source.sparse and row_steps(rows) * SPARSE_STEP < float(source.n) * source.d * source.d:
         x = source.csr()
         turned = x.T.tocsr()
-        for part in source._parts(source.d, source.d):
+        for part in source.parts(source.d, source.d):
             # X'X - W mu mu'
             block = (turned[part] @ x).toarray()
             block -= source.weight * np.outer(source.mean[part], source.mean)

@@ -1,5 +1,8 @@
 """What a sketch says of the first k principal components."""
 
+# reads what a sketch keeps to itself
+# pyright: basic
+
 import warnings
 from typing import Any, NamedTuple
 

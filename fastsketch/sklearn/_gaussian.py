@@ -104,6 +104,18 @@ class Spiked:
         add = share * self.trace / self.n_features + ridge
         return type(self)((1 - share) * self.values + add, self.vectors, (1 - share) * self.rest + add)
 
+    def tail_sums(self, kept: int) -> tuple[float, float]:
+        """(sum, sum of squares) of all eigenvalues but the leading ones."""
+        others, tail = self.n_features - len(self.values), self.values[kept:]
+        return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest**2
+
+    def tail_shrunk(self, kept: int, share: float, mean: float, ridge: float) -> Self:
+        """With (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
+        values = self.values.copy()
+        values[kept:] = (1 - share) * values[kept:] + share * mean
+        rest = (1 - share) * self.rest + share * mean if kept < len(values) else self.rest
+        return type(self)(values + ridge, self.vectors, rest + ridge)
+
     @property
     def log_determinant(self) -> float:
         """-inf if it is singular."""
@@ -165,6 +177,18 @@ class Whole:
         out = (1 - share) * self._matrix
         out[np.diag_indices_from(out)] += add
         return Whole(out)
+
+    def without(self, values: Matrix, vectors: Matrix) -> Matrix:
+        """S - V' diag(values) V for leading eigenpairs, (d, d)."""
+        return self._matrix - (vectors.T * values) @ vectors
+
+    def tail_shrunk(self, tail: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "Whole":
+        """S - share (tail - mean (I - V'V)) + ridge I, where tail = S - V' diag(values) V, which is overwritten."""
+        tail *= -share
+        tail += self._matrix
+        tail -= share * mean * (vectors.T @ vectors)
+        tail[np.diag_indices_from(tail)] += share * mean + ridge
+        return Whole(tail)
 
     def _factored(self) -> tuple[Matrix, Matrix | None]:
         """(lower Cholesky factor, None), or of a singular matrix (eigenvalues > 0, their vectors (d, r))."""

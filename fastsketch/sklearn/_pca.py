@@ -23,6 +23,7 @@ from fastsketch.sketching._spectrum import Overview
 from fastsketch.sketching._whole import RowProducts, column_products
 from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._components import Components, components_of, count_for, first_of
+from fastsketch.sklearn._likelihood import Likelihood
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
 from fastsketch.sklearn._sketched import Arrays, Sketched
@@ -36,7 +37,7 @@ MOST = float(np.finfo(np.float64).max)
 
 
 @named_keywords
-class SketchedPCA(Sketched, IncrementalPCA):
+class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
 
     Parameters
@@ -181,7 +182,7 @@ class SketchedPCA(Sketched, IncrementalPCA):
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
-        rows = self._checked(X, reset=first) if check_input else X
+        rows: Any = self._checked(X, reset=first) if check_input else X
         weights = as_weights(sample_weight, rows.shape[0])
         if first:
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
@@ -212,63 +213,14 @@ class SketchedPCA(Sketched, IncrementalPCA):
             out /= np.maximum(scale, np.finfo(scale.dtype).eps)
         return out
 
-    # -- the model of probabilistic PCA: components, and noise of one variance beside them ---------------------------
-    def get_covariance(self) -> NDArray[Any]:
-        """V' diag(variances - noise) V + noise I, (n_features, n_features)."""
-        view, noise, over = self._model()
-        out = (view.vt.T * (over - noise)) @ view.vt
-        out[np.diag_indices_from(out)] += noise
-        return out.astype(self._dtype)
-
-    def get_precision(self) -> NDArray[Any]:
-        """The inverse of ``get_covariance``, (n_features, n_features)."""
-        view, noise, over = self._invertible()
-        if len(over) == self.n_features_in_:
-            return ((view.vt.T / over) @ view.vt).astype(self._dtype)
-        out = (view.vt.T * (1.0 / over - 1.0 / noise)) @ view.vt
-        out[np.diag_indices_from(out)] += 1.0 / noise
-        return out.astype(self._dtype)
-
-    def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Log-likelihood of each row of X (n_samples, n_features), (n_samples,); sparse input is not made dense."""
-        view, noise, over = self._invertible()
-        rows, k, d = self._checked(X, reset=False), len(over), self.n_features_in_
-        z = np.asarray(rows @ view.vt.T) - view.mean @ view.vt.T
-        distance = (z**2 / over).sum(axis=1)
-        logdet = np.log(over).sum()
-        if k < d:
-            left = _squared_distances(rows, view.mean) - (z**2).sum(axis=1)
-            distance += np.maximum(left, 0.0) / noise
-            logdet += (d - k) * np.log(noise)
-        return -0.5 * (distance + logdet + d * np.log(2.0 * np.pi))
-
-    def score(self, X: Rows, y: Any = None) -> float:
-        """Mean log-likelihood of the rows of X."""
-        return float(self.score_samples(X).mean())
-
-    def _model(self) -> tuple[Components, float, NDArray[np.float64]]:
-        """(components, variance of the noise, variances along the components: none is below the noise)."""
-        view = self._view()
-        noise = self.noise_variance_
-        return view, noise, np.maximum(view.squares / self._divisor(), noise)
-
-    def _invertible(self) -> tuple[Components, float, NDArray[np.float64]]:
-        view, noise, over = self._model()
-        smallest = over.min() if len(over) == self.n_features_in_ else noise
-        if not smallest > 0:
-            raise ValueError(
-                "the covariance is singular: the components hold all variance, and there are fewer than features; "
-                "take a smaller n_components"
-            )
-        return view, noise, over
-
     # -- inside ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1)
 
     def _forget(self) -> None:
         for name in ("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_"):
-            self.__dict__.pop(name, None)
+            if name in vars(self):
+                delattr(self, name)
 
     def _asked(self, n: int, d: int) -> tuple[int | float, int]:
         """(number of components or their share, rows of the sketch) for a first batch (n, d)."""
@@ -362,9 +314,8 @@ class SketchedPCA(Sketched, IncrementalPCA):
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
             first, second = second, first
         out = first.copy()
-        engine = out._seen_engine()
-        merge_engines(engine, second._seen_engine().clone())
-        out._begin_with(engine)
+        engine = merge_engines(out._seen_engine(), second._seen_engine().clone())
+        out._replace(engine, first._regained + second._regained)
         return out
 
     @classmethod
@@ -380,7 +331,8 @@ class SketchedPCA(Sketched, IncrementalPCA):
         }
 
     def __getstate__(self) -> Any:
-        state = {name: value for name, value in super().__getstate__().items() if name != "_entered"}
+        kept: Any = super().__getstate__()
+        state = {name: value for name, value in kept.items() if name != "_entered"}
         return {**state, "_read": {}} if "_read" in state else state
 
     # -- learned attributes, read from the sketch when they are asked for: a read-out costs more than a small batch ---
@@ -498,15 +450,3 @@ def _refine(
         few = min(len(last), len(values))
         moved = bool((np.abs(values[:few] - last[:few]) > SETTLED * values[:few]).any())
     return passes, seen
-
-
-def _squared_distances(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """||x - mean||^2 of every row."""
-    if isinstance(rows, np.ndarray):
-        out = np.empty(len(rows))
-        for batch in gen_batches(len(rows), 256):
-            moved = rows[batch] - mean
-            out[batch] = np.einsum("ij,ij->i", moved, moved)
-        return out
-    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return squares - 2.0 * (rows @ mean) + mean @ mean

@@ -31,6 +31,18 @@ def oracle_approximating(trace: float, squares: float, *, n: float, d: int) -> f
     return min((mean_square + squared_mean) / below, 1.0) if below > 0 else 1.0
 
 
+def tail_share(trace: float, squares: float, *, n: float, size: int) -> tuple[float, float]:
+    """(share, mean) of the shrinkage of all but the leading eigenvalues to their mean, from their sums.
+
+    The oracle approximating share, of the `size` eigenvalues alone: 1 where they differ no more than n rows of one
+    variance make them, whatever n is.
+    """
+    if size <= 1 or trace <= 0:
+        return 0.0, 0.0
+    below = (n + 1) * (squares - trace * trace / size)
+    return (min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0), trace / size
+
+
 class FourthMoment:
     """What the sum of ||x - mean||^4 needs, summed around the mean c of the first batch, y = x - c.
 

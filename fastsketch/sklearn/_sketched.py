@@ -117,20 +117,20 @@ class Sketched(Begun):
             return
         if self.n_features_in_ != other.n_features_in_:
             raise ValueError(f"other has {other.n_features_in_} features, this estimator {self.n_features_in_}")
-        names = [getattr(estimator, "feature_names_in_", None) for estimator in (self, other)]
-        if names[0] is not None and names[1] is not None and not np.array_equal(*names):
+        mine, theirs = (getattr(estimator, "feature_names_in_", None) for estimator in (self, other))
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
             raise ValueError("other has other feature names than this estimator")
         own = self._own_with(other)
         self.sketch_ = self._merged_sketch(other.sketch_)
         self._put_own(own)
 
     @classmethod
-    def from_sketch(cls, sketch: FrequentDirections, **parameters: Any) -> Self:
+    def from_sketch(cls, model: FrequentDirections, **parameters: Any) -> Self:
         """An estimator that has learned what a sketch has: one of a job, of another process, or merged from many.
 
         Parameters
         ----------
-        sketch : fastsketch.FrequentDirections
+        model : fastsketch.FrequentDirections
             That has seen rows; a copy is kept.
         **parameters
             Of the estimator, beside those that the sketch has.
@@ -145,17 +145,17 @@ class Sketched(Begun):
         TypeError, ValueError
             If it is no sketch, has seen no rows, or has other parameters.
         """
-        if not isinstance(sketch, FrequentDirections):
-            raise TypeError(f"sketch must be a fastsketch.FrequentDirections, got {type(sketch).__name__}")
-        if sketch.n_features is None:
-            raise ValueError("sketch must have seen rows: call its update first")
-        found = cls._parameters_for(sketch)
+        if not isinstance(model, FrequentDirections):
+            raise TypeError(f"model must be a fastsketch.FrequentDirections, got {type(model).__name__}")
+        if model.n_features is None:
+            raise ValueError("model must have seen rows: call its update first")
+        found = cls._parameters_for(model)
         for name, value in parameters.items():
             if name in found and found[name] != value:
                 raise ValueError(f"{name}={value!r} does not fit the sketch, which has {name}={found[name]!r}")
         out = cls(**{**found, **parameters})
-        out.sketch_ = sketch.copy()
-        out.n_features_in_ = sketch.n_features
+        out.sketch_ = model.copy()
+        out.n_features_in_ = model.n_features
         out._put_own({})
         out._fix_parameters()
         return out

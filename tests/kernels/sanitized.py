@@ -22,6 +22,7 @@ TESTS = (
     "reliability/test_certificate.py",
     "sketching/test_input.py",
     "sketching/test_golden.py",
+    "sketching/test_tracked.py",
     "online/test_golden.py",
     "hashing/test_golden.py",
     "hashing/test_summary.py",

@@ -37,14 +37,14 @@ def factors(rng, n, d, power=1.0):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("tolerance", [0.1, 0.02, 0.004])
+@pytest.mark.parametrize("tolerance", [0.1, 0.02, 0.006])
 def test_it_is_the_reference(tolerance, way):
     rows = factors(np.random.default_rng(0), 600, 60)
-    sketch = fs.FrequentDirections(
-        4, solver="svd", tolerance=tolerance, tolerance_relative_to=way, method="fd"
-    ).update(rows)
+    sketch = fs.FrequentDirections(4, solver="svd", tolerance=tolerance, tolerance_relative_to=way, method="fd").update(
+        rows
+    )
     b, delta, size = reference.growing_frequent_directions(
-        rows, 4, tolerance=tolerance, share=SHARE, step=STEP, counts=1.0, of_largest=way == "largest_eigenvalue"
+        rows, 4, tolerance=tolerance, share=SHARE, factor=STEP, counts=1.0, of_largest=way == "largest_eigenvalue"
     )
     scale = np.linalg.norm(rows, 2) ** 2
     assert sketch.resolved["sketch_size"] == size
@@ -83,7 +83,7 @@ def made(case):
     return sketch, np.sqrt(w)[:, np.newaxis] * seen
 
 
-@pytest.mark.parametrize("case", range(240))
+@pytest.mark.parametrize("case", range(168))
 def test_the_tolerance_holds_at_any_moment_and_is_true(case):
     sketch, rows = made(case)
     slack = tol(np.float64, max(np.linalg.norm(rows, 2) ** 2, 1e-300))
@@ -98,7 +98,7 @@ def test_the_tolerance_holds_at_any_moment_and_is_true(case):
     assert (values[:size] <= found.high + slack).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     parts=st.integers(2, 6),
@@ -138,14 +138,14 @@ def test_merges_keep_the_tolerance(seed, parts, tolerance, method, solver, cente
 def test_sketches_of_different_sizes_merge(method, kind, center):
     rng = np.random.default_rng(3)
     d = 380  # "auto" is exact for l = 20, and not for 6
-    rows = factors(rng, 300, d)
+    rows = rng.standard_normal((60, d))
     if kind == "csr":
         rows[np.abs(rows) < np.quantile(np.abs(rows), 0.95)] = 0.0
     solver = "gram" if kind == "csr" else kind
     take = sparse.csr_array if kind == "csr" else np.asarray
     small, large = (
         fs.FrequentDirections(size, method=method, solver=solver, center=center).update(take(part))
-        for size, part in ((6, rows[:140]), (20, rows[140:]))
+        for size, part in ((6, rows[:25]), (20, rows[25:]))
     )
     seen = rows - rows.mean(axis=0) if center else rows
     for one, two in ((small, large), (large, small)):
@@ -163,7 +163,7 @@ def test_sketches_of_different_sizes_merge(method, kind, center):
         assert again.to_bytes() == both.to_bytes()
     empty = fs.FrequentDirections(30, method=method, solver=solver, center=center)
     assert empty.merge(small).resolved["sketch_size"] == 30
-    assert fs.from_bytes(empty.to_bytes()).update(take(rows)).n_rows == 440
+    assert fs.from_bytes(empty.to_bytes()).update(take(rows)).n_rows == 85
 
 
 def test_sizes_of_compressed_sketches_agree():
@@ -177,14 +177,20 @@ def test_sizes_of_compressed_sketches_agree():
 @pytest.mark.parametrize("kind", ["gram", "svd", "csr", "auto", "buffer"])
 def test_batches_copies_and_files_give_the_same_bits(kind, method, center):
     rng = np.random.default_rng(4)
-    rows = factors(rng, 260, 330 if kind == "auto" else 50)  # "auto" goes over to the exact sum on its way
+    rows = factors(rng, 260, 400 if kind == "auto" else 50)  # "auto" goes over to the exact sum on its way
     weights = rng.random(len(rows))
     if kind == "csr":
         rows[np.abs(rows) < np.quantile(np.abs(rows), 0.9)] = 0.0
         rows = sparse.csr_array(rows)
     rows = rows * 2.0**-8  # one scale for every batch
     solver = {"csr": "gram", "buffer": "gram"}.get(kind, kind)
-    parameters = {"solver": solver, "method": method, "center": center, "decay": 0.999, "tolerance": 0.02}
+    parameters = {
+        "solver": solver,
+        "method": method,
+        "center": center,
+        "decay": 0.999,
+        "tolerance": 0.002 if kind == "auto" else 0.02,
+    }
     if kind == "buffer":
         parameters["buffer_size"] = 3
     whole = fs.FrequentDirections(**parameters).update(rows, weights)
@@ -248,7 +254,7 @@ def test_an_interrupted_growth_is_undone(monkeypatch):
     from fastsketch.sketching._engines import DenseEngine
 
     rows = factors(np.random.default_rng(8), 900, 80)
-    for after in range(1, 7):
+    for after in (1, 2, 3):
         sketch = fs.FrequentDirections(tolerance=0.01, solver="gram").update(rows[:5])
         before, calls = sketch.to_bytes(), 0
         become = DenseEngine.become
@@ -265,9 +271,10 @@ def test_an_interrupted_growth_is_undone(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 sketch.update(rows)
         assert sketch.to_bytes() == before
-        assert sketch.update(rows[5:]).to_bytes() == fs.FrequentDirections(
-            tolerance=0.01, solver="gram"
-        ).update(rows).to_bytes()
+        assert (
+            sketch.update(rows[5:]).to_bytes()
+            == fs.FrequentDirections(tolerance=0.01, solver="gram").update(rows).to_bytes()
+        )
 
 
 def test_a_refused_row_after_growth_leaves_no_trace():

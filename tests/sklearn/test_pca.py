@@ -397,7 +397,7 @@ def test_from_a_sketch(method):
     assert sketch.n_rows == 90 and model.n_samples_seen_ == 180
     assert SketchedPCA.from_sketch(sketch, n_components=0.5).n_components_ >= 1
     for bad in (fs.FrequentDirections(16).update(X), fs.FrequentDirections(16, center=True)):
-        with pytest.raises(ValueError, match="sketch must have"):
+        with pytest.raises(ValueError, match="must have"):
             SketchedPCA.from_sketch(bad)
     with pytest.raises(ValueError, match="sketch_size=16 must be larger than n_components=16"):
         SketchedPCA.from_sketch(sketch, n_components=16)

@@ -265,21 +265,26 @@ class Engine(Generic[State, Piece]):
         """Take a part that would lead to a shrink into a larger buffer instead."""
         growth, size = self.setting.growth, self.setting.sketch_size
         assert growth is not None
-        self.enlarge(growth.bounded(growth.next_size(size), self.n_features))
+        self.become(self.setting.of_size(growth.bounded(growth.next_size(size), self.n_features)))
         self.absorb(part, weights, scale=scale)
-        if self.grows:
-            settled = self.clone()
-            squares, state = squares_of(settled.settled_rows()), settled.state
-            wanted = growth.smallest(
-                squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
-            )
-            wanted = growth.bounded(wanted, self.n_features)
-            if wanted > self.setting.sketch_size:
-                self.enlarge(wanted)
+        settled = self.clone()
+        squares, whole = settled.leading_squares()
+        state = settled.state
+        wanted = growth.smallest(
+            squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
+        )
+        if not whole and wanted > len(squares):  # the next shrink will say more
+            wanted = size
+        self.enlarge(max(self.setting.sketch_size, growth.bounded(wanted, self.n_features)))
+
+    def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
+        """Squared singular values of the settled rows, descending, and whether these are all. Changes the state."""
+        return squares_of(self.settled_rows()), True
 
     def enlarge(self, sketch_size: int) -> None:
-        """Go on with a larger l; the rows and all that is known of them stay as they are."""
-        self.become(self.setting.of_size(sketch_size))
+        """Go on with at least as large an l; the rows and all that is known of them stay as they are."""
+        if sketch_size > self.setting.sketch_size:
+            self.become(self.setting.of_size(sketch_size))
 
     def become(self, setting: EngineSetting) -> None:
         """Go on under a setting that differs in l, of which at most as many rows are kept."""
@@ -465,35 +470,49 @@ class Engine(Generic[State, Piece]):
         With a tolerance, sketch_size becomes the smallest that meets it. Changes the state, though not the matrix it
         stands for: callers work on a clone.
         """
-        size, setting, state = self.setting.sketch_size, self.setting, self.state
+        setting = self.setting
         if setting.growth is not None:
-            size = self._smallest_size()
-            setting = setting.of_size(size)
-            state.n_keep, state.n_spare = size - 1, setting.rows_spared
-            if self.ledger is not None:
-                self.ledger.n_spare = min(setting.rows_spared, size - 1)
+            setting = setting.of_size(self._smallest_size())
+            if setting.sketch_size > self.setting.sketch_size:  # there are arrays for as many rows first
+                self.become(setting)
+            self._shrink_to(setting)
+        state = self.state
         new = state.fill - state.kept
-        if state.fill + (setting.center and new > 0) > size:
+        if state.fill + (setting.center and new > 0) > setting.sketch_size:
             with _threads.blas_for(self.capacity):
                 self.flush()
         if setting is not self.setting:
             self.become(setting)
         return self.settled_rows()
 
+    def _shrink_to(self, setting: EngineSetting) -> None:
+        """Let the next shrink leave as many rows as under another setting, of no larger l: a last one."""
+        state, ledger = self.state, self.ledger
+        state.n_keep, state.n_spare = setting.sketch_size - 1, setting.rows_spared
+        if ledger is not None:
+            ledger.n_spare = min(state.n_spare, state.n_keep)
+
     def _smallest_size(self) -> int:
         """The smallest l that meets the tolerance, or the largest there is."""
         growth, settled = self.setting.growth, self.clone()
         assert growth is not None
-        squares = squares_of(settled.settled_rows())
-        state = settled.state
+        squares, whole = settled.leading_squares()
+        size = self._smallest_for(squares, settled)
+        if not whole and size > len(squares):
+            settled = self.clone()
+            size = self._smallest_for(squares_of(settled.settled_rows()), settled)
+        return growth.bounded(size, self.n_features)
+
+    def _smallest_for(self, squares: NDArray[np.float64], settled: Self) -> int:
+        growth, state = self.setting.growth, settled.state
+        assert growth is not None
         eps, top = float(np.finfo(self.dtype).eps), float(squares.max(initial=0.0))
-        size = growth.smallest(
+        return growth.smallest(
             squares,
             shrinkage=state.shrinkage,
             squared_norm=state.squared_norm,
             rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * top,
         )
-        return growth.bounded(size, self.n_features)
 
     def align(self, other: "AnyBuffer") -> None:
         """Bring two engines to one scale; both stand for the same rows as before."""

@@ -166,6 +166,11 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         """Whether cov holds rows already; until then the buffer alone is the whole, exact sketch."""
         return self.exact and self.state.age > 0
 
+    @property
+    def is_settled_sum(self) -> bool:
+        """Whether there is nothing but the sum, which reading does not change and need not copy."""
+        return self.accumulated and not self.state.fill and self.setting.growth is None
+
     def gram(self) -> NDArray[np.float64]:
         """The full d x d matrix A'A that an exact engine has accumulated; settles the buffer."""
         if self.state.fill:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch import _threads
 from fastsketch._kernels import sparse as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import in_place, is_sparse
@@ -160,6 +161,20 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
         by = np.repeat(np.where(root > 0, root, 1.0), np.diff(own["indptr"]))
         return {"data": (own["data"] / by).astype(self.dtype)}
+
+    def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
+        """As in Engine: from a shrink that spares all rows, which never makes the new ones dense."""
+        state, setting = self.state, self.setting
+        if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
+            return super().leading_squares()
+        shrinkage = state.shrinkage * setting.decay**self._n_new
+        state.n_spare = state.n_keep
+        if self.ledger is not None:
+            self.ledger.n_spare = state.n_keep
+        with _threads.blas_for(self.capacity):
+            self.flush()
+        removed, state.shrinkage = max(0.0, state.shrinkage - shrinkage), shrinkage
+        return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
