@@ -66,6 +66,19 @@ def test_readme_example(tmp_path, monkeypatch):
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
 
 
+def test_guide_example():
+    """The block on principal components."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(compile(code, "docs/guide.md", "exec"), scope)
+    pca, rows = scope["pca"], scope["X"]
+    variances = np.linalg.eigvalsh(np.cov(rows.T))[::-1]
+    assert np.allclose(pca.explained_variance_, variances[: pca.n_components_])
+    assert np.cumsum(variances)[pca.n_components_ - 1] > 0.5 * variances.sum()
+    assert scope["total"].n_samples_seen_ == 2_000
+    assert np.allclose(scope["total"].explained_variance_, variances[:10], rtol=0.05)
+
+
 def test_contributing_example(tmp_path):
     """The family of models that CONTRIBUTING shows has what it is said to have."""
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
@@ -82,7 +95,7 @@ def test_contributing_example(tmp_path):
 
 
 def test_no_other_page_has_blocks_that_nothing_runs():
-    for page in ("docs/guide.md", "docs/defaults.md", "examples/README.md", "bench/README.md"):
+    for page in ("docs/defaults.md", "docs/read-outs.md", "examples/README.md", "bench/README.md"):
         assert "```python" not in (ROOT / page).read_text(), page
 
 

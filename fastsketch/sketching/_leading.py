@@ -1,5 +1,6 @@
 """Leading eigenpairs of an exact matrix of products."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsymv
 
 from fastsketch._kernels.shrink import top_eigh
+from fastsketch._kernels.state import ROUNDING_PER_SHRINK
 
 Matrix = NDArray[np.float64]
 
@@ -38,20 +40,25 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 
 def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
-    """The pairs, or None where some did not converge or one may have been missed."""
+    matrix: Any = lower.T  # column-major, its lower triangle filled
+    return lanczos(lambda v: dsymv(1.0, matrix, v, lower=1), len(lower), k)
+
+
+def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
+    """As ``leading``: the k leading pairs of a positive semidefinite matrix of side n that can multiply vectors.
+
+    None where some did not converge or one may have been missed.
+    """
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # slow to import
 
-    n = len(lower)
-    matrix: Any = lower.T  # column-major, its lower triangle filled
+    def flat(v: Matrix) -> Matrix:
+        return times(v.ravel())
 
-    def times(v: Matrix) -> Matrix:
-        return dsymv(1.0, matrix, v.ravel(), lower=1)
-
-    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
     rng = np.random.default_rng(0)
     start = rng.standard_normal(n)
+    operator = LinearOperator((n, n), matvec=flat, dtype=np.float64)
     try:
-        values, vectors = eigsh(operator, k, ncv=min(n, max(2 * k + 20, 40)), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
+        values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
         order = np.argsort(-values)
         values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
 
@@ -65,3 +72,13 @@ def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
     except ArpackError:
         return None
     return None if found[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)
+
+
+def steps(n: int, k: int) -> int:
+    """Vectors that Lanczos keeps."""
+    return min(n, max(2 * k + 20, 40))
+
+
+def leading_rounding(n: int, k: int) -> float:
+    """What the values of ``leading`` may be off by, as a share of the largest."""
+    return LEADING_ROUNDING if takes_lanczos(n, k) else ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps)

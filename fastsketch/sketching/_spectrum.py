@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
-from fastsketch.sketching._leading import LEADING_ROUNDING
+from fastsketch.sketching._leading import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._reading import allowance, unspent, upright
 
@@ -68,7 +68,10 @@ def overview_of(
         engine = engine.clone()
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
-    rounding = sqrt(engine.rounding) + LEADING_ROUNDING * top if exact else allowance(engine, top)
+    if exact:
+        rounding = sqrt(engine.rounding) + leading_rounding(engine.n_features, len(known.squares)) * top
+    else:
+        rounding = allowance(engine, top)
     unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
     found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
     with np.errstate(over="ignore", under="ignore"):

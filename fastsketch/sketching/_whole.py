@@ -26,7 +26,7 @@ from fastsketch.sketching._engines import (
     put_known,
     stays_sparse,
 )
-from fastsketch.sketching._leading import LEADING_ROUNDING, leading
+from fastsketch.sketching._leading import LEADING_ROUNDING, lanczos, leading
 
 Matrix = NDArray[np.float64]
 
@@ -200,18 +200,8 @@ class RowProducts:
         delta = float(values[size - 1]) if len(values) >= size else 0.0
         # U'A has orthogonal rows; its own singular values keep more digits than the roots of the eigenvalues
         s, vt = decomposed(self._times(u[: min(len(u), size - 1)]))
-        setting = setting.resolved("gram")
-        kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
-        engine = kind(setting, self.d, dtype=np.dtype(np.float64))
-        rows.put_into(engine)
-        squares, none = s * s, np.zeros((len(s), len(s)))
-        lost = max(0.0, self.squared_norm - float(squares.sum()))
-        put_known(engine, Known(squares, vt, np.diag(squares), none, lost))
         allowance = self._rounding + LEADING_ROUNDING * float(values[0] if len(values) else 0.0)
-        engine.state.shrinkage = delta
-        engine.state.squared_norm = self.squared_norm
-        engine.state.rounding = allowance * allowance
-        return Whole(engine, rows.unit(squares + allowance), rows.unit(self._squares))
+        return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
     def _times(self, u: Matrix) -> Matrix:
         """U (A - 1 mu') for U (k, n)."""
@@ -255,6 +245,62 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     engine.state.rounding = allowance * allowance
     engine.state.age = 1  # the sum is no longer zero
     return Whole(engine, None, source.unit(squares))
+
+
+def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> Whole | None:
+    """The engine of the k leading singular values of CSR rows (n, d), by Lanczos steps with the rows as they are.
+
+    Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
+    singular value. None where the steps come to no end, as on a flat spectrum.
+    """
+    source = _Rows(rows, weights, center=setting.center)
+    n, d, x, root, mean = source.n, source.d, source.csr(), source.root, source.mean
+    turned = x.T
+
+    def along(v: Matrix) -> Matrix:  # A v
+        return x @ v - root * (mean @ v)
+
+    def back(u: Matrix) -> Matrix:  # A'u
+        return turned @ u - mean * (root @ u)
+
+    wide = n <= d
+    found = lanczos((lambda u: along(back(u))) if wide else (lambda v: back(along(v))), min(n, d), k + 1)
+    if found is None:
+        return None
+    values, vectors = np.maximum(found[0], 0.0), found[1][:k]
+    if wide:
+        s, vt = decomposed(np.stack([back(u) for u in vectors]))
+    else:
+        # as the square roots of the eigenvalues, but with more digits
+        s, vt = np.array([float(np.linalg.norm(along(v))) for v in vectors]), vectors
+    squares = source.column_squares()
+    longest = max(int(np.diff(x.indptr).max(initial=0)), int(np.bincount(x.indices).max(initial=0)))
+    size = float(x.data @ x.data) + source.weight * float(mean @ mean)
+    allowance = rounding_of_sums(longest, longest, size) + LEADING_ROUNDING * float(values[0])
+    return _of_pairs(source, setting, s, vt, squares, delta=float(values[k]), allowance=allowance)
+
+
+def _of_pairs(
+    rows: _Rows,
+    setting: EngineSetting,
+    s: Matrix,
+    vt: Matrix,
+    column_squares: Matrix,
+    *,
+    delta: float,
+    allowance: float,
+) -> Whole:
+    """The engine whose rows are exact singular values and directions; `delta`: the square of the next value."""
+    setting = setting.resolved("gram")
+    kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
+    engine = kind(setting, rows.d, dtype=np.dtype(np.float64))
+    rows.put_into(engine)
+    squares, none = s * s, np.zeros((len(s), len(s)))
+    squared_norm = float(column_squares.sum())
+    put_known(engine, Known(squares, vt, np.diag(squares), none, max(0.0, squared_norm - float(squares.sum()))))
+    engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
+    engine.state.rounding = allowance * allowance
+    return Whole(engine, rows.unit(squares + allowance), rows.unit(column_squares))
 
 
 def _syrk_into(total: Matrix) -> Callable[[Matrix], None]:

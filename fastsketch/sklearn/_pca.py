@@ -4,6 +4,7 @@
 # pyright: basic
 
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,8 +20,9 @@ from fastsketch.io import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
+from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._spectrum import Overview
-from fastsketch.sketching._whole import RowProducts, column_products
+from fastsketch.sketching._whole import RowProducts, Whole, column_products, sparse_pairs
 from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._components import Components, components_of, count_for, first_of
 from fastsketch.sklearn._likelihood import Likelihood
@@ -29,6 +31,8 @@ from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
 from fastsketch.sklearn._sketched import Arrays, Sketched
 
 SOLVERS = ("auto", "gram", "svd", "exact")
+# Ways of ``fit`` that its sketch does not tell, by their number in files.
+WAYS = ("", "rows", "arpack")
 # Rows of the sketch where the number of components is not known beforehand.
 SIZE_OF_SHARE = 128
 # Passes over the rows end when no variance has moved by this share, or after these many.
@@ -70,7 +74,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
         where fewer directions were seen, completed by directions of variance 0.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
-        Point estimates: exact up to rounding where ``solver_`` is "rows" or "exact".
+        Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack".
     explained_variance_interval_ : ndarray (n_components_, 2)
         float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
     explained_variance_ratio_certified_ : ndarray (n_components_,)
@@ -82,7 +86,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
-    solver_ : {"rows", "exact", "gram", "svd"}
+    solver_ : {"rows", "exact", "arpack", "gram", "svd"}
         The way that was taken: products of rows, products of columns, or a sketch.
     n_passes_ : int
         Passes of a sketch over the rows of ``fit``: with "auto" until no variance moves by more than 1%, at most 4.
@@ -160,10 +164,13 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         way = {"exact": "columns"}.get(self.solver, "sketch")
         if self.solver == "auto":
             k = min(rows.shape) if not isinstance(wanted, int) else wanted
-            way = choose(problem_of(rows, k=k, size=size), max_memory=self.max_memory).way
+            problem = problem_of(rows, k=k, size=size, whole=isinstance(wanted, int))
+            way = choose(problem, max_memory=self.max_memory).way
+            if way == "pairs" and not self._find_pairs(rows, weights, size, k):
+                way = choose(problem._replace(whole=False), max_memory=self.max_memory).way
         if way == "sketch":
             self._sketch_all(rows, weights, size)
-        else:
+        elif way != "pairs":
             self._multiply_all(rows, weights, size, way=way)
         self._fix_parameters()
         if not isinstance(wanted, int):
@@ -200,6 +207,42 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if self._variance is not None:
             self._variance.update(rows, weights)
         self.solver_ = self.sketch_.resolved["solver"]
+        return self
+
+    @changes
+    def refine(self, X: Readable, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Read the rows that have been learned from once more: components and variances come out nearly exact.
+
+        Parameters
+        ----------
+        X : array_like or scipy.sparse (n_samples, n_features), path, or several paths
+            All rows that ``fit`` or ``partial_fit`` has seen, in any order.
+        sample_weight : array_like (n_samples,), optional
+            The weights that they had.
+
+        Returns
+        -------
+        self
+            With ``n_passes_`` one more. Where ``solver_`` is "exact" nothing is read: nothing has been lost.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width.
+
+        Warns
+        -----
+        UserWarning
+            If the rows differ from those seen, in number or in squared norm.
+        """
+        check_is_fitted(self, "sketch_")
+        paths = isinstance(X, str | PathLike) or (
+            isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike)
+        )
+        rows = X if paths else self._checked(X, reset=False)
+        sketch = self.sketch_.copy().refine(rows, sample_weight)
+        if sketch.resolved["solver"] != "exact":
+            self.sketch_, self.n_passes_, self._read = sketch, self.n_passes_ + 1, {}
         return self
 
     def transform(self, X: Rows) -> NDArray[Any]:
@@ -269,15 +312,28 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         else:
             sketch = self._new_sketch(size, "exact", np.dtype(np.float64))
             whole = column_products(rows, weights, sketch._setting)
+        self._take(sketch, whole, "rows" if way == "rows" else "exact")
+
+    def _find_pairs(self, rows: Any, weights: NDArray[np.float64] | None, size: int, k: int) -> bool:
+        """Whether Lanczos steps with CSR rows gave the k components."""
+        sketch = self._new_sketch(size, "gram", np.dtype(np.float64))
+        whole = sparse_pairs(rows, weights, sketch._setting, k)
+        if whole is not None:
+            self._take(sketch, whole, "arpack")
+        return whole is not None
+
+    def _take(self, sketch: FrequentDirections, whole: Whole, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
-        mean = np.asarray(sketch.mean) if way == "rows" else whole.engine.mean
-        self._variance = FeatureVariance.of(sketch.total_weight, mean, whole.squares)
-        self.sketch_, self.solver_, self.n_passes_ = sketch, "rows" if way == "rows" else "exact", 1
+        self._variance = FeatureVariance.of(
+            sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
+        )
+        self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
     # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
     def _own(self) -> Arrays:
         out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}
-        out["passes"] = np.array([float(self.n_passes_ if self.solver_ != "rows" else 0)])
+        out["passes"] = np.array([float(self.n_passes_)])
+        out["way"] = np.array([float(WAYS.index(self.solver_) if self.solver_ in WAYS else 0)])
         return out if self._variance is None else {**out, **self._variance.arrays()}
 
     def _put_own(self, arrays: Arrays) -> None:
@@ -297,16 +353,18 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"array 'dtype' must be float32 or float64, is {dtype}")
         self._dtype = dtype
-        passes = int(checks.not_negative(arrays, "passes", (1,))[0])
-        self.solver_ = sketch.resolved["solver"] if passes else "rows"
-        self.n_passes_ = max(1, passes)
+        way = int(checks.not_negative(arrays, "way", (1,))[0])
+        checks.number_within(way, "way", 0, len(WAYS) - 1)
+        self.solver_ = WAYS[way] or sketch.resolved["solver"]
+        self.n_passes_ = max(1, int(checks.not_negative(arrays, "passes", (1,))[0]))
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
         out = self._own()
         if self._variance is None or other._variance is None:
-            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.ones(1)}
-        return {**out, **self._variance.joined(other._variance).arrays(), "passes": np.ones(1)}
+            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.ones(1), "way": np.zeros(1)}
+        joined = self._variance.joined(other._variance).arrays()
+        return {**out, **joined, "passes": np.ones(1), "way": np.zeros(1)}
 
     def _merged_sketch(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import stays_sparse
-from fastsketch.sketching._leading import takes_lanczos
+from fastsketch.sketching._leading import steps, takes_lanczos
 from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps
 
-WayName = Literal["rows", "columns", "sketch"]
+WayName = Literal["rows", "columns", "pairs", "sketch"]
 
 # How much dearer than the sketch (in ``fit`` with its second pass) an exact way may be: in one pass the sketch gives
 # variances to a few percent, with the second to a few tenths of one.
@@ -32,6 +32,9 @@ PASS_ENTRY, PASS_PAIR = 2.5e-9, 8.0e-11
 # the same of CSR rows: n l, n l^2; stored entry and l; n d, n d l
 SPARSE_ROW, SPARSE_ROW_PAIR, SPARSE_PAIR = 1.2e-7, 1.6e-9, 7.0e-9
 SPARSE_WIDE, SPARSE_KEPT = 2.5e-10, 3.0e-12
+# a step of Lanczos with CSR rows: stored entry (both products); row or column; row or column and vector kept
+PAIR_ENTRY, PAIR_PLACE, PAIR_KEPT = 1.7e-9, 8.0e-9, 6.0e-10
+ROUNDS = 1.3  # steps over vectors kept, of a spectrum that falls
 SPARSE_PASS = 2.0e-9  # stored entry and l: a further pass
 
 
@@ -46,6 +49,7 @@ class Problem(NamedTuple):
     stored: float | None = None  # entries of CSR rows that stay sparse
     row_steps: float = 0.0  # their multiply-adds of X'X
     column_steps: float = 0.0  # and of X X'
+    whole: bool = False  # whether Lanczos steps with the rows may be tried: of CSR rows, k being known
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,11 @@ class Route:
     bytes: float
 
 
-def problem_of(rows: Any, *, k: int, size: int) -> Problem:
+def problem_of(rows: Any, *, k: int, size: int, whole: bool = False) -> Problem:
     """Of checked rows, array or CSR."""
     n, d = rows.shape
     if is_sparse(rows) and stays_sparse(rows):
-        return Problem(n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows))
+        return Problem(n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows), whole)
     return Problem(n, d, k, size, rows.dtype.itemsize)
 
 
@@ -98,6 +102,17 @@ def by_columns(p: Problem) -> Route:
     return Route("columns", dense + seconds, 8.0 * 2 * p.d * p.d + size + work + 8.0 * 256 * p.d)
 
 
+def by_pairs(p: Problem) -> Route:
+    """Lanczos steps with CSR rows themselves: k + 1 pairs, in the space of rows or of columns, whichever is smaller."""
+    m = min(p.n, p.d)
+    kept = steps(m, p.k + 1)
+    count = ROUNDS * kept + 40.0
+    stored = p.stored or float(p.n) * p.d
+    seconds = count * (PAIR_ENTRY * stored + PAIR_PLACE * (p.n + p.d) + PAIR_KEPT * kept * m)
+    seconds += READ * p.d * p.k * p.k
+    return Route("pairs", seconds, 8.0 * m * (2 * kept + 8) + 24.0 * stored + 8.0 * 4 * p.k * max(p.n, p.d))
+
+
 def by_sketch(p: Problem, *, passes: int) -> Route:
     """The sketch, and the passes after the first."""
     n, d, size, again = p.n, p.d, p.size, passes - 1
@@ -116,7 +131,10 @@ def by_sketch(p: Problem, *, passes: int) -> Route:
 def choose(p: Problem, *, max_memory: float) -> Route:
     """The way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory."""
     sketch = by_sketch(p, passes=2)
-    exact = [route for route in (by_rows(p), by_columns(p)) if route.bytes <= max_memory]
+    ways = [by_rows(p), by_columns(p)]
+    if p.whole and p.stored is not None and p.k + 1 < min(p.n, p.d):
+        ways.append(by_pairs(p))
+    exact = [route for route in ways if route.bytes <= max_memory]
     if not exact:
         return sketch
     best = min(exact, key=lambda route: route.seconds)

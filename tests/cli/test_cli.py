@@ -118,9 +118,9 @@ def test_merge(capsys, tmp_path, npy):
     assert (out["kind"], out["n_rows"]) == ("FrequentDirections", 450)
     expected = fs.merge([fs.load(tmp_path / "a.fsk"), fs.load(tmp_path / "b.fsk")])
     assert np.array_equal(fs.load(tmp_path / "c.fsk").sketch(), expected.sketch())
-    run(capsys, "sketch", npy, "-l", 9, "-o", tmp_path / "d.fsk")
+    run(capsys, "sketch", npy, "-l", 9, "--method", "fd", "-o", tmp_path / "d.fsk")
     out = run(capsys, "merge", tmp_path / "a.fsk", tmp_path / "d.fsk", "-o", tmp_path / "e.fsk", status=2)
-    assert "d.fsk: other has sketch_size=9" in out.err
+    assert "d.fsk: other has method='fd'" in out.err
     assert not (tmp_path / "e.fsk").exists()
 
 

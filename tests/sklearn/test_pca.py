@@ -69,6 +69,71 @@ def test_exact_ways_are_pca(monkeypatch, way, layout, dtype, shape):
     assert not (abs(given - before) > 0).sum()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(90, 70), (40, 70), (90, 12)])
+def test_lanczos_steps_with_sparse_rows_are_pca(monkeypatch, shape, weighted, dtype):
+    through(monkeypatch, "pairs")
+    rows = SPARSE[: shape[0], : shape[1]].astype(dtype)
+    weights = np.arange(shape[0]) % 3.0 if weighted else None
+    again = rows if weights is None else np.repeat(rows, weights.astype(int), axis=0)
+    ours = SketchedPCA(4).fit(sparse.csr_array(rows), sample_weight=weights)
+    theirs = PCA(4, svd_solver="full").fit(again.astype(np.float64))
+    assert ours.solver_ == "arpack" and ours.n_passes_ == 1
+    rtol = 1e-6 if dtype == np.float32 else 1e-9
+    for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_"):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name), rtol=rtol, atol=rtol), name
+    assert np.allclose(ours.components_, theirs.components_, atol=2e-5 if dtype == np.float32 else 1e-8)
+    assert np.allclose(ours.var_, again.astype(np.float64).var(axis=0), rtol=10 * rtol)
+    assert holds(ours, truth(again.astype(np.float64)))
+    width = np.diff(ours.explained_variance_interval_, axis=1).ravel()
+    assert (width < 1e-9 * ours.explained_variance_[0]).all()
+    # the certificate is that of k rows; the stream goes on from them
+    moved = again.astype(np.float64) - again.mean(axis=0, dtype=np.float64)
+    b = ours.sketch_.sketch()
+    assert np.linalg.norm(moved.T @ moved - b.T @ b, 2) <= ours.sketch_.error_bound * (1 + 1e-6)
+    ours.partial_fit(sparse.csr_array(rows))
+    assert holds(ours, truth(np.vstack([again, rows]).astype(np.float64)))
+
+
+def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
+    asked = []
+
+    def pick(problem, **_):
+        asked.append(problem.whole)
+        return Route("pairs" if problem.whole else "rows", 0.0, 0.0)
+
+    monkeypatch.setattr(_pca, "choose", pick)
+    monkeypatch.setattr(_pca, "sparse_pairs", lambda *_: None)
+    ours = SketchedPCA(4).fit(sparse.csr_array(SPARSE))
+    assert asked == [True, False] and ours.solver_ == "rows"
+    # equal rows of the identity: all eigenvalues but one are the same, and one vector sees one of them
+    monkeypatch.undo()
+    through(monkeypatch, "pairs")
+    monkeypatch.setattr(_pca, "choose", pick)
+    ours = SketchedPCA(3).fit(sparse.eye_array(60, format="csr"))
+    assert np.allclose(ours.explained_variance_, 1 / 59)
+
+
+def test_refine():
+    ours = SketchedPCA(4, solver="gram").partial_fit(X[:50]).partial_fit(X[50:])
+    before = ours.explained_variance_interval_
+    again = ours.refine(X)
+    assert again is ours and ours.n_passes_ == 2
+    true = truth(X)[:4]
+    assert np.abs(ours.explained_variance_ / true - 1).max() < 0.01 and holds(ours, true)
+    assert (np.diff(ours.explained_variance_interval_) <= np.diff(before)).all()
+    with pytest.warns(UserWarning, match="not the same rows"):
+        SketchedPCA(4, solver="gram").partial_fit(X).refine(X[:50])
+    for bad in (X[:, :-1], "absent.npy"):
+        kept = ours.sketch_
+        with pytest.raises((ValueError, OSError)):
+            ours.refine(bad)
+        assert ours.sketch_ is kept and ours.n_passes_ == 2
+    exact = SketchedPCA(4, solver="exact").fit(X).refine(X)
+    assert exact.n_passes_ == 1
+
+
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("way", WAYS)
 def test_weights_count_rows(monkeypatch, way, layout):
@@ -245,6 +310,7 @@ def test_the_model_takes_the_way_that_was_measured_to_be_faster():
         assert choose(Problem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
     text = Problem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
     assert choose(text, **most).way == "sketch"
+    assert choose(text._replace(whole=True), **most).way == "pairs"
     assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
     flat = Problem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
     assert choose(flat, **most).way == "columns"
