@@ -155,6 +155,9 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
     members = archive.infolist()
     if len({info.filename for info in members}) < len(members):
         raise ValueError("two of its members have one name")
+    if members and min(info.header_offset for info in members) > 0:
+        # a state within a state that is cut short: its own list of members would be taken for the whole file's
+        raise ValueError("it does not begin with its first member")
     if sum(info.file_size for info in members) > size:
         raise ValueError("its members are larger than the file")
 

@@ -549,12 +549,13 @@ class FrequentDirections(MergeableModel):
         Notes
         -----
         Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
-        solver="exact" nothing has been lost: rows are not read.
+        solver="exact" nothing has been lost: rows are checked, and not multiplied.
         """
         self._rereadable("refine")
+        again = RowsAgain(rows, self._basis_view(), sample_weight)
         if not self._is_exact():
-            vt, view = self._basis()
-            self._take_products(vt, RowsAgain(rows, view, sample_weight).multiply(vt.T))
+            vt = self._basis()[0]
+            self._take_products(vt, again.multiply(vt.T))
         return self
 
     def _basis(self) -> tuple[NDArray[np.float64], View]:

@@ -19,7 +19,7 @@ from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._spectrum import seen_of
 from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._gaussian import NOTHING_LEFT, Spiked, Whole, projected
-from fastsketch.sklearn._shrinkage import FourthMoment, ledoit_wolf, oracle_approximating, tail_share
+from fastsketch.sklearn._shrinkage import FourthMoment, beyond_noise, ledoit_wolf, oracle_approximating, tail_share
 from fastsketch.sklearn._sketched import Arrays, Sketched, exact_is_fair
 
 SOLVERS = ("auto", "gram", "svd", "exact")
@@ -58,13 +58,14 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     method : {"tfd", "rfd", "fd", "pfd", "cfd", "isvd"}, default "tfd"
         See ``fastsketch.FrequentDirections``; without effect on the exact matrix.
     beta : float in [0, 1], optional
-        Of methods "tfd" (0.45 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.4 where
+        Of methods "tfd" (0.45 if not given) and "pfd": 0.1 is more exact where rows come in no order, 0.45 where
         directions of their own come late.
     shrinkage : None, "ledoit-wolf", "oas", "auto" or float in [0, 1], default "auto"
-        "auto" shrinks all eigenvalues but the leading ones (sketch_size - 1, at most half of n and of n_features) to
-        their mean, by the oracle approximating share of that tail; with a sketch, whose tail is one value, it does
-        nothing more. A float is the share s of (1 - s) S + s trace(S) / d I, which "ledoit-wolf" and "oas" find as
-        scikit-learn's estimators do. May change at any time: no further pass is needed.
+        "auto" shrinks all eigenvalues but the leading ones (sketch_size - 1, at most half of n and of n_features, and
+        of these the ones beyond the noise edge of Marchenko and Pastur) to their mean, by the oracle approximating
+        share of that tail; with a sketch, whose tail is one value, it does nothing more. A float is the share s of
+        (1 - s) S + s trace(S) / d I, which "ledoit-wolf" and "oas" find as scikit-learn's estimators do. May change at
+        any time: no further pass is needed.
     max_memory : float, default 1e9
         Bytes that the exact matrix and its copies (32 n_features^2) may take.
 
@@ -220,7 +221,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         }
 
     def __getstate__(self) -> Any:
-        state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
+        state: dict[str, Any] = dict(super().__getstate__())
         return {name: value for name, value in state.items() if name not in ("_found", "_entered")}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
             share, mean = tail_share(trace, squares, n=total, size=d - kept)
             return Model(matrix.tail_shrunk(kept, share, mean, ridge), share, kept, mean)
         found = self.sketch_.spectrum()
-        kept = min(kept, len(found.values))
+        kept = beyond_noise(found.values[:kept] / total, trace=matrix.trace, n=total, d=d)
         values, vectors = found.values[:kept] / total, found.vectors[:kept].astype(np.float64)
         tail = matrix.without(values, vectors)
         with np.errstate(over="ignore", under="ignore"):

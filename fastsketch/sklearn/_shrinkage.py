@@ -43,6 +43,22 @@ def tail_share(trace: float, squares: float, *, n: float, size: int) -> tuple[fl
     return (min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0), trace / size
 
 
+def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
+    """How many leading eigenvalues are larger than n rows of one variance, the mean of the others, would make them.
+
+    The edge is that of Marchenko and Pastur 1967: mean (1 + sqrt(size / n))^2 for `size` eigenvalues of one variance.
+    """
+    kept, rest = len(values), trace - float(values.sum())
+    while kept:
+        size = d - kept
+        mean = max(rest, 0.0) / size if size else 0.0
+        if values[kept - 1] > mean * (1 + np.sqrt(size / n)) ** 2:
+            break
+        kept -= 1
+        rest += float(values[kept])
+    return kept
+
+
 class FourthMoment:
     """What the sum of ||x - mean||^4 needs, summed around the mean c of the first batch, y = x - c.
 

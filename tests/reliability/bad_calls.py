@@ -124,6 +124,8 @@ GOOD = {
     "d": lambda: 6,
     "rounds": lambda: 5,
     "subgradient": lambda: _gradient,
+    "tolerance": lambda: 0.1,
+    "share": lambda: 0.9,
     "rng": lambda: np.random.default_rng(0),
     "a": lambda: np.random.default_rng(0).standard_normal((N, D)),
     "b": lambda: np.random.default_rng(0).standard_normal((N, D)),

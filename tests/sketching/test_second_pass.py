@@ -322,7 +322,11 @@ def test_an_exact_sum_needs_no_second_pass():
     rows = np.random.default_rng(5).standard_normal((300, 20))
     sketch = fs.FrequentDirections(8, solver="exact").update(rows)
     before = sketch.to_bytes()
-    assert sketch.refine("no such file.npy").to_bytes() == before
+    assert sketch.refine(rows[:5]).to_bytes() == before  # which are checked, and not multiplied
+    with pytest.raises(ValueError, match="cannot be read"):
+        sketch.refine("no such file.npy")
+    with pytest.raises(ValueError, match="column"):
+        sketch.refine(rows[:, 1:])
 
 
 def test_a_sketch_that_has_grown():
@@ -334,3 +338,12 @@ def test_a_sketch_that_has_grown():
     assert len(sketch.singular_values) > 8
     assert np.allclose(again.singular_values, sketch.singular_values)
     check(rows, sketch)
+
+
+def test_a_state_cut_short_is_not_the_state_within():
+    """A second pass keeps its sketch as a file of its own."""
+    rows = np.random.default_rng(0).standard_normal((40, 12))
+    content = SecondPass.of(fs.FrequentDirections(4, solver="gram").update(rows)).to_bytes()
+    for end in range(len(content) - 1, 0, -1):
+        with pytest.raises(fs.StateError):
+            fs.from_bytes(content[:end])

@@ -16,6 +16,7 @@ import fastsketch as fs  # noqa: E402
 from fastsketch import reference  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
 from fastsketch.sklearn._gaussian import Spiked  # noqa: E402
+from fastsketch.sklearn._shrinkage import beyond_noise  # noqa: E402
 from tests.helpers import KINDS, stream, tol  # noqa: E402
 
 X = stream("signal", np.random.default_rng(0), 400, 30) + np.linspace(0, 5, 30)
@@ -210,6 +211,18 @@ def test_few_rows_a_dimension(seed):
     assert share() > 0.03
 
 
+def test_leading_eigenvalues_that_are_noise_are_part_of_the_tail():
+    rng, d, n = np.random.default_rng(0), 200, 2_000
+    loadings = np.array([5.0, 3.0, 2.0])[:, np.newaxis] * rng.standard_normal((3, d))
+    model = SketchedCovariance(64, solver="exact").fit(factor_rows(rng, n, loadings))
+    values = np.linalg.eigvalsh(model.covariance_)[::-1]
+    assert values[2] > 100 and values[3] < 1.1 and values[-1] > 0.9
+    # none of one variance alone, all of a spectrum that falls
+    assert beyond_noise(np.array([1.2, 1.1]), trace=100.0, n=1_000.0, d=100) == 0
+    assert beyond_noise(2.0 ** -np.arange(8), trace=2.0, n=1_000.0, d=50) == 8
+    assert beyond_noise(np.array([3.0, 2.0]), trace=5.0, n=10.0, d=2) == 2
+
+
 @pytest.mark.parametrize("solver", ["exact", "gram"])
 @pytest.mark.parametrize("n", [20, 400])
 def test_the_tail_is_shrunk_to_its_mean(solver, n):
@@ -217,6 +230,9 @@ def test_the_tail_is_shrunk_to_its_mean(solver, n):
     values, vectors = np.linalg.eigh(np.cov(X[:n].T, bias=True))
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = min(39 if solver == "gram" else 11, 15, n // 2)
+    if solver == "exact":
+        while values[kept - 1] <= values[kept:].mean() * (1 + np.sqrt((len(values) - kept) / n)) ** 2:
+            kept -= 1
     tail = values[kept:]
     p, spread = len(tail), np.sum(tail**2) - tail.sum() ** 2 / len(tail)
     share = min(1.0, (np.sum(tail**2) + tail.sum() ** 2) / ((n + 1) * spread))
