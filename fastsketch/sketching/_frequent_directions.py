@@ -44,14 +44,14 @@ from fastsketch.sketching._engines import (
 from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
-from fastsketch.sketching._reading import Reading, read_out
+from fastsketch.sketching._reading import Reading, allowance, read_out
 from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
 from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
 
-# Relative difference of squared norms up to which rows read twice count as the same.
-SAME_ROWS = 1e-3
+# Share of what the rows weigh by which sums over rows read twice may differ, by size of the dtype.
+SAME_ROWS = {4: 1e-5, 8: 1e-9}
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -387,7 +387,7 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_values(self) -> NDArray[Any]:
-        """Lengths of the rows of ``sketch()``, descending, (r,)."""
+        """Lengths of the rows of ``sketch()``, descending, (r,): at most those of A, which ``spectrum`` estimates."""
         return self._read().s.copy()
 
     @property
@@ -544,7 +544,9 @@ class FrequentDirections(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm: do not believe the certificate then.
+            If the rows differ from those seen, in number, in squared norm, or along the directions that the sketch
+            keeps by more than its certificate allows: it stays as it was then. So it does, with another warning, if
+            float32 rows are given to a sketch that has seen float64 ones.
 
         Notes
         -----
@@ -553,7 +555,13 @@ class FrequentDirections(MergeableModel):
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight)
-        if not self._is_exact():
+        if (
+            self.dtype is None
+            and self._seen_engine().dtype == np.float64
+            and getattr(rows, "dtype", None) == np.float32
+        ):
+            warnings.warn("refine has float32 rows for a sketch of float64 rows: it stays as it was", stacklevel=3)
+        elif not self._is_exact():
             vt = self._basis()[0]
             self._take_products(vt, again.multiply(vt.T))
         return self
@@ -566,7 +574,8 @@ class FrequentDirections(MergeableModel):
         """The second half of a second pass: from the products of all rows with the directions."""
         engine = self._seen_engine()
         unit = ldexp(1.0, engine.exponent)
-        self._compare(found, "refine")
+        if not self._compare(found, "refine", "the sketch stays as it was", vt=vt):
+            return
         refined = engine.clone()
         refined.reduce()
         assert not isinstance(refined, MappedEngine)  # it has no compressor
@@ -605,7 +614,7 @@ class FrequentDirections(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm.
+            If the rows differ from those seen, in number or in squared norm, or the error is beyond the bound.
 
         Notes
         -----
@@ -618,30 +627,51 @@ class FrequentDirections(MergeableModel):
         again = RowsAgain(rows, self._basis_view(), sample_weight)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
         shift = (self.alpha - self.alpha0) / unit / unit
-        told = False
+        same: bool | None = None
 
         def multiply(q: NDArray[np.float64]) -> NDArray[np.float64]:
-            nonlocal told
+            nonlocal same
             found = again.multiply(q)
-            if not told:
-                told = True
-                self._compare(found, "audit")
+            if same is None:
+                same = self._compare(found, "audit", "its error says nothing of the sketch")
             return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
         floor = reading.rounding / unit / unit
         error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
-        return Audit(error * unit * unit, self.error_bound, reached, passes)
-
-    def _compare(self, found: Product, what: str) -> None:
-        """Warn if the rows that have been read are others than those seen."""
-        reading, unit = self._last_reading(), ldexp(1.0, self._seen_engine().exponent)
-        total = reading.squared_norm / unit / unit
-        if found.n_rows != self.n_rows or not abs(found.squared_norm - total) <= SAME_ROWS * total:
+        error, bound = error * unit * unit, self.error_bound
+        if same and error > bound:
             warnings.warn(
-                f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.6g}, the "
-                f"sketch has seen {self.n_rows} of {reading.squared_norm:.6g}: these are not the same rows",
-                stacklevel=4,
+                f"audit has found an error of {error:.9g} beyond the bound of {bound:.9g}: these are not the rows that "
+                "the sketch has seen",
+                stacklevel=3,
             )
+        return Audit(error, bound, reached, passes)
+
+    def _compare(self, found: Product, what: str, then: str, *, vt: NDArray[np.float64] | None = None) -> bool:
+        """Whether the rows that have been read may be those seen; warns if not, raises ValueError if there are none.
+
+        `vt`: directions of which `found` has the products: B'B and A'A differ there by at most the certificate.
+        """
+        if not found.n_rows and self.n_rows:
+            raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
+        engine = self._seen_engine().clone()
+        known, unit = engine.known(), ldexp(1.0, engine.exponent)
+        slack = SAME_ROWS[engine.dtype.itemsize] * found.magnitude
+        same = found.n_rows == self.n_rows and abs(found.squared_norm - engine.squared_norm) <= slack
+        if same and vt is not None and len(vt):
+            b = (known.vt @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
+            inside = vt @ found.product
+            off = np.linalg.eigvalsh((inside + inside.T) / 2 - b.T @ b)
+            slack += engine.shrinkage + 4.0 * allowance(engine, float(known.squares.max(initial=0.0)))
+            same = bool(np.abs(off).max() <= slack)
+        if not same:
+            warnings.warn(
+                f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.9g}, the "
+                f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same rows "
+                f"with the weights that update had; {then}",
+                stacklevel=5,
+            )
+        return same
 
     def _rereadable(self, what: str) -> AnyEngine:
         self._check_rereadable(what)

@@ -15,6 +15,9 @@ from fastsketch.sketching._spectrum import Overview
 
 Floats = NDArray[np.float64]
 
+# Share by which what is certain may lie below what is asked for, without a word: rounding.
+CERTAIN_ENOUGH = 1e-6
+
 
 class Components(NamedTuple):
     """One read-out, in squared units of the centred rows; k of each."""
@@ -37,7 +40,7 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
         return first_of(seen, wanted)
     d = sketch.n_features or 0
     exact = sketch.resolved["solver"] == "exact"
-    most = min(d, sketch.sketch_size)
+    most = min(d, sketch.resolved["sketch_size"])
     seen = sketch._overview(most)
     count = count_for(wanted, seen.spectrum.values, seen.squared_norm)
     while exact and count > len(seen.spectrum.values) and most < d:
@@ -48,11 +51,21 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
     if count > known and seen.shrinkage > 0:
         share = float(seen.spectrum.values.sum()) / seen.squared_norm
         warnings.warn(
-            f"n_components={wanted}: {known} components, all that sketch_size={sketch.sketch_size} holds, have only "
+            f"n_components={wanted}: {known} components, all that sketch_size={most} holds, have only "
             f"{share:.3g} of the variance; take a larger sketch_size",
             stacklevel=2,
         )
-    return first_of(seen, max(1, min(count, known)))
+    out = first_of(seen, max(1, min(count, known)))
+    certain = float(out.low.sum()) / seen.squared_norm if seen.squared_norm > 0 else 1.0
+    if count <= known and certain < wanted * (1 - CERTAIN_ENOUGH):
+        most = count_for(wanted, seen.spectrum.low, seen.squared_norm)
+        upper = str(most) if most <= known else f"more than {known}"
+        warnings.warn(
+            f"n_components={wanted}: {count} components by estimates, of which a share of {certain:.3g} is certain; at "
+            f"most {upper} hold it for certain; take a larger sketch_size, or read the rows again (refine)",
+            stacklevel=2,
+        )
+    return out
 
 
 def count_for(share: float, squares: Floats, total: float) -> int:

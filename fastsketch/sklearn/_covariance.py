@@ -192,7 +192,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def _put_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
         for name, mine, found in (
-            ("sketch_size", self.sketch_size, sketch.sketch_size),
+            ("sketch_size", self.sketch_size, sketch.resolved["sketch_size"]),
             ("method", self.method, sketch.method),
             ("assume_centered", self.assume_centered, not sketch.center),
         ):
@@ -212,7 +212,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     @classmethod
     def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
         return {
-            "sketch_size": sketch.sketch_size,
+            "sketch_size": sketch.resolved["sketch_size"],
             "method": sketch.method,
             "beta": sketch.beta,
             "solver": sketch.resolved["solver"] if sketch.solver == "auto" else sketch.solver,
@@ -221,7 +221,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         }
 
     def __getstate__(self) -> Any:
-        state: dict[str, Any] = dict(super().__getstate__())
+        kept: Any = super().__getstate__()
+        state: dict[str, Any] = dict(kept)
         return {name: value for name, value in state.items() if name not in ("_found", "_entered")}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def _tail_shrunk(self, matrix: Spiked | Whole, ridge: float) -> Model:
         """The leading eigenvalues as they are, the others shrunk to their mean."""
         d, total = self.n_features_in_, self._total()
-        kept = min(self.sketch_.sketch_size - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
+        kept = min(self.sketch_.resolved["sketch_size"] - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
         if isinstance(matrix, Spiked):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 trace, squares = matrix.tail_sums(kept)

@@ -204,9 +204,10 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             self._fix_parameters()
         else:
             self.sketch_.update(rows, weights)
+            self.n_passes_ = 1
         if self._variance is not None:
             self._variance.update(rows, weights)
-        self.solver_ = self.sketch_.resolved["solver"]
+        self.solver_ = _solver_of(self.sketch_)
         return self
 
     @changes
@@ -343,7 +344,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if not arrays:
             self._wanted, _ = self._asked(n, d)
             self._dtype, self._variance = sketch.resolved["dtype"], None
-            self.solver_, self.n_passes_ = sketch.resolved["solver"], 1
+            self.solver_, self.n_passes_ = _solver_of(sketch), 1
             return
         wanted = float(checks.array_of(arrays, "wanted", (1,))[0])
         self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
@@ -355,7 +356,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         self._dtype = dtype
         way = int(checks.not_negative(arrays, "way", (1,))[0])
         checks.number_within(way, "way", 0, len(WAYS) - 1)
-        self.solver_ = WAYS[way] or sketch.resolved["solver"]
+        self.solver_ = WAYS[way] or _solver_of(sketch)
         self.n_passes_ = max(1, int(checks.not_negative(arrays, "passes", (1,))[0]))
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
 
@@ -383,7 +384,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if sketch.compressor is not None:
             raise ValueError("sketch must have no compressor: it has not seen the rows themselves")
         return {
-            "sketch_size": sketch.sketch_size,
+            "sketch_size": sketch.resolved["sketch_size"],
             "method": sketch.method,
             "solver": sketch.resolved["solver"],
         }
@@ -429,7 +430,8 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     @property
     def explained_variance_interval_(self) -> NDArray[np.float64]:
         view = self._view()
-        return np.column_stack([view.low, view.high]) / self._divisor()
+        eps = float(np.finfo(self._dtype).eps)  # the variances are rounded to their dtype
+        return np.column_stack([view.low * (1 - eps), view.high * (1 + eps)]) / self._divisor()
 
     @property
     def explained_variance_ratio_(self) -> NDArray[Any]:
@@ -494,11 +496,17 @@ def _wanted(n_components: Any, few: int) -> int | float:
     return as_integer(n_components, "n_components", 1)
 
 
+def _solver_of(sketch: FrequentDirections) -> str:
+    """How a sketch has its rows: a sum that has taken in a sketch that had lost something is not exact."""
+    solver = str(sketch.resolved["solver"])
+    return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
+
+
 def _refine(
     sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
 ) -> tuple[int, Overview]:
     """Passes over the rows until no variance moves by more than SETTLED: how many in all, and the last read-out."""
-    k = wanted if isinstance(wanted, int) else sketch.sketch_size
+    k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
     seen, passes, moved = sketch._overview(), 1, True
     while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
         last = seen.spectrum.values[:k]

@@ -347,3 +347,27 @@ def test_a_state_cut_short_is_not_the_state_within():
     for end in range(len(content) - 1, 0, -1):
         with pytest.raises(fs.StateError):
             fs.from_bytes(content[:end])
+
+
+@pytest.mark.parametrize("method", ["tfd", "rfd"])
+def test_other_rows_leave_the_sketch_as_it_was(method):
+    rows = np.random.default_rng(3).standard_normal((300, 40)) * 0.9 ** np.arange(40)
+    sketch = fs.FrequentDirections(8, method=method, solver="gram").update(rows)
+    before = sketch.to_bytes()
+    for other in (rows[:100], rows * 1.0003, rows[:, ::-1], np.vstack([rows[:-1], rows[-1:] + 0.1])):
+        with pytest.warns(UserWarning, match="not the same rows"):
+            sketch.refine(other)
+        assert sketch.to_bytes() == before
+    with pytest.warns(UserWarning, match="float32"):
+        sketch.refine(rows.astype(np.float32))
+    for empty in (rows[:0], sparse.csr_array((0, 40))):
+        with pytest.raises(ValueError, match="has read no rows"):
+            sketch.refine(empty)
+        with pytest.raises(ValueError, match="has read no rows"):
+            sketch.audit(empty)
+    assert sketch.to_bytes() == before
+    with pytest.warns(UserWarning, match="beyond the bound"):
+        sketch.audit(rows[:, ::-1])
+    faded = sketch.copy().fade(0.5)
+    with pytest.warns(UserWarning, match="not the same rows"):
+        faded.refine(rows)
