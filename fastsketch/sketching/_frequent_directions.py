@@ -667,8 +667,8 @@ class FrequentDirections(MergeableModel):
         if not same:
             warnings.warn(
                 f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.9g}, the "
-                f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same rows "
-                f"with the weights that update had; {then}",
+                f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same "
+                f"rows with the weights that update had; {then}",
                 stacklevel=5,
             )
         return same
