@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from math import ldexp
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -270,7 +271,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             sketch = self._new_sketch(size, "exact", np.dtype(np.float64))
             whole = column_products(rows, weights, sketch._setting)
         sketch._begin_with(whole.engine, whole.certain_high)
-        mean = np.asarray(sketch.mean) if way == "rows" else whole.engine.mean
+        mean = whole.engine.mean * ldexp(1.0, whole.engine.exponent)
         self._variance = FeatureVariance.of(sketch.total_weight, mean, whole.squares)
         self.sketch_, self.solver_, self.n_passes_ = sketch, "rows" if way == "rows" else "exact", 1
 

@@ -427,3 +427,10 @@ def test_set_params_that_cannot_be_followed():
         with pytest.raises(ValueError, match=name):
             changed.partial_fit(X)
     model.set_params(whiten=True).partial_fit(X)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e120])
+def test_var_after_a_fit_of_numbers_near_the_ends_of_the_range(scale):
+    X = np.random.default_rng(0).standard_normal((120, 6)) + 2.0
+    model = SketchedPCA(2, solver="exact").fit(X[:80] * scale).partial_fit(X[80:] * scale)
+    assert np.allclose(model.var_ / scale / scale, X.var(axis=0))
