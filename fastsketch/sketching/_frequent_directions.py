@@ -585,7 +585,8 @@ class FrequentDirections(MergeableModel):
         put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
         state.shrinkage = min(shrinkage, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
-        state.rounding = (2.0 * result.allowance + stored) ** 2
+        allowance = 2.0 * result.allowance + stored
+        state.rounding = allowance * allowance  # which may leave the range: ** would raise
         with np.errstate(over="ignore", under="ignore"):
             high, values = result.high * unit * unit, result.values * unit * unit
             self._replace(refined, state.shrinkage * unit * unit, high, values)
@@ -626,7 +627,8 @@ class FrequentDirections(MergeableModel):
         unit = ldexp(1.0, engine.exponent)
         again = RowsAgain(rows, self._basis_view(), sample_weight)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
-        shift = (self.alpha - self.alpha0) / unit / unit
+        # alpha - alpha0, without its digits that alpha0 rounds away
+        shift = reading.shrinkage / 2 / unit / unit if self._method.regularises else 0.0
         same: bool | None = None
 
         def multiply(q: NDArray[np.float64]) -> NDArray[np.float64]:

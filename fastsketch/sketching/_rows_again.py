@@ -83,7 +83,7 @@ class View:
                 if root is not None:
                     x *= root
                 product, squared = x.T @ (x @ q), float(np.einsum("ij,ij->", x, x))
-                magnitude = squared + sqrt(squared * shift) if isfinite(squared) else squared
+                magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)
             raise ValueError(f"the squares of these rows leave the range of numbers, or of {self.dtype}")

@@ -70,7 +70,9 @@ class Spiked:
         while k:
             left = trace - float(values[:k].sum())
             rest = left / (d - k) if k < d and left > rounding else 0.0
-            if min(values[k - 1], certain[k - 1]) > max(rest, rounding):
+            # all directions kept, and something left: it belongs to the last
+            whole = k < d or left <= rounding
+            if whole and min(values[k - 1], certain[k - 1]) > max(rest, rounding):
                 break
             k -= 1
         else:

@@ -94,6 +94,7 @@ class FourthMoment:
                     out._add(np.einsum("ij,ij->i", y, y), y, weights[start : start + ROWS])
             else:
                 q = squared_lengths(rows) + self.shift @ self.shift - 2 * (rows @ self.shift)
+                q = np.maximum(q, 0.0)  # a difference: rounding may leave it below
                 out._add(q, rows, weights)
                 out.first -= self.shift * weights.sum()
                 out.third -= self.shift * (weights @ q)
@@ -134,6 +135,7 @@ class FourthMoment:
             mass - 2 * at + square * total,
             fourth + 4 * f @ along + square**2 * total - 4 * f @ third + 2 * square * mass - 4 * square * at,
         )
+        out.sums = np.maximum(out.sums, 0.0)  # sums of differences: rounding may leave them below
         out.first += first - total * f
         out.third += third - 2 * along + square * first - f * (mass - 2 * at + square * total)
         return out

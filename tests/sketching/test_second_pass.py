@@ -371,3 +371,34 @@ def test_other_rows_leave_the_sketch_as_it_was(method):
     faded = sketch.copy().fade(0.5)
     with pytest.warns(UserWarning, match="not the same rows"):
         faded.refine(rows)
+
+
+@pytest.mark.parametrize(("buffer_size", "center"), [(0, False), (1, True)])
+@pytest.mark.parametrize("method", ["pfd", "tfd"])
+def test_a_sketch_that_has_grown_keeps_room_for_another_row(method, buffer_size, center):
+    for d in range(4, 12):
+        rows = np.random.default_rng(d).standard_normal((40, d))
+        sketch = fs.FrequentDirections(
+            tolerance=0.3, method=method, solver="gram", buffer_size=buffer_size, center=center
+        )
+        sketch.update(rows).refine(rows)
+        assert fs.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
+        assert sketch.error_bound <= 0.3 * sketch.squared_norm
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_squares_whose_fourth_powers_leave_the_range(center):
+    rows = np.random.default_rng(14).standard_normal((60, 12)) + 3.0
+    for scale in (1e80, 1e90, 1e99):
+        sketch = fs.FrequentDirections(4, solver="gram", center=center).update(rows * scale)
+        plain = fs.FrequentDirections(4, solver="gram", center=center).update(rows)
+        sketch.refine(rows * scale)
+        assert np.allclose(sketch.singular_values / scale, plain.refine(rows).singular_values)
+
+
+def test_an_audit_beside_a_large_alpha0():
+    rows = np.random.default_rng(15).standard_normal((400, 30)) * 1e-6
+    errors = [
+        fs.FrequentDirections(8, alpha0=alpha0, solver="gram").update(rows).audit(rows).error for alpha0 in (0.0, 1e6)
+    ]
+    assert errors[0] == errors[1]

@@ -316,3 +316,20 @@ def test_refined_sketches_go_on():
     assert sketch.error_bound <= before * (1 + 1e-9)
     assert fs.from_bytes(sketch.to_bytes()).update(rows).to_bytes() == sketch.update(rows).to_bytes()
     assert meets(sketch)
+
+
+@pytest.mark.parametrize("seed", [8, 11, 13])
+def test_a_size_beyond_the_columns_does_not_grow(seed):
+    """Rounding takes more than the tolerance of what decay has left: there is no larger l to go to."""
+    rows = np.random.default_rng(seed).standard_normal((90, 1)) * 10.0 ** np.linspace(-30, 15, 90)[:, np.newaxis]
+    sketch = fs.FrequentDirections(
+        9,
+        tolerance=0.02,
+        tolerance_relative_to="largest_eigenvalue",
+        method="fd",
+        center=True,
+        decay=0.97,
+        buffer_size=4,
+        solver="gram",
+    )
+    assert sketch.update(rows.astype(np.float32)).resolved["sketch_size"] == 9

@@ -239,3 +239,22 @@ def test_a_shrink_after_a_merge_that_left_all_rows(kind):
     merged.update(make(rows[L:]))
     assert merged._engine.state.kept == L - 1
     same(merged, ref.tracked_merge([one], L, x=rows[L:], beta=BETA), dtype=np.float64, scale=(rows**2).sum())
+
+
+@pytest.mark.parametrize(("buffer_size", "center"), [(0, False), (1, True)])
+@pytest.mark.parametrize("tolerance", [None, 0.3])
+def test_a_merge_leaves_room_for_another_row(buffer_size, center, tolerance):
+    """A state with a full buffer can be neither saved and loaded, nor added to."""
+    rows = np.random.default_rng(0).standard_normal((12, 7))
+    more = {} if tolerance is None else {"tolerance": tolerance}
+    for l, n in ((2, 1), (3, 2), (5, 2), (5, 4), (5, 6)):
+        models = [
+            fs.FrequentDirections(l, method="tfd", solver="gram", buffer_size=buffer_size, center=center, **more)
+            for _ in range(2)
+        ]
+        merged = models[0].update(rows[:n]).merge(models[1].update(rows[n : 2 * n]))
+        assert fs.from_bytes(merged.to_bytes()).to_bytes() == merged.to_bytes()
+        moved = rows[: 2 * n] - (rows[: 2 * n].mean(axis=0) if center else 0.0)
+        b = merged.sketch()
+        error = np.linalg.eigvalsh(moved.T @ moved - b.T @ b)
+        assert error[0] > -1e-9 and error[-1] <= merged.error_bound * (1 + 1e-9)

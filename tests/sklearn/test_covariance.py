@@ -518,3 +518,18 @@ def test_rows_too_large_for_fourth_powers():
         ours.mahalanobis(X)
     plain = SketchedCovariance(shrinkage=None).fit(X * 1e100)
     assert np.allclose(plain.mahalanobis(X * 1e100), EmpiricalCovariance().fit(X).mahalanobis(X), rtol=1e-6)
+
+
+def test_the_trace_where_all_directions_are_kept():
+    """l = d: what was lost before the last direction came in is along that one."""
+    for n in (17, 26, 35):
+        X = np.random.default_rng(0).standard_normal((n, 8))
+        model = SketchedCovariance(8, solver="gram", shrinkage=None, assume_centered=True).fit(X)
+        assert np.isclose(np.trace(model.covariance_), (X**2).sum() / n)
+
+
+def test_sums_of_squares_of_one_sparse_row_are_not_negative():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = sparse.csr_array(rng.standard_normal((1, 20)) * (rng.random((1, 20)) < 0.6))
+        assert (SketchedCovariance(5).fit(X)._moment.sums >= 0).all()

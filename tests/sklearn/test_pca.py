@@ -531,3 +531,10 @@ def test_float32_variances_lie_in_their_intervals():
     model = SketchedPCA(5).fit(rows)
     low, high = model.explained_variance_interval_.T
     assert (low <= model.explained_variance_).all() and (model.explained_variance_ <= high).all()
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e120])
+def test_var_after_a_fit_of_numbers_near_the_ends_of_the_range(scale):
+    X = np.random.default_rng(0).standard_normal((120, 6)) + 2.0
+    model = SketchedPCA(2, solver="exact").fit(X[:80] * scale).partial_fit(X[80:] * scale)
+    assert np.allclose(model.var_ / scale / scale, X.var(axis=0))

@@ -179,6 +179,11 @@ class Engine(Generic[State, Piece]):
         """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
         raise NotImplementedError
 
+    @classmethod
+    def most_rows(cls, setting: EngineSetting) -> int:
+        """Rows that may stay in the buffer as they are: l, where another one has room beside them."""
+        return min(setting.sketch_size, cls.capacity_for(setting) - 1 - setting.center)
+
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
@@ -249,7 +254,7 @@ class Engine(Generic[State, Piece]):
     def _too_much(self) -> bool:
         """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
         growth, state, size = self.setting.growth, self.state, self.setting.sketch_size
-        if growth is None or growth.bounded(size + 1, self.n_features) == size:
+        if growth is None or growth.bounded(size + 1, self.n_features) <= size:
             return False
         return growth.spent(state.shrinkage, state.squared_norm, float(self.lam[: state.kept].max(initial=0.0)))
 
@@ -465,7 +470,7 @@ class Engine(Generic[State, Piece]):
         return known_of(rows[: len(rows) - kept], rows[len(rows) - kept :][::-1], self.ledger)
 
     def reduce(self) -> NDArray[Any]:
-        """Settle the buffer and, if it holds more than sketch_size rows, shrink it; return its rows.
+        """Settle the buffer and, if it holds more rows than may stay there, shrink it; return its rows.
 
         With a tolerance, sketch_size becomes the smallest that meets it. Changes the state, though not the matrix it
         stands for: callers work on a clone.
@@ -478,7 +483,7 @@ class Engine(Generic[State, Piece]):
             self._shrink_to(setting)
         state = self.state
         new = state.fill - state.kept
-        if state.fill + (setting.center and new > 0) > setting.sketch_size:
+        if state.fill + (setting.center and new > 0) > self.most_rows(setting):
             with _threads.blas_for(self.capacity):
                 self.flush()
         if setting is not self.setting:

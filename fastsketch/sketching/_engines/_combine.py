@@ -59,7 +59,7 @@ def merge_engines(
     if correction is not None:
         parts.append(correction)
     rows = np.vstack(parts)
-    if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
+    if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
     return mine
@@ -85,7 +85,7 @@ def merge_growing(mine: AnyBuffer, theirs: AnyBuffer, growth: Growth) -> None:
     if known:
         _put_joined(mine, known, correction)
         return
-    if len(rows) > min(mine.setting.sketch_size, mine.capacity - 1 - mine.setting.center):
+    if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
 
@@ -100,7 +100,8 @@ def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any
     """Two sketches and the row between their means, shrunk into one, as the whole buffer."""
     extra = np.empty((0, mine.n_features)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
-    merged, delta = joined(known[0], known[1], extra, n_keep=size - 1, n_spare=mine.setting.rows_spared)
+    most = mine.most_rows(mine.setting)
+    merged, delta = joined(known[0], known[1], extra, most=most, n_keep=size - 1, n_spare=mine.setting.rows_spared)
     mine.state.shrinkage += delta
     eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0)) + delta
     mine.state.rounding = mine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)

@@ -120,12 +120,12 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     return Known(s**2, vt, seen, leaked, max(0.0, lost))
 
 
-def joined(mine: Known, theirs: Known, extra: Matrix, *, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Both, and rows besides, as one sketch of at most n_keep rows; with the delta of the shrink, if there was one."""
+def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
+    """Both, and rows besides, as one sketch of at most `most` rows, or else of n_keep by a shrink; with its delta."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
     s, vt = decomposed(np.vstack([*stack, extra]))
     delta = 0.0
-    if len(s) > n_keep + 1:
+    if len(s) > most:
         delta, s, vt = float(s[n_keep] ** 2), s[:n_keep], vt[:n_keep]
     parts = [mine.turned(vt), theirs.turned(vt)]
     along = vt @ extra.T
