@@ -247,9 +247,9 @@ def test_a_merge_leaves_room_for_another_row(buffer_size, center, tolerance):
     """A state with a full buffer can be neither saved and loaded, nor added to."""
     rows = np.random.default_rng(0).standard_normal((12, 7))
     more = {} if tolerance is None else {"tolerance": tolerance}
-    for l, n in ((2, 1), (3, 2), (5, 2), (5, 4), (5, 6)):
+    for size, n in ((2, 1), (3, 2), (5, 2), (5, 4), (5, 6)):
         models = [
-            fs.FrequentDirections(l, method="tfd", solver="gram", buffer_size=buffer_size, center=center, **more)
+            fs.FrequentDirections(size, method="tfd", solver="gram", buffer_size=buffer_size, center=center, **more)
             for _ in range(2)
         ]
         merged = models[0].update(rows[:n]).merge(models[1].update(rows[n : 2 * n]))
