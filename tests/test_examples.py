@@ -66,17 +66,44 @@ def test_readme_example(tmp_path, monkeypatch):
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
 
 
-def test_guide_example():
-    """The block on principal components."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)
-    scope = {}
-    exec(compile(code, "docs/guide.md", "exec"), scope)
+def test_guide_examples():
+    """All blocks: a tolerance and merges, principal components, a second pass."""
+    scopes = []
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL):
+        scopes.append({})
+        exec(compile(code, "docs/guide.md", "exec"), scopes[-1])
+    sizes, scope, again = scopes
+    merged = sizes["whole"]
+    assert merged.resolved["sketch_size"] == max(part.resolved["sketch_size"] for part in sizes["parts"])
+    assert merged.error_bound <= 0.02 * merged.squared_norm
+    assert sizes["large"].resolved["sketch_size"] == 40
+    assert sizes["large"].n_rows == 5_000
+    true = np.linalg.norm(again["rows"], 2) ** 2
+    for found, within in ((again["once"], 1e-3), (again["twice"], 1e-6)):
+        assert found.low[0] <= true <= found.high[0]
+        assert abs(found.values[0] / true - 1) < within
+    assert 0 < again["audit"].error <= again["audit"].error_bound
     pca, rows = scope["pca"], scope["X"]
     variances = np.linalg.eigvalsh(np.cov(rows.T))[::-1]
     assert np.allclose(pca.explained_variance_, variances[: pca.n_components_])
     assert np.cumsum(variances)[pca.n_components_ - 1] > 0.5 * variances.sum()
     assert scope["total"].n_samples_seen_ == 2_000
     assert np.allclose(scope["total"].explained_variance_, variances[:10], rtol=0.05)
+
+
+def test_read_outs_example(capsys):
+    """It prints the lines that follow it, to the last digit shown or nearly."""
+    page = (ROOT / "docs" / "read-outs.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```\n(\d.*?)```", page, re.DOTALL)
+    scope = {}
+    exec(compile(code, "docs/read-outs.md", "exec"), scope)
+    true = np.linalg.eigvalsh(scope["rows"].T @ scope["rows"])[::-1][:3]
+    assert [f"{value:,.0f}" for value in true] == ["5,080", "3,092", "2,238"]
+    printed, stated = (
+        np.array(re.findall(r"[\d,]+", text.replace(",", "")), float) for text in (capsys.readouterr().out, shown)
+    )
+    assert np.abs(printed - stated).max() <= 1
 
 
 def test_contributing_example(tmp_path):
@@ -95,7 +122,7 @@ def test_contributing_example(tmp_path):
 
 
 def test_no_other_page_has_blocks_that_nothing_runs():
-    for page in ("docs/defaults.md", "docs/read-outs.md", "examples/README.md", "bench/README.md"):
+    for page in ("docs/defaults.md", "docs/reliability.md", "examples/README.md", "bench/README.md"):
         assert "```python" not in (ROOT / page).read_text(), page
 
 
