@@ -61,10 +61,10 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     method : {"tfd", "rfd", "fd", "cfd", "pfd", "isvd"}, default "tfd"
         See ``fastsketch.FrequentDirections``; Tracked FD has the best point estimates.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
-        "auto": ``fit`` takes the cheapest of three ways by a model of their seconds and bytes, and prefers an exact
+        "auto": ``fit`` takes the cheapest of four ways by a model of their seconds and bytes, and prefers an exact
         one while it costs at most three times a sketch: the products of all pairs of rows (few rows), those of all
-        pairs of columns, or a sketch and further passes over the rows. ``partial_fit`` sums up the products of columns,
-        or sketches. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
+        pairs of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
+        ``partial_fit`` sums up the products of columns, or sketches. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
     max_memory : float, default 1e9
         Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
 
