@@ -81,13 +81,14 @@ def real(
     low: float = 0.0,
     high: float = 1e300,
     low_open: bool = False,
+    high_open: bool = False,
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """A float within [low, high], or (low, high] with low_open."""
+    """A float within [low, high]; without low with low_open, without high with high_open."""
 
     def check(value: Any, name: str) -> float:
-        return as_real(value, name, low, high, low_open=low_open)
+        return as_real(value, name, low, high, low_open=low_open, high_open=high_open)
 
     return Parameter(check, default, not kw_only, not init)
 

@@ -36,6 +36,8 @@ def as_integer(value: Any, name: str, minimum: int, below: int | None = None) ->
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     value = int(value)
+    if below == minimum + 2 and not minimum <= value < below:
+        raise ValueError(f"{name} must be {minimum} or {minimum + 1}, got {value}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
     if below is not None and value >= below:
@@ -57,14 +59,18 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def as_real(value: Any, name: str, low: float, high: float, *, low_open: bool = False) -> float:
-    """Return value as float within [low, high] (or (low, high]), or raise naming the argument."""
+def as_real(
+    value: Any, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+) -> float:
+    """Return value as float within [low, high] (without an end that is open), or raise naming the argument."""
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     value = float(value)
-    if not (low < value if low_open else low <= value) or not value <= high or math.isinf(value):
-        bracket = "(" if low_open else "["
-        raise ValueError(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value:g}")
+    above, below = low < value if low_open else low <= value, value < high if high_open else value <= high
+    if not (above and below) or math.isinf(value):
+        interval = f"{'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+        excluded = ", both excluded" if low_open and high_open else ""
+        raise ValueError(f"{name} must lie in {interval}{excluded}, got {value:g}")
     return value
 
 

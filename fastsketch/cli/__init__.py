@@ -2,14 +2,18 @@
 
 Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
 129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
-has gone, and the output is no file (if it is one, it has been saved: 0). 1 is an error of the library itself.
+has gone, and the output is no file (if it is one, it has been saved: 0). 1: the rows of an audit are not those of the
+sketch (the report is complete); or, with a traceback, an error of the library itself. Warnings change no status: each
+is one line on standard error.
 """
 
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
 
@@ -31,9 +35,9 @@ def _run(argv: Sequence[str] | None) -> int:
     from fastsketch.cli._signals import OF_CTRL_C, handled
 
     try:
-        with handled():
+        with handled(), _warnings_in_words():
             arguments = make_parser().parse_args(argv)
-            arguments.run(arguments)
+            status: int = arguments.run(arguments) or 0
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         _complain("interrupted", stop)
@@ -46,11 +50,27 @@ def _run(argv: Sequence[str] | None) -> int:
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError, MemoryError) as error:
         _complain(f"error: {error or type(error).__name__}", error)
         return 2
-    return 0
+    return status
+
+
+@contextlib.contextmanager
+def _warnings_in_words() -> Generator[None]:
+    """Warnings are lines for the person who runs a command: no place in the source, which is not theirs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = _warn
+        yield
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
 
 
 def _complain(text: str, error: BaseException) -> None:
     """One line on standard error, whatever a name or a library put into it, with what was noted on the error."""
-    line = " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
+    _say("; ".join([text, *getattr(error, "__notes__", ())]))
+
+
+def _say(text: str) -> None:
     with contextlib.suppress(OSError):
-        print(f"fastsketch: {line}", file=sys.stderr)
+        print(f"fastsketch: {' '.join(text.split())}", file=sys.stderr)

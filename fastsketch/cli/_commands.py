@@ -3,13 +3,14 @@
 # pyright: reportPrivateUsage=false
 
 import json
-import sys
 import time
 import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
@@ -20,9 +21,12 @@ from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import Source, StateError, open_source
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._rows_again import OtherRows
 
 # Notes of a model with the ids of its rows and columns: as long as its data.
 ID_LISTS = ("rows", "columns")
+# Shares that an audit's own rounding may add: of the bound, and of the squared norm.
+OF_BOUND, OF_NORM = 1e-9, 1e-12
 
 
 def sketch(args: Namespace) -> None:
@@ -35,8 +39,8 @@ def sketch(args: Namespace) -> None:
         report(args, facts, out)
 
 
-def audit(args: Namespace) -> None:
-    """Measure the error of a sketch over the rows of files; nothing is written."""
+def audit(args: Namespace) -> int:
+    """Measure the error of a sketch over the rows of files; nothing is written. 1 if its certificate does not hold."""
     model = fs.load(args.model)
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
@@ -49,12 +53,23 @@ def audit(args: Namespace) -> None:
     with limited(args.threads), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         found = model.audit(sources, accuracy=args.accuracy)
-    for warning in told:
-        print(f"fastsketch: {warning.message}", file=sys.stderr)
+    if not any(source.rows_read for source in sources):
+        raise ValueError("the inputs hold no rows")
     total = model.squared_norm
+    above = found.error > found.error_bound * (1 + OF_BOUND) + OF_NORM * total
+    same_rows = not any(issubclass(warning.category, OtherRows) for warning in told)
     facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
     facts |= {"relative_error": found.error / total if 0 < total < float("inf") else 0.0}
-    report(args, {**facts, "same_rows": not told, "seconds": time.perf_counter() - started})
+    report(args, {**facts, "same_rows": same_rows, "seconds": time.perf_counter() - started})
+    for warning in told:
+        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+    if above:
+        warnings.warn(
+            f"the error, {found.error:.6g}, is above the error bound, {found.error_bound:.6g}: the sketch is not one "
+            "of these rows",
+            stacklevel=2,
+        )
+    return int(above or not same_rows)
 
 
 class _Watched:
@@ -62,17 +77,17 @@ class _Watched:
 
     def __init__(self, source: Source, progress: bool | None) -> None:
         self.path, self.n_rows, self.n_features, self.size = source.path, source.n_rows, source.n_features, source.size
-        self._source, self._wanted, self._passes = source, progress, 0
+        self._source, self._wanted, self._passes, self.rows_read = source, progress, 0, 0
 
     def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         self._passes += 1
-        progress, rows_read = Progress(f"{self.path.name}, pass {self._passes}", self._wanted), 0
+        progress, self.rows_read = Progress(f"{self.path.name}, pass {self._passes}", self._wanted), 0
         for rows, position in self._source.chunks(start_row):
             yield rows, position
-            rows_read += rows.shape[0]
-            progress.show(position / self.size if self.size else 1.0, rows_read)
-        progress.show(1.0, rows_read, final=True)
+            self.rows_read += rows.shape[0]
+            progress.show(position / self.size if self.size else 1.0, self.rows_read)
+        progress.show(1.0, self.rows_read, final=True)
 
 
 def merge(args: Namespace) -> None:
@@ -106,6 +121,11 @@ def info(args: Namespace) -> None:
     with limited(args.threads):
         model = fs.load(args.input)
         facts: dict[str, Any] = model.facts()
+        sketched, certain = isinstance(model, FrequentDirections), {}
+        if sketched and model.n_features is not None:
+            spectrum = model.spectrum()
+            certain = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
+            facts["spectrum"] = certain
     if args.plot:
         if SPECTRUM not in facts:
             raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
@@ -116,10 +136,16 @@ def info(args: Namespace) -> None:
         notes = {name: note for name, note in model.notes.items() if name not in ID_LISTS}
         print(json.dumps(finite({**facts, "notes": notes})))
         return
-    report(args, facts)
+    report(args, {name: fact for name, fact in facts.items() if fact is not certain})
+    if certain:
+        triples = list(zip(*certain.values(), strict=True))
+        print(f"singular values of the rows: estimate, low, high ({min(args.top, len(triples))} of {len(triples)}):")
+        for triple in triples[: args.top]:
+            print("".join(f"  {number:12.6g}" for number in triple))
     values: list[float] = facts.get(SPECTRUM, [])
     if values:
-        print(f"singular values ({min(args.top, len(values))} of {len(values)}):")
+        what = "lengths of the rows of B" if sketched else "singular values"
+        print(f"{what} ({min(args.top, len(values))} of {len(values)}):")
         longest = values[0] or 1.0
         for value in values[: args.top]:
             print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")

@@ -15,12 +15,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
 
-def lazy(function: str) -> Callable[[argparse.Namespace], None]:
-    """A command that is imported when it runs: "module.function" of this room."""
+def lazy(function: str) -> Callable[[argparse.Namespace], int | None]:
+    """A command that is imported when it runs: "module.function" of this room; it returns the status, or None: 0."""
     module, name = function.split(".")
 
-    def run(arguments: argparse.Namespace) -> None:
-        getattr(import_module(f"fastsketch.cli.{module}"), name)(arguments)
+    def run(arguments: argparse.Namespace) -> int | None:
+        return getattr(import_module(f"fastsketch.cli.{module}"), name)(arguments)
 
     return run
 

@@ -15,6 +15,8 @@ VERSION = 1
 # At most 1 MiB of an input is read to know it again, in one block of each of 32 equal stretches; a smaller one is read
 # whole. What the blocks miss shows by the time of modification: then the rows that were used are compared.
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
+# Switches that are written only where they are something else.
+UNWRITTEN = {"passes": 1}
 
 Identity = dict[str, Any]
 
@@ -26,8 +28,7 @@ def identity(args: Namespace, model: Any, sources: Sequence[Source]) -> Identity
         "zero_based": bool(args.zero_based),
         "n_features": sources[0].n_features,
     }
-    if getattr(args, "passes", 1) != 1:
-        switches["passes"] = args.passes
+    switches |= {name: getattr(args, name) for name, usual in UNWRITTEN.items() if getattr(args, name, usual) != usual}
     return {
         "version": VERSION,
         "kind": type(model).__name__,
@@ -73,8 +74,9 @@ def differences(now: Identity, then: Identity) -> list[str]:
     for part in ("switches", "parameters", "resolved"):
         mine, theirs = now[part], cast(dict[str, Any], then[part])
         for name in {**mine, **theirs}:
-            if mine.get(name) != theirs.get(name) and not any(text.startswith(f"{_flag(name)} ") for text in found):
-                found.append(f"{_flag(name)} is {_shown(mine.get(name))} now and was {_shown(theirs.get(name))}")
+            one, other = (written.get(name, UNWRITTEN.get(name)) for written in (mine, theirs))
+            if one != other and not any(text.startswith(f"{_flag(name)} ") for text in found):
+                found.append(f"{_flag(name)} is {_shown(one)} now and was {_shown(other)}")
     if len(now["inputs"]) != len(then["inputs"]):
         return [*found, f"there are {len(now['inputs'])} inputs now and were {len(then['inputs'])}"]
     for mine, theirs in zip(now["inputs"], then["inputs"], strict=True):

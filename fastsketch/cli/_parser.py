@@ -118,7 +118,9 @@ def _audit(commands: Any) -> None:
         "audit",
         help="measure the error of a sketch over its rows",
         description="Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to "
-        "15), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing.",
+        "15, at most 40), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes "
+        "nothing. Exit status 1, after the report, if the rows are not those of the sketch or the error is above its "
+        "bound.",
     )
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
@@ -147,7 +149,9 @@ def _info(commands: Any) -> None:
         description="Show the counts and parameters of a model; of a sketch, certificate and spectrum too.",
     )
     parser.add_argument("input", metavar="IN.fsk")
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="singular values to print (default 10)")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="K", help="singular values, and lengths of rows, to print (default 10)"
+    )
     parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
     common(parser, "_commands.info")
 

@@ -1,5 +1,6 @@
 """An audit of a certificate: the spectral error of a sketch, measured in a few passes over its rows."""
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -44,7 +45,8 @@ def spectral_norm(
 
     Block Lanczos from random directions with full orthogonalization: the basis is all that is kept. It ends when the
     residual of the largest |Ritz value| is at most `accuracy` of it and the last step has not raised it by more than a
-    tenth of that, when the basis can grow no more, or when residual or value are below `floor`.
+    tenth of that, when the basis can grow no more, or when residual or value are below `floor`; after MOST_PASSES, with
+    a UserWarning to the caller's caller if `accuracy` is not reached.
     """
     rng = np.random.default_rng(0)
     block = np.linalg.qr(rng.standard_normal((d, min(WIDTH, d))))[0]
@@ -79,4 +81,11 @@ def spectral_norm(
         if settled or value <= floor or residual <= floor:
             break
         block, coupling = u[:, :kept], s[:kept, np.newaxis] * wt[:kept]
+    else:
+        if reached > accuracy:
+            warnings.warn(
+                f"the audit has ended after {passes} passes, the most that it makes, with an accuracy of {reached:.2g} "
+                f"instead of {accuracy:.2g}",
+                stacklevel=3,
+            )
     return value, reached, passes

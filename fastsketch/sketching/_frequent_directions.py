@@ -45,7 +45,7 @@ from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, sh
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._reading import Reading, allowance, read_out
-from fastsketch.sketching._rows_again import Product, Readable, RowsAgain, View
+from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, View
 from fastsketch.sketching._second_pass import CERTAIN, nystrom, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
@@ -168,7 +168,7 @@ class FrequentDirections(MergeableModel):
     dtype: DTypeLike | None = float_dtype(default=None)
     compressor: Compressor | MapKind | None = parameter(as_compressor, default=None)
 
-    tolerance: float | None = real(default=None, high=1.0, low_open=True)
+    tolerance: float | None = real(default=None, high=1.0, low_open=True, high_open=True)
     tolerance_relative_to: Reference = choice(("squared_norm", "largest_eigenvalue"), default="squared_norm")
     max_sketch_size: int | None = integer(default=None, at_least=2)
 
@@ -183,8 +183,10 @@ class FrequentDirections(MergeableModel):
         if self.tolerance is None:
             if self.max_sketch_size is not None:
                 raise ValueError(f"max_sketch_size belongs to tolerance, got {self.max_sketch_size} without one")
-        elif self.tolerance == 1.0:
-            raise ValueError("tolerance must be a share between 0 and 1, both excluded, got 1")
+            if self.tolerance_relative_to != "squared_norm":
+                raise ValueError(
+                    f"tolerance_relative_to belongs to tolerance, got {self.tolerance_relative_to!r} without one"
+                )
         elif self.compressor is not None:
             raise ValueError("tolerance does not go with a compressor: its error is not in the certificate")
         elif self.max_sketch_size is not None and self.max_sketch_size < self.sketch_size:
@@ -273,8 +275,11 @@ class FrequentDirections(MergeableModel):
             self._update_refined(engine, checked, weights)
         self._engine = engine
         if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
-            self._say_that_it_misses(f"max_sketch_size={self.max_sketch_size} is reached")
+            self._say_that_it_misses(self._at_most())
         return self
+
+    def _at_most(self) -> str:
+        return f"max_sketch_size={self.max_sketch_size} is reached; raise max_sketch_size or the tolerance"
 
     def _say_that_it_misses(self, why: str) -> None:
         if not self._warned:
@@ -372,9 +377,9 @@ class FrequentDirections(MergeableModel):
         if not bound <= growth.allowed(reading.squared_norm, top) and bound > 0.0:
             bounded = self.max_sketch_size is not None and len(reading.s) >= self.max_sketch_size - 1
             self._say_that_it_misses(
-                f"max_sketch_size={self.max_sketch_size} is reached"
+                self._at_most()
                 if bounded
-                else "merges, or the rounding of the dtype, have used it up"
+                else "merges, or the rounding of the dtype, have used it up; raise the tolerance"
             )
 
     def sketch(self) -> NDArray[Any]:
@@ -615,7 +620,8 @@ class FrequentDirections(MergeableModel):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm, or the error is beyond the bound.
+            If the rows differ from those seen, in number or in squared norm, the error is beyond the bound, or
+            `accuracy` is not reached.
 
         Notes
         -----
@@ -645,6 +651,7 @@ class FrequentDirections(MergeableModel):
             warnings.warn(
                 f"audit has found an error of {error:.9g} beyond the bound of {bound:.9g}: these are not the rows that "
                 "the sketch has seen",
+                OtherRows,
                 stacklevel=3,
             )
         return Audit(error, bound, reached, passes)
@@ -671,6 +678,7 @@ class FrequentDirections(MergeableModel):
                 f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.9g}, the "
                 f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same "
                 f"rows with the weights that update had; {then}",
+                OtherRows,
                 stacklevel=5,
             )
         return same

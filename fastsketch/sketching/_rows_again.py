@@ -23,6 +23,10 @@ Block = tuple[Any, Matrix | None, Place]
 Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | Source]
 
 
+class OtherRows(UserWarning):
+    """Rows that have been read again are not those that a sketch has seen."""
+
+
 class Product(NamedTuple):
     """Of some of the rows; those of all are their sum."""
 

@@ -51,7 +51,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     alpha0 : float, default 0.0
         Ridge in units of squared rows: alpha0 / (sum of weights) I is added to the covariance. May change at any time.
     assume_centered : bool, default False
-        Take the mean to be zero.
+        Take the mean to be zero. ``from_sketch`` sets it to True for a sketch with center=False, which has no mean.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         "auto" accumulates the exact matrix up to the n_features that `max_memory` allows, and where that takes no more
         than about four times the time of the sketch (n_features <= 44 sketch_size + 1200); "gram" is for speed first.

@@ -72,6 +72,11 @@ class Likelihood(BaseEstimator):
     def _invertible(self) -> tuple[Components, float, NDArray[np.float64]]:
         view, noise, over = self._model()
         smallest = over.min() if len(over) == self.n_features_in_ else noise
+        if not smallest > 0 and len(over) == self.n_features_in_:
+            raise ValueError(
+                "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
+                "leave such columns out, or take a smaller n_components"
+            )
         if not smallest > 0:
             raise ValueError(
                 "the covariance is singular: the components hold all variance, and there are fewer than features; "

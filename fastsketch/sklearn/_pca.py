@@ -47,8 +47,9 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     Parameters
     ----------
     n_components : int, float or None, default None
-        Components to keep; None: min(n_samples, n_features) of the first batch; a float in (0, 1): the fewest that
-        have more than this share of the variance, by the point estimates.
+        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_sketch`` also at most one
+        less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have
+        more than this share of the variance, by the point estimates.
     whiten : bool, default False
         Scale the transformed components to unit variance.
     copy : bool, default True
@@ -64,7 +65,8 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         "auto": ``fit`` takes the cheapest of four ways by a model of their seconds and bytes, and prefers an exact
         one while it costs at most three times a sketch: the products of all pairs of rows (few rows), those of all
         pairs of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
-        ``partial_fit`` sums up the products of columns, or sketches. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
+        ``partial_fit`` sums up the products of columns, or sketches. "exact": products of columns. "gram" and "svd": a
+        sketch in one pass, for speed first.
     max_memory : float, default 1e9
         Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
 
@@ -257,6 +259,13 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             out /= np.maximum(scale, np.finfo(scale.dtype).eps)
         return out
 
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The rows (n_samples, n_features) that X (n_samples, n_components), as ``transform`` gives it, stands for."""
+        check_is_fitted(self, "sketch_")
+        if np.shape(X)[-1:] != (self.n_components_,):
+            raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {np.shape(X)}")
+        return super().inverse_transform(X)
+
     # -- inside ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1)
@@ -266,7 +275,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             if name in vars(self):
                 delattr(self, name)
 
-    def _asked(self, n: int, d: int) -> tuple[int | float, int]:
+    def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
         """(number of components or their share, rows of the sketch) for a first batch (n, d)."""
         as_choice(self.method, "method", tuple(METHODS))
         as_choice(self.solver, "solver", SOLVERS)
@@ -278,7 +287,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if self.sketch_size is None:
             size = 2 * wanted + 10 if isinstance(wanted, int) else SIZE_OF_SHARE
             return wanted, max(2, min(size, d + 1))
-        size = as_integer(self.sketch_size, "sketch_size", 2)
+        size = as_integer(self.sketch_size, "sketch_size", 2) if in_use is None else in_use
         if size <= least:
             raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
         return wanted, size
@@ -342,7 +351,8 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         n, d = sketch.n_rows, self.n_features_in_
         self._read = {}
         if not arrays:
-            self._wanted, _ = self._asked(n, d)
+            in_use = sketch.resolved["sketch_size"]
+            self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
             self._dtype, self._variance = sketch.resolved["dtype"], None
             self.solver_, self.n_passes_ = _solver_of(sketch), 1
             return
@@ -488,7 +498,9 @@ def _wanted(n_components: Any, few: int) -> int | float:
     """The parameter as a number of components, or a share in (0, 1)."""
     if n_components is None:
         return few
-    if isinstance(n_components, Real) and not isinstance(n_components, Integral):
+    if isinstance(n_components, bool) or not isinstance(n_components, Real):
+        raise TypeError(f"n_components must be an integer, a share in (0, 1) or None, got {n_components!r}")
+    if not isinstance(n_components, Integral):
         share = float(n_components)
         if not 0.0 < share < 1.0:
             raise ValueError(f"n_components must be an integer, a share in (0, 1) or None, got {n_components!r}")

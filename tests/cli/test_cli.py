@@ -51,9 +51,16 @@ def test_sketch_and_info(capsys, tmp_path, npy):
     facts = json.loads(run(capsys, "info", tmp_path / "out.fsk", "--json").out)
     assert facts["error_bound"] == expected.error_bound
     assert facts["singular_values"] == expected.singular_values.tolist()
+    spectrum = facts.pop("spectrum")
+    assert list(spectrum) == ["values", "low", "high"]
+    assert spectrum["values"] == np.sqrt(expected.spectrum().values).tolist()
+    assert np.column_stack([spectrum["low"], spectrum["high"]]).tolist() == expected.singular_value_interval.tolist()
     assert facts == {**got.facts(), "notes": got.notes}
     text = run(capsys, "info", tmp_path / "out.fsk", "--top", 3).out
-    assert "singular values (3 of 7)" in text
+    assert "lengths of the rows of B (3 of 7)" in text
+    assert "singular values of the rows: estimate, low and high end (3 of 7):\n" in text
+    triple = [float(number) for number in text.split("end (3 of 7):\n")[1].splitlines()[2].split()]
+    assert np.allclose(triple, [spectrum[name][2] for name in ("values", "low", "high")], rtol=1e-5)
     assert "[" not in text  # lists have lines of their own
     assert not list(tmp_path.glob("*.partial"))
 

@@ -89,7 +89,7 @@ def test_another_number_of_passes_is_another_job(run, monkeypatch):
     undo()
     once = [word for word in TWICE if word not in ("--passes", 2)]
     error = run(*once, "--resume", status=2).err
-    assert error.count("\n") == 1 and "another job" in error or "no partial result" in error
+    assert error.count("\n") == 1 and "another job: --passes is 1 now and was 2\n" in error
     run(*TWICE, "--resume")
 
 
@@ -117,8 +117,8 @@ def test_an_input_that_changes_between_the_passes_is_found(run, monkeypatch):
 
 def test_refusals(run):
     for switches, message in (
-        (["--passes", 0], "--passes must be at least 1"),
-        (["--passes", 3], "--passes must be below 3"),
+        (["--passes", 0], "--passes must be 1 or 2, got 0"),
+        (["--passes", 3], "--passes must be 1 or 2, got 3"),
         (["--passes", 2, "--decay", 0.5], "without decay"),
     ):
         error = run("sketch", "rows.npy", "-o", "o.fsk", *switches, status=2).err
@@ -129,7 +129,7 @@ def test_refusals(run):
     assert not Path("o.fsk").exists()
     with pytest.raises(ValueError, match="compressor"):
         fs.sketch_file("rows.npy", 8, compressor="srht", passes=2)
-    with pytest.raises(ValueError, match="passes"):
+    with pytest.raises(ValueError, match="passes must be 1 or 2, got 3"):
         fs.sketch_file("rows.npy", 8, passes=3)
 
 
@@ -141,6 +141,26 @@ def test_an_exact_sum_needs_one_pass(run):
 def test_progress_says_which_pass(run):
     said = run(*TWICE, "--progress").err
     assert "pass 1 of 2" in said and "pass 2 of 2" in said
+
+
+def test_warnings_are_lines_for_a_person(run):
+    for command in (
+        ("sketch", "rows.npy", "--solver", "gram", "--tolerance", 0.001, "--max-sketch-size", 12, "-o", "o.fsk"),
+        ("info", "o.fsk"),
+        ("info", "o.fsk", "--json"),
+    ):
+        assert run(*command).err == (
+            "fastsketch: warning: the tolerance of 0.001 is not met: max_sketch_size=12 is reached; raise "
+            "max_sketch_size or the tolerance; error_bound says what holds instead\n"
+        )
+
+
+def test_tolerances_out_of_range(run):
+    for value in (0, 1):
+        error = run("sketch", "rows.npy", "--tolerance", value, "-o", "o.fsk", status=2).err
+        assert error == f"fastsketch: error: tolerance must lie in (0, 1), both excluded, got {value}\n"
+    error = run("sketch", "rows.npy", "--tolerance-relative-to", "largest_eigenvalue", "-o", "o.fsk", status=2).err
+    assert "tolerance_relative_to belongs to tolerance, got 'largest_eigenvalue' without one" in error
 
 
 # -- audit -----------------------------------------------------------------------------------------------------------
@@ -155,12 +175,44 @@ def test_audit(run):
     said = run("audit", "o.fsk", "rows.npy", "more.npy", "--accuracy", 0.1, "--progress")
     assert "error bound" in said.out and "pass 1" in said.err
     assert Path("o.fsk").read_bytes() == before
-    assert "not the same rows" in run("audit", "o.fsk", "rows.npy").err
+
+
+def test_an_audit_of_other_rows_has_a_status_of_its_own(run):
+    run("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--method", "fd", "-o", "o.fsk")
+    np.save("turned.npy", ROWS[:, ::-1])  # as many, and of the same norm
+    np.save("loud.npy", 3 * ROWS)
+    for inputs, same_rows, message in (
+        (("rows.npy",), False, "fastsketch: warning: audit has read 400 rows"),
+        (("rows.npy", "loud.npy"), False, "these are not the same rows"),
+        (("turned.npy", "turned.npy"), True, "is above the error bound"),
+    ):
+        out = run("audit", "o.fsk", *inputs, "--json", status=1)
+        found = json.loads(out.out)
+        assert found["same_rows"] == same_rows and "seconds" in found
+        assert message in out.err and all(line.startswith("fastsketch: warning: ") for line in out.err.splitlines())
+    for solver in ("gram", "exact"):  # a bound of rounding alone
+        for dtype in ("float32", "float64"):
+            run("sketch", "rows.npy", "-l", D + 1, "--solver", solver, "--dtype", dtype, "-o", "e.fsk")
+            run("audit", "e.fsk", "rows.npy")
+
+
+def test_an_audit_that_does_not_get_as_near_as_was_asked_says_so(run, monkeypatch):
+    run("sketch", "rows.npy", "-l", 8, "--solver", "gram", "-o", "o.fsk")
+    monkeypatch.setattr("fastsketch.sketching._audit.MOST_PASSES", 2)
+    out = run("audit", "o.fsk", "rows.npy", "--accuracy", 1e-9, "--json")
+    found = json.loads(out.out)
+    assert found["same_rows"] and found["passes"] == 2 and found["accuracy"] > 1e-9
+    said = f"ended after 2 passes, the most that it makes, with an accuracy of {found['accuracy']:.2g} instead of 1e-09"
+    assert said in out.err and out.err.count("\n") == 1
+    with pytest.warns(UserWarning, match="instead of 1e-09") as told:
+        fs.load("o.fsk").audit(ROWS, accuracy=1e-9)
+    assert told[0].filename == __file__
 
 
 def test_audit_refuses(run):
     run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
     np.save("wide.npy", np.ones((3, D + 1)))
+    np.save("empty.npy", np.ones((0, D)))
     (bad := ROWS.copy())[77, 3] = np.nan
     np.save("bad.npy", bad)
     write("wide.svm", np.ones((3, D + 1)), np.ones(3))
@@ -169,6 +221,7 @@ def test_audit_refuses(run):
         (("audit", "o.fsk", "wide.npy"), "wide.npy has 31 columns"),
         (("audit", "o.fsk", "wide.svm"), "feature 31"),
         (("audit", "o.fsk", "none.npy"), "none.npy"),
+        (("audit", "o.fsk", "empty.npy", "empty.npy"), "the inputs hold no rows"),
         (("audit", "h.fsk", "rows.npy"), "SketchHash"),
         (("audit", "o.fsk", "bad.npy"), "bad.npy: rows must be finite: row 77"),
         (("audit", "o.fsk", "rows.npy", "--accuracy", 0), "accuracy"),

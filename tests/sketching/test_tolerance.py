@@ -225,7 +225,7 @@ def test_the_sketch_is_near_the_smallest():
 def test_a_bound_on_the_size_warns_once_and_the_certificate_tells_the_truth():
     rows = np.random.default_rng(6).standard_normal((800, 60))
     sketch = fs.FrequentDirections(tolerance=0.01, max_sketch_size=12, solver="gram")
-    with pytest.warns(UserWarning, match="tolerance of 0.01 is not met: max_sketch_size=12 is reached") as found:
+    with pytest.warns(UserWarning, match="=12 is reached; raise max_sketch_size or the tolerance;") as found:
         for part in np.array_split(rows, 10):
             sketch.update(part)
         bound = sketch.error_bound
@@ -245,7 +245,7 @@ def test_a_bound_on_the_size_warns_once_and_the_certificate_tells_the_truth():
 def test_what_rounding_or_merges_leave_no_room_for_is_said():
     rows = factors(np.random.default_rng(7), 300, 40).astype(np.float32)
     sketch = fs.FrequentDirections(tolerance=1e-9, solver="gram").update(rows)
-    with pytest.warns(UserWarning, match="rounding"):
+    with pytest.warns(UserWarning, match="rounding.*; raise the tolerance;"):
         assert sketch.error_bound > 0
     assert sketch.resolved["sketch_size"] <= 41
 
@@ -285,6 +285,18 @@ def test_a_refused_row_after_growth_leaves_no_trace():
     with pytest.raises(ValueError, match="row 899"):
         sketch.update(rows)
     assert sketch.to_bytes() == before
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -1, 2])
+def test_bad_tolerances(value):
+    with pytest.raises(ValueError, match=rf"^tolerance must lie in \(0, 1\), both excluded, got {value:g}$"):
+        fs.FrequentDirections(tolerance=value)
+
+
+def test_bad_to_say_what_a_tolerance_is_relative_to_without_one():
+    with pytest.raises(ValueError, match="tolerance_relative_to belongs to tolerance"):
+        fs.FrequentDirections(tolerance_relative_to="largest_eigenvalue")
+    fs.FrequentDirections(tolerance_relative_to="squared_norm")
 
 
 def test_parameters_read_as_given():

@@ -538,3 +538,41 @@ def test_var_after_a_fit_of_numbers_near_the_ends_of_the_range(scale):
     X = np.random.default_rng(0).standard_normal((120, 6)) + 2.0
     model = SketchedPCA(2, solver="exact").fit(X[:80] * scale).partial_fit(X[80:] * scale)
     assert np.allclose(model.var_ / scale / scale, X.var(axis=0))
+
+
+# -- what messages say -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("bad", ["mle", True, [3]])
+def test_numbers_of_components_that_are_none(bad):
+    with pytest.raises(TypeError, match=r"n_components must be an integer, a share in \(0, 1\) or None, got"):
+        SketchedPCA(bad).fit(X)
+
+
+@pytest.mark.parametrize("parameters", [{"sketch_size": 20}, {"sketch_size": 71}, {"tolerance": 0.02}])
+def test_from_a_sketch_without_a_number_of_components(tmp_path, parameters):
+    sketch = fs.FrequentDirections(center=True, solver="gram", **parameters).update(X)
+    size = sketch.resolved["sketch_size"]
+    model = SketchedPCA.from_sketch(sketch)
+    assert model.n_components_ == min(size - 1, 70) and model.components_.shape == (model.n_components_, 70)
+    assert holds(model, truth(X))
+    assert SketchedPCA.from_sketch(sketch, n_components=min(size - 1, 70)).n_components_ == model.n_components_
+    model.save(tmp_path / "p.fsk")
+    assert SketchedPCA.load(tmp_path / "p.fsk").partial_fit(X).n_components_ == model.n_components_
+    few = fs.FrequentDirections(20, center=True, solver="gram").update(X[:5])
+    assert SketchedPCA.from_sketch(few).n_components_ == 5
+
+
+def test_a_variance_of_zero_is_named():
+    rows = np.column_stack([X[:, :5], np.zeros(len(X))])
+    with pytest.raises(ValueError, match="singular: a variance is 0"):
+        SketchedPCA(6).fit(rows).score(rows)
+    assert np.isfinite(SketchedPCA(4).fit(rows).score(rows))
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_inverse_transform_names_widths(whiten):
+    model = SketchedPCA(4, whiten=whiten).fit(X)
+    with pytest.raises(ValueError, match=r"X must have n_components_=4 columns, got shape \(90, 70\)"):
+        model.inverse_transform(X)
+    back = model.inverse_transform(model.transform(X))
+    assert back.shape == X.shape
+    assert np.allclose(model.inverse_transform(model.transform(X).tolist()), back)
