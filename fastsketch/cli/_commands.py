@@ -139,9 +139,8 @@ def info(args: Namespace) -> None:
     report(args, {name: fact for name, fact in facts.items() if fact is not certain})
     if certain:
         triples = list(zip(*certain.values(), strict=True))
-        print(
-            f"singular values of the rows: estimate, low and high end ({min(args.top, len(triples))} of {len(triples)}):"
-        )
+        shown = f"{min(args.top, len(triples))} of {len(triples)}"
+        print(f"singular values of the rows: estimate, low and high end ({shown}):")
         for triple in triples[: args.top]:
             print("".join(f"  {number:12.6g}" for number in triple))
     values: list[float] = facts.get(SPECTRUM, [])
