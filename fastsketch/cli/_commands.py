@@ -25,8 +25,6 @@ from fastsketch.sketching._rows_again import OtherRows
 
 # Notes of a model with the ids of its rows and columns: as long as its data.
 ID_LISTS = ("rows", "columns")
-# Shares that an audit's own rounding may add: of the bound, and of the squared norm.
-OF_BOUND, OF_NORM = 1e-9, 1e-12
 
 
 def sketch(args: Namespace) -> None:
@@ -53,23 +51,14 @@ def audit(args: Namespace) -> int:
     with limited(args.threads), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         found = model.audit(sources, accuracy=args.accuracy)
-    if not any(source.rows_read for source in sources):
-        raise ValueError("the inputs hold no rows")
     total = model.squared_norm
-    above = found.error > found.error_bound * (1 + OF_BOUND) + OF_NORM * total
     same_rows = not any(issubclass(warning.category, OtherRows) for warning in told)
     facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
     facts |= {"relative_error": found.error / total if 0 < total < float("inf") else 0.0}
     report(args, {**facts, "same_rows": same_rows, "seconds": time.perf_counter() - started})
     for warning in told:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-    if above:
-        warnings.warn(
-            f"the error, {found.error:.6g}, is above the error bound, {found.error_bound:.6g}: the sketch is not one "
-            "of these rows",
-            stacklevel=2,
-        )
-    return int(above or not same_rows)
+    return int(not same_rows)
 
 
 class _Watched:
@@ -139,7 +128,8 @@ def info(args: Namespace) -> None:
     report(args, {name: fact for name, fact in facts.items() if fact is not certain})
     if certain:
         triples = list(zip(*certain.values(), strict=True))
-        print(f"singular values of the rows: estimate, low, high ({min(args.top, len(triples))} of {len(triples)}):")
+        shown = f"{min(args.top, len(triples))} of {len(triples)}"
+        print(f"singular values of the rows: estimate, low and high end ({shown}):")
         for triple in triples[: args.top]:
             print("".join(f"  {number:12.6g}" for number in triple))
     values: list[float] = facts.get(SPECTRUM, [])

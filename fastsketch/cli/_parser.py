@@ -119,8 +119,8 @@ def _audit(commands: Any) -> None:
         help="measure the error of a sketch over its rows",
         description="Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to "
         "15, at most 40), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes "
-        "nothing. Exit status 1, after the report, if the rows are not those of the sketch or the error is above its "
-        "bound.",
+        "nothing. Exit status 1, after the report, if the rows are not those of the sketch or the error is above "
+        "the bound.",
     )
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")

@@ -52,6 +52,8 @@ from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
 
 # Share of what the rows weigh by which sums over rows read twice may differ, by size of the dtype.
 SAME_ROWS = {4: 1e-5, 8: 1e-9}
+# Shares of the bound and of the squared norm by which an audit may be beyond the bound: its own rounding.
+OF_BOUND, OF_NORM = 1e-9, 1e-12
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -647,7 +649,7 @@ class FrequentDirections(MergeableModel):
         floor = reading.rounding / unit / unit
         error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
         error, bound = error * unit * unit, self.error_bound
-        if same and error > bound:
+        if same and error > bound * (1 + OF_BOUND) + OF_NORM * self.squared_norm:
             warnings.warn(
                 f"audit has found an error of {error:.9g} beyond the bound of {bound:.9g}: these are not the rows that "
                 "the sketch has seen",

@@ -230,9 +230,8 @@ def test_the_tail_is_shrunk_to_its_mean(solver, n):
     values, vectors = np.linalg.eigh(np.cov(X[:n].T, bias=True))
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = min(39 if solver == "gram" else 11, 15, n // 2)
-    if solver == "exact":
-        while values[kept - 1] <= values[kept:].mean() * (1 + np.sqrt((len(values) - kept) / n)) ** 2:
-            kept -= 1
+    while values[kept - 1] <= values[kept:].mean() * (1 + np.sqrt((len(values) - kept) / n)) ** 2:
+        kept -= 1
     tail = values[kept:]
     p, spread = len(tail), np.sum(tail**2) - tail.sum() ** 2 / len(tail)
     share = min(1.0, (np.sum(tail**2) + tail.sum() ** 2) / ((n + 1) * spread))
