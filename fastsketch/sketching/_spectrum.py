@@ -69,7 +69,9 @@ def overview_of(
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
     if exact:
-        rounding = sqrt(engine.rounding) + leading_rounding(engine.n_features, len(known.squares)) * top
+        # rows of float32 are rounded when they are weighted and fade, also where few of them make a sum
+        rounding = sqrt(engine.rounding) + 4.0 * float(np.finfo(engine.dtype).eps) * engine.squared_norm
+        rounding += leading_rounding(engine.n_features, len(known.squares)) * top
     else:
         rounding = allowance(engine, top)
     unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))

@@ -31,6 +31,8 @@ from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
 from fastsketch.sklearn._sketched import Arrays, Sketched
 
 SOLVERS = ("auto", "gram", "svd", "exact")
+# Parameters in which the sketches of two ways may differ.
+ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")
 # Ways of ``fit`` that its sketch does not tell, by their number in files.
 WAYS = ("", "rows", "arpack")
 # Rows of the sketch where the number of components is not known beforehand.
@@ -382,6 +384,10 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         first, second = self.sketch_, other
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
             first, second = second, first
+        theirs = second._must_agree()
+        for name, value in first._must_agree().items():
+            if name not in ANY_WAY and theirs[name] != value:
+                raise ValueError(f"other has a sketch with {name}={theirs[name]!r}, this estimator one with {value!r}")
         out = first.copy()
         engine = merge_engines(out._seen_engine(), second._seen_engine().clone())
         out._replace(engine, first._regained + second._regained)

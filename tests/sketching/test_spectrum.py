@@ -138,3 +138,14 @@ def test_a_ledger_follows_a_failed_update(dtype, monkeypatch):
         with pytest.raises(ValueError, match="row 399"):
             sketch.update(bad if make is np.asarray else csr_array(bad))
         assert sketch.to_bytes() == before
+
+
+def test_float32_sums_of_few_weighted_rows():
+    """Each sum is of one row, which is rounded when it is weighted."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        row, weights = rng.standard_normal((1, 12)).astype(np.float32), rng.random(6)
+        parts = [fs.FrequentDirections(16, method="fd", solver="exact").update(row, weight) for weight in weights]
+        found = fs.merge(parts).spectrum()
+        true = weights.sum() * float(np.sum(row.astype(np.float64) ** 2))
+        assert found.low[0] <= true <= found.high[0]

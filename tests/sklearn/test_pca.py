@@ -576,3 +576,14 @@ def test_inverse_transform_names_widths(whiten):
     back = model.inverse_transform(model.transform(X))
     assert back.shape == X.shape
     assert np.allclose(model.inverse_transform(model.transform(X).tolist()), back)
+
+
+def test_estimators_of_sketches_that_do_not_agree_do_not_merge():
+    one, two = (
+        SketchedPCA.from_sketch(
+            fs.FrequentDirections(12, method="tfd", center=True, solver="gram", beta=beta).update(X), n_components=3
+        )
+        for beta in (0.3, 0.6)
+    )
+    with pytest.raises(ValueError, match="beta"):
+        one.merge(two)
