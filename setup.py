@@ -54,10 +54,12 @@ def extensions():
         "hamming": ["csrc/fs_hamming.c"],
         "adaptive": ["csrc/fs_secular.c"],
         "diagonal": [],
+        "newton": ["csrc/fs_dots.c"],
         "losses": [],
         "online": [],
         "dots": ["csrc/fs_dots.c"],
         "block": ["csrc/fs_block.c"],
+        "entries": ["csrc/fs_sparse.c"],
         "svmlight": ["csrc/fs_svmlight.c"],
         "guard": [],
     }

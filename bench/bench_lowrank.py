@@ -406,6 +406,7 @@ def products(args):
 
 
 def _products(found, dtype):
+    from fastsketch._kernels import entries
     from fastsketch._kernels import lowrank as kernel
     from fastsketch._kernels.block import gram_block
     from fastsketch._kernels.losses import LOGISTIC, SQUARE
@@ -428,8 +429,8 @@ def _products(found, dtype):
         "A'(A V), scipy": lambda: a.T @ (a @ vs),
         "gradient and objective, square": lambda: kernel.gradient(SQUARE, 0.0, *where, z, *losses, g),
         "gradient and objective, logistic": lambda: kernel.gradient(LOGISTIC, 0.0, *where, z, *losses, g),
-        "five dots": lambda: kernel.five_dots(SQUARE, 0.0, *where, z, *losses, dtype(1), dtype(0), u, v, dots),
-        "weighted median": lambda: kernel.weighted_median(a.data.astype(np.float64), np.ones(a.nnz)),
+        "five dots": lambda: entries.five_dots(SQUARE, 0.0, *where, z, *losses, dtype(1), dtype(0), u, v, dots),
+        "weighted median": lambda: entries.weighted_median(a.data.astype(np.float64), np.ones(a.nnz)),
     }
     for run in runs.values():
         run()

@@ -170,12 +170,15 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
     """Finite targets as the loss takes them, in their dtype: labels 0 and 1 become -1 and +1; or ValueError."""
     kind = LOSSES[loss].targets
     if kind == "label":
-        found = np.unique(values)
-        if not (np.isin(found, (-1.0, 1.0)).all() or np.isin(found, (0.0, 1.0)).all()):
+        ones = values == 1
+        if (ones | (values == -1)).all():
+            return values
+        if not (ones | (values == 0)).all():
+            found = np.unique(values)
             strange = found[~np.isin(found, (-1.0, 0.0, 1.0))]
             listed = ", ".join(f"{value:g}" for value in (strange if strange.size else found)[:5])
             raise ValueError(f"{name} must hold labels -1 and +1 (or 0 and 1) for loss={loss!r}, got {listed}")
-        signs: NDArray[Any] = np.where(values > 0, 1, -1).astype(values.dtype)
+        signs: NDArray[Any] = np.where(ones, 1, -1).astype(values.dtype)
         return signs
     if kind == "count" and (values < 0).any():
         raise ValueError(f"{name} must hold nonnegative counts for loss={loss!r}, got {values.min():g}")

@@ -1,5 +1,6 @@
 """The table of losses against numerical derivatives, and against the formulas of every compiled loop."""
 
+import importlib
 import itertools
 import re
 from pathlib import Path
@@ -103,26 +104,17 @@ def test_losses_are_convex_and_least_at_the_target(name):
         assert max(table(name, *place)[2] for place in grid(name)) == pytest.approx(LOSSES[name].lipschitz, rel=1e-9)
 
 
+@pytest.mark.parametrize("loops", ["losses", "losses_jit"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_numba_computes(name):
-    """value_slope_curvature of every loop in Numba, kinks and huge scores included."""
-    from fastsketch._kernels.losses_jit import value_slope_curvature
-
+def test_what_compiled_loops_compute(name, loops):
+    """value_slope_curvature of the loops in Cython and of those in Numba, kinks and huge scores included."""
+    compiled = importlib.import_module(f"fastsketch._kernels.{loops}").value_slope_curvature
     for z, y, p in grid(name, huge=True):
-        found, wanted = value_slope_curvature(LOSSES[name].number, p, z, y), table(name, z, y, p)
+        found, wanted = compiled(LOSSES[name].number, p, z, y), table(name, z, y, p)
         assert found[:2] == pytest.approx(wanted[:2], rel=1e-13, abs=1e-300), (z, y, p)
         # logistic: s (1 - s) for s near 1 has the rounding of s
         allowed = np.finfo(float).eps if name == "logistic" else 1e-300
         assert found[2] == pytest.approx(wanted[2], rel=1e-13, abs=allowed), (z, y, p)
-
-
-@pytest.mark.parametrize("name", ONLINE_LOSSES)
-def test_what_the_cython_learners_compute(name):
-    """value_and_slope of losses.pxd, with the default of the parameter."""
-    for z, y, p in grid(name, huge=True):
-        if p == as_loss_parameter(name, None):
-            found = numbers.value_and_slope(LOSSES[name].number, z, y)
-            assert found == pytest.approx(table(name, z, y, p)[:2], rel=1e-13, abs=1e-300), (z, y)
 
 
 def test_formulas_take_arrays():

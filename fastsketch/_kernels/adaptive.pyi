@@ -3,25 +3,27 @@ from numpy.typing import NDArray
 
 def space_sizes(most: int, cap: int, width: int, points: int) -> tuple[int, int]: ...
 def extra_size(d: int, most: int, cap: int, phi: int) -> int: ...
-def dense_rounds(
-    state: object,
-    setting: object,
-    rows: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    scores: NDArray[np.float64],
-) -> int: ...
-def sparse_rounds(
-    state: object,
-    setting: object,
-    data: NDArray[np.float64],
-    indices: NDArray[np.int32],
-    indptr: NDArray[np.int64],
-    first: int,
-    targets: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    scores: NDArray[np.float64],
-) -> tuple[int, bool]: ...
+
+class Rounds:
+    def __init__(self, state: object, setting: object) -> None: ...
+    def dense(
+        self,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        sample_weight: NDArray[np.float64],
+        scores: NDArray[np.float64],
+    ) -> int: ...
+    def sparse(
+        self,
+        data: NDArray[np.float64],
+        indices: NDArray[np.int32],
+        indptr: NDArray[np.int64],
+        first: int,
+        targets: NDArray[np.float64],
+        sample_weight: NDArray[np.float64],
+        scores: NDArray[np.float64],
+    ) -> tuple[int, bool]: ...
+
 def rank_one_update(
     turn: NDArray[np.float64],
     lam: NDArray[np.float64],

@@ -18,11 +18,14 @@ costs the nonzeros of x. The arrays are those of fastsketch.online._sketched.Ske
     losses (points,)    mistakes (points,)      count: the entries of an adaptive model in online.pxd
 """
 
+cimport cython
 from libc.math cimport fabs, sqrt
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
+from fastsketch._kernels.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
+                                        row_products, solve_small, take_in)
 from fastsketch._kernels.blas cimport gemm, gemv
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
 from fastsketch._kernels.online cimport COUNTS, EVERY_ROUND, OLD, RANK, ROUND, ROWS, TURNS, WHEN_FULL
@@ -38,12 +41,10 @@ cdef enum:
 cdef double CLEAR = 1e-4         # a row of which a larger share (squared) is new becomes a row of C as it is
 cdef double NOISE = 1e-13        # sparse rows: below this share nothing is new, it may be the rounding of y'y
 cdef double NEW = 1e-10          # of a residual formed explicitly: the papers' test g' != g, with a guard
-cdef double CONDITION = 1e4      # of F, beyond which Z is recomputed
 cdef Py_ssize_t POLISH = 256     # turns between two corrections of T: each adds a rounding to V'V - I
 cdef double SMALLEST_SCALE = 1e-100
 cdef double DEFLATE = 1e-40
 cdef double LEAST_UPDATE = 1e-280  # of the largest eigenvalue; below it the sums of the equation leave the range
-cdef Py_ssize_t SOME = 64        # rows of Z recomputed together
 cdef Py_ssize_t PACKED = 256     # columns of C gathered for one product in step_l1
 
 
@@ -66,15 +67,9 @@ cdef struct Model:
     int64_t* count
     # rows of C
     double* rows             # dense: (cap, d)
-    double* z                # sparse: (d, width)
+    Basis c                  # sparse
     double* b                # (points, width)
     double* total            # phi = L1_PENALTY, dual: (points, d), the sum of gradients, base being w
-    double* frame            # F (width, width), leading dimension width
-    double* kept_data
-    int32_t* kept_indices
-    int64_t* kept_indptr
-    Py_ssize_t room          # of kept_data
-    double* work             # d zeros
     # of the round: filled before it, or scratch; lay_out gives each its size and place
     double* p                # C x
     double* y                # V'x
@@ -86,13 +81,6 @@ cdef struct Model:
     double* base_x
     int32_t* ints
     double x_square
-
-
-cdef inline void add(Py_ssize_t n, double f, const double* a, double* out) noexcept nogil:
-    # out += f a
-    cdef Py_ssize_t i
-    for i in range(n):
-        out[i] += f * a[i]
 
 
 # -- the small space ---------------------------------------------------------------------------------------------------
@@ -260,122 +248,50 @@ cdef void rebase_dense(Model* s) noexcept nogil:
 
 
 # -- C = [F Z'; X], sparse ---------------------------------------------------------------------------------------------
-cdef void add_sparse_row(Model* s, Py_ssize_t row, double f, double* out) noexcept nogil:
-    # out += f X[row]
-    cdef int64_t q
-    for q in range(s.kept_indptr[row], s.kept_indptr[row + 1]):
-        out[s.kept_indices[q]] += f * s.kept_data[q]
-
-
-cdef bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t m) noexcept nogil:
-    """right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; whether a is regular."""
-    cdef Py_ssize_t i, j, c, pivot
-    cdef double f, least = 0
-    for i in range(n * n):
-        least = max(least, fabs(a[i]))
-    least *= 1e-14
-    for i in range(n):
-        pivot = i
-        for j in range(i + 1, n):
-            if fabs(a[j * n + i]) > fabs(a[pivot * n + i]):
-                pivot = j
-        if not fabs(a[pivot * n + i]) > least:
-            return False
-        if pivot != i:
-            for c in range(n):
-                a[i * n + c], a[pivot * n + c] = a[pivot * n + c], a[i * n + c]
-            for c in range(m):
-                right[i * m + c], right[pivot * m + c] = right[pivot * m + c], right[i * m + c]
-        for j in range(n):
-            if j != i and a[j * n + i] != 0:
-                f = a[j * n + i] / a[i * n + i]
-                add(n, -f, a + i * n, a + j * n)
-                add(m, -f, right + i * m, right + j * m)
-    for i in range(n):
-        f = 1 / a[i * n + i]
-        for c in range(m):
-            right[i * m + c] *= f
-    return True
-
-
 cdef void rebase_sparse(Model* s) noexcept nogil:
     """C <- T'C as [F Z'] with new F, touching nonzeros of X only where F stays well-conditioned; else F = I."""
-    cdef Py_ssize_t n = s.count[RANK], old = s.count[OLD], fresh = s.count[ROWS] - old, width = s.width
-    cdef Py_ssize_t i, j, k, c, m = width + s.cap
+    cdef Py_ssize_t n = s.count[RANK], old = s.count[OLD], fresh = s.count[ROWS] - old, width = s.width, i, j, k
     cdef double* moved = s.small + s.most * s.most       # n x old
-    cdef double* mix = moved + s.most * width            # n x (old + fresh): identity, then S
-    cdef double* copy = mix + s.most * m
-    cdef double* row
-    cdef double size, back, g
-    cdef int64_t q
+    cdef double* mix = moved + s.most * width            # n x (n + fresh)
+    cdef double* copy = mix + s.most * (width + s.cap)
+    cdef double g
     polish(s)
     if not s.dual:
         give_up_steps(s)
         for k in range(s.points):
             # b += F'steps / scale
             for i in range(old):
-                add(old, s.steps[k * s.cap + i] / s.scale[k], s.frame + i * width, s.b + k * width)
+                add(old, s.steps[k * s.cap + i] / s.scale[k], s.c.frame + i * width, s.b + k * width)
             for i in range(fresh):
-                add_sparse_row(s, i, s.steps[k * s.cap + old + i] / s.scale[k], s.base + k * s.d)
+                add_kept_row(&s.c, i, s.steps[k * s.cap + old + i] / s.scale[k], s.base + k * s.d)
     turn_inner(s)
     memset(s.steps, 0, s.points * s.cap * sizeof(double))
     # V' = moved Z' + mix X
     memset(moved, 0, n * old * sizeof(double))
-    size = 0
     for i in range(n):
         for j in range(old):
-            add(old, s.turn[i * s.cap + j], s.frame + j * width, moved + i * old)
-        size += dot(old, moved + i * old, moved + i * old)
+            add(old, s.turn[i * s.cap + j], s.c.frame + j * width, moved + i * old)
     if n == old and n > 0:
-        memset(mix, 0, n * m * sizeof(double))
         for i in range(n):
-            mix[i * m + i] = 1
-            memcpy(mix + i * m + n, s.turn + i * s.cap + old, fresh * sizeof(double))
-        memcpy(copy, moved, n * n * sizeof(double))
-        if solve_small(n, copy, mix, m):
-            back = 0
-            for i in range(n):
-                back += dot(n, mix + i * m, mix + i * m)
-            if sqrt(size * back) < CONDITION:
-                # V' = moved (Z' + S X), S = moved^-1 mix: Z gets the nonzeros of X, base loses the growth of Z b
-                for j in range(fresh):
-                    for k in range(s.points):
-                        g = 0
-                        for i in range(n):
-                            g += mix[i * m + n + j] * s.b[k * width + i]
-                        add_sparse_row(s, j, -g, s.base + k * s.d)
-                    for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
-                        row = s.z + s.kept_indices[q] * width
-                        for i in range(n):
-                            row[i] += s.kept_data[q] * mix[i * m + n + j]
-                for i in range(n):
-                    memcpy(s.frame + i * width, moved + i * n, n * sizeof(double))
-                s.kept_indptr[0] = 0
-                fresh_basis(s)
-                return
-    for k in range(s.points):
-        gemv(c'T', old, s.d, 1.0, s.z, width, s.b + k * width, 1.0, s.base + k * s.d)
-        memset(s.b + k * width, 0, width * sizeof(double))
-    # Z <- Z moved' + X'mix', some rows of Z at a time
-    c = 0
-    while c < s.d:
-        m = min(SOME, s.d - c)
-        gemm(c'T', c'N', n, m, old, 1.0, moved, old, s.z + c * width, width, 0.0, copy, n)
-        for i in range(m):
-            row = s.z + (c + i) * width
-            memcpy(row, copy + i * n, n * sizeof(double))
-            memset(row + n, 0, (width - n) * sizeof(double))
-        c += m
-    for j in range(fresh):
-        for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
-            row = s.z + s.kept_indices[q] * width
-            for i in range(n):
-                row[i] += s.kept_data[q] * s.turn[i * s.cap + old + j]
+            memcpy(mix + i * (n + fresh) + n, s.turn + i * s.cap + old, fresh * sizeof(double))
+        if take_in(&s.c, n, fresh, moved, mix, copy):
+            # base loses the growth of Z b
+            for j in range(fresh):
+                for k in range(s.points):
+                    g = 0
+                    for i in range(n):
+                        g += mix[i * (n + fresh) + n + j] * s.b[k * width + i]
+                    add_kept_row(&s.c, j, -g, s.base + k * s.d)
+            s.c.indptr[0] = 0
+            fresh_basis(s)
+            return
+    recompute(&s.c, n, old, fresh, moved, s.turn + old, s.cap, copy, s.points, s.b, s.base)
+    memset(s.b, 0, s.points * width * sizeof(double))
     # F = 3/2 I - 1/2 Z'Z: the computed Z is not exactly orthonormal
-    memset(s.frame, 0, width * width * sizeof(double))
-    gemm(c'N', c'T', n, n, s.d, -0.5, s.z, width, s.z, width, 0.0, s.frame, width)
+    memset(s.c.frame, 0, width * width * sizeof(double))
+    gemm(c'N', c'T', n, n, s.d, -0.5, s.c.z, width, s.c.z, width, 0.0, s.c.frame, width)
     for i in range(n):
-        s.frame[i * width + i] += 1.5
+        s.c.frame[i * width + i] += 1.5
     s.count[OLD] = n
     fresh_basis(s)
 
@@ -729,12 +645,12 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
 cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
     """As explicit_dense; False, with nothing changed, where X has no room for it."""
     cdef Py_ssize_t rows = s.count[ROWS], old = s.count[OLD], rank = s.count[RANK], i, j, c, k, again
-    cdef int64_t used = s.kept_indptr[rows - old], q
-    cdef double* v = s.work
+    cdef int64_t used = s.c.indptr[rows - old], q
+    cdef double* v = s.c.work
     cdef double* p = s.f + s.most
     cdef double* g = s.small
     cdef double size, total
-    if used + s.d > s.room:
+    if used + s.d > s.c.room:
         return False
     for i in range(nonzeros):
         v[places[i]] = values[i]
@@ -743,13 +659,13 @@ cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places,
         memset(g, 0, old * sizeof(double))
         for c in range(s.d):
             if v[c] != 0:
-                add(old, v[c], s.z + c * s.width, g)
+                add(old, v[c], s.c.z + c * s.width, g)
         for i in range(old):
-            p[i] = dot(old, s.frame + i * s.width, g)
+            p[i] = dot(old, s.c.frame + i * s.width, g)
         for j in range(rows - old):
             total = 0
-            for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
-                total += s.kept_data[q] * v[s.kept_indices[q]]
+            for q in range(s.c.indptr[j], s.c.indptr[j + 1]):
+                total += s.c.data[q] * v[s.c.indices[q]]
             p[old + j] = total
         if again == 2:
             break
@@ -759,12 +675,12 @@ cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places,
             add(rows, dot(rows, s.turn + i * s.cap, p), s.turn + i * s.cap, g)
         memset(g + rows, 0, old * sizeof(double))
         for i in range(old):
-            add(old, g[i], s.frame + i * s.width, g + rows)
+            add(old, g[i], s.c.frame + i * s.width, g + rows)
         if old:
             for c in range(s.d):
-                v[c] -= dot(old, s.z + c * s.width, g + rows)
+                v[c] -= dot(old, s.c.z + c * s.width, g + rows)
         for j in range(rows - old):
-            add_sparse_row(s, j, -g[old + j], v)
+            add_kept_row(&s.c, j, -g[old + j], v)
     size = sqrt(dot(s.d, v, v))
     if size > NEW * sqrt(s.x_square):
         for i in range(rows):
@@ -772,9 +688,9 @@ cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places,
         border(s, p, 1.0)
         for c in range(s.d):
             if v[c] != 0:
-                s.kept_data[used], s.kept_indices[used] = v[c] / size, <int32_t> c
+                s.c.data[used], s.c.indices[used] = v[c] / size, <int32_t> c
                 used += 1
-        s.kept_indptr[rows - old + 1] = used
+        s.c.indptr[rows - old + 1] = used
         total = 0
         for i in range(nonzeros):
             total += values[i] * v[places[i]]
@@ -782,7 +698,7 @@ cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places,
         for k in range(s.points):
             total = 0
             for c in range(s.d):
-                total += v[c] * (s.base[k * s.d + c] + dot(old, s.z + c * s.width, s.b + k * s.width))
+                total += v[c] * (s.base[k * s.d + c] + dot(old, s.c.z + c * s.width, s.b + k * s.width))
             s.inner[k * s.cap + rows] = total / size
         new_direction(s, s.p[rows], True)
     memset(v, 0, s.d * sizeof(double))
@@ -791,30 +707,13 @@ cdef bint explicit_sparse(Model* s, const double* values, const int32_t* places,
 
 cdef void sparse_products(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
     """p = C x, x_square and base_x of a sparse row."""
-    cdef Py_ssize_t rows = s.count[ROWS], old = s.count[OLD], i, j, k
-    cdef int64_t q
+    cdef Py_ssize_t old = s.count[OLD], i, k
     cdef double* g = s.small
-    cdef double total
-    memset(g, 0, old * sizeof(double))
-    s.x_square = 0
-    for i in range(nonzeros):
-        s.x_square += values[i] * values[i]
-        s.work[places[i]] = values[i]
-        add(old, values[i], s.z + places[i] * s.width, g)
+    s.x_square = row_products(&s.c, old, s.count[ROWS] - old, values, places, nonzeros, g, s.p + old)
     for i in range(old):
-        s.p[i] = dot(old, s.frame + i * s.width, g)
-    for j in range(rows - old):
-        total = 0
-        for q in range(s.kept_indptr[j], s.kept_indptr[j + 1]):
-            total += s.kept_data[q] * s.work[s.kept_indices[q]]
-        s.p[old + j] = total
+        s.p[i] = dot(old, s.c.frame + i * s.width, g)
     for k in range(s.points):
-        total = dot(old, s.b + k * s.width, g)
-        for i in range(nonzeros):
-            total += values[i] * s.base[k * s.d + places[i]]
-        s.base_x[k] = total
-    for i in range(nonzeros):
-        s.work[places[i]] = 0
+        s.base_x[k] = row_dot(dot(old, s.b + k * s.width, g), values, places, nonzeros, s.base + k * s.d)
 
 
 cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const double* data, const int32_t* indices,
@@ -840,20 +739,18 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
         if moving:
             project(s)
             rows = s.count[ROWS]
-            used = s.kept_indptr[rows - s.count[OLD]]
+            used = s.c.indptr[rows - s.count[OLD]]
             if s.count[RANK] < s.most:
                 rest = s.x_square - dot(s.count[RANK], s.y, s.y)
                 if rest > CLEAR * s.x_square:
-                    if used + nonzeros > s.room:
+                    if used + nonzeros > s.c.room:
                         why[0] = ROOM
                         return i
                     border(s, s.p, s.x_square)
                     for k in range(s.points):
                         s.inner[k * s.cap + rows] = s.base_x[k]
                     s.p[rows] = s.x_square
-                    memcpy(s.kept_data + used, values, nonzeros * sizeof(double))
-                    memcpy(s.kept_indices + used, places, nonzeros * sizeof(int32_t))
-                    s.kept_indptr[rows - s.count[OLD] + 1] = used + nonzeros
+                    keep_row(&s.c, rows - s.count[OLD], values, places, nonzeros)
                     new_direction(s, sqrt(rest), False)
                 elif rest > NOISE * s.x_square:
                     if not explicit_sparse(s, values, places, nonzeros):
@@ -868,8 +765,7 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
         step(s)
         for k in range(s.points):
             if s.slopes[k] != 0:
-                for j in range(nonzeros):
-                    s.base[k * s.d + places[j]] += s.slopes[k] * values[j]
+                add_row(s.slopes[k], values, places, nonzeros, s.base + k * s.d)
             if not s.dual and s.scale[k] < SMALLEST_SCALE:
                 for j in range(s.d):
                     s.base[k * s.d + j] *= s.scale[k]
@@ -931,81 +827,97 @@ def extra_size(d, most, cap, phi):
     return 3 * d + 6 * most + PACKED * cap if phi == L1_PENALTY else d
 
 
-cdef int fill(Model* s, state, setting) except -1:
-    cdef double[:, ::1] turn = state.turn, gram = state.gram, base = state.base, steps = state.steps, inner = state.inner
-    cdef double[::1] lam = state.lam, scale = state.scale, losses = state.losses, space = state.space
-    cdef const double[::1] eta = state.learning_rate, delta = state.delta
-    cdef int64_t[::1] count = state.count, mistakes = state.mistakes
-    cdef int32_t[::1] ints = state.ints
-    cdef Sizes sizes
-    s.loss, s.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
-    s.root, s.fade, s.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
-    s.points, s.d = base.shape[0], base.shape[1]
-    s.most, s.cap = turn.shape[0], turn.shape[1]
-    if eta.shape[0] != s.points or delta.shape[0] != s.points:
-        raise ValueError("learning_rate and delta must have one entry for each point")
-    sizes = lay_out(s, &space[0], &ints[0], s.points)
-    if space.shape[0] < sizes.doubles or ints.shape[0] < sizes.integers:
-        raise ValueError("space or ints is too small")
-    s.eta, s.delta = &eta[0], &delta[0]
-    s.turn, s.gram, s.base, s.steps, s.inner = &turn[0, 0], &gram[0, 0], &base[0, 0], &steps[0, 0], &inner[0, 0]
-    s.lam, s.scale, s.losses, s.count, s.mistakes = &lam[0], &scale[0], &losses[0], &count[0], &mistakes[0]
-    return 0
+@cython.auto_pickle(False)
+cdef class Rounds:
+    """The arrays of a SketchedState as its rounds take them, good until one of them is replaced.
 
-
-def dense_rounds(state, setting, const double[:, ::1] rows, const double[::1] targets,
-                 const double[::1] sample_weight, double[::1] scores):
-    """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite score.
-
-    state: a SketchedState that holds DenseRows, whose total is needed for phi = L1_PENALTY in the dual form;
-    setting: a SketchedSetting.
+    state: of fastsketch.online._sketched, whose fields are read here by name; setting: a SketchedSetting. A state with
+    dense rows needs `total` for phi = L1_PENALTY in the dual form.
     """
+
     cdef Model s
-    cdef double[:, ::1] kept = state.held.rows, total
-    cdef double[::1] extra = state.held.extra
-    cdef Py_ssize_t done
-    s.width = 0
-    fill(&s, state, setting)
-    s.rows = &kept[0, 0]
-    if state.held.total is not None:
-        total = state.held.total
-        s.total = &total[0, 0]
-    if extra.shape[0] < extra_size(s.d, s.most, s.cap, s.phi):
-        raise ValueError("extra is too small")
-    if rows.shape[0] == 0:
+    cdef double* extra
+    cdef list arrays             # whose memory the pointers point to
+
+    def __init__(self, state, setting):
+        cdef Model* s = &self.s
+        cdef double[:, ::1] turn = state.turn, gram = state.gram, base = state.base, steps = state.steps
+        cdef double[:, ::1] inner = state.inner
+        cdef double[::1] lam = state.lam, scale = state.scale, losses = state.losses, space = state.space
+        cdef const double[::1] eta = state.learning_rate, delta = state.delta
+        cdef int64_t[::1] count = state.count, mistakes = state.mistakes
+        cdef int32_t[::1] ints = state.ints
+        cdef Sizes sizes
+        self.arrays = [state.turn, state.gram, state.base, state.steps, state.inner, state.lam, state.scale,
+                       state.losses, state.space, state.learning_rate, state.delta, state.count, state.mistakes,
+                       state.ints]
+        s.loss, s.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
+        s.root, s.fade, s.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
+        s.points, s.d = base.shape[0], base.shape[1]
+        s.most, s.cap = turn.shape[0], turn.shape[1]
+        if eta.shape[0] != s.points or delta.shape[0] != s.points:
+            raise ValueError("learning_rate and delta must have one entry for each point")
+        if state.sparse:
+            self.take_sparse(state.held)
+        else:
+            self.take_dense(state.held)
+        sizes = lay_out(s, &space[0], &ints[0], s.points)
+        if space.shape[0] < sizes.doubles or ints.shape[0] < sizes.integers:
+            raise ValueError("space or ints is too small")
+        s.eta, s.delta = &eta[0], &delta[0]
+        s.turn, s.gram, s.base, s.steps, s.inner = &turn[0, 0], &gram[0, 0], &base[0, 0], &steps[0, 0], &inner[0, 0]
+        s.lam, s.scale, s.losses, s.count, s.mistakes = &lam[0], &scale[0], &losses[0], &count[0], &mistakes[0]
+
+    cdef int take_dense(self, held) except -1:
+        cdef double[:, ::1] rows = held.rows, total
+        cdef double[::1] extra = held.extra
+        self.arrays += [held.rows, held.total, held.extra]
+        self.s.rows, self.extra = &rows[0, 0], &extra[0]
+        if held.total is not None:
+            total = held.total
+            self.s.total = &total[0, 0]
+        if extra.shape[0] < extra_size(self.s.d, self.s.most, self.s.cap, self.s.phi):
+            raise ValueError("extra is too small")
         return 0
-    with nogil:
-        done = dense_loop(&s, rows.shape[0], &rows[0, 0], &targets[0], &sample_weight[0], &extra[0], &scores[0])
-    return done
 
+    cdef int take_sparse(self, held) except -1:
+        cdef Basis* c = &self.s.c
+        cdef double[:, ::1] z = held.z, b = held.b, frame = held.frame
+        cdef double[::1] kept_data = held.kept_data, work = held.work
+        cdef int32_t[::1] kept_indices = held.kept_indices
+        cdef int64_t[::1] kept_indptr = held.kept_indptr
+        self.arrays += [held.z, held.b, held.frame, held.kept_data, held.work, held.kept_indices, held.kept_indptr]
+        self.s.width = c.width = c.ld_frame = z.shape[1]
+        c.d, c.z, c.frame, c.work, c.room = self.s.d, &z[0, 0], &frame[0, 0], &work[0], kept_data.shape[0]
+        c.data = &kept_data[0] if c.room else NULL
+        c.indices = &kept_indices[0] if c.room else NULL
+        c.indptr = &kept_indptr[0]
+        self.s.b = &b[0, 0]
+        return 0
 
-def sparse_rounds(state, setting, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
-                  Py_ssize_t first, const double[::1] targets, const double[::1] sample_weight, double[::1] scores):
-    """Learn from the CSR rows from `first` on: (rows done in all, whether it stopped for lack of room in kept_data).
+    def dense(self, const double[:, ::1] rows, const double[::1] targets, const double[::1] sample_weight,
+              double[::1] scores):
+        """Learn from rows (n, d); returns how many were learned from: fewer than n if the next has no finite score."""
+        cdef Py_ssize_t done
+        if rows.shape[0] == 0:
+            return 0
+        with nogil:
+            done = dense_loop(&self.s, rows.shape[0], &rows[0, 0], &targets[0], &sample_weight[0], self.extra,
+                              &scores[0])
+        return done
 
-    state: a SketchedState that holds SparseRows; setting: a SketchedSetting.
-    """
-    cdef Model s
-    cdef double[:, ::1] z = state.held.z, b = state.held.b, frame = state.held.frame
-    cdef double[::1] kept_data = state.held.kept_data, work = state.held.work
-    cdef int32_t[::1] kept_indices = state.held.kept_indices
-    cdef int64_t[::1] kept_indptr = state.held.kept_indptr
-    cdef Py_ssize_t n = indptr.shape[0] - 1, done
-    cdef int why = 0
-    s.width = z.shape[1]
-    fill(&s, state, setting)
-    s.z, s.b, s.frame, s.work = &z[0, 0], &b[0, 0], &frame[0, 0], &work[0]
-    s.room = kept_data.shape[0]
-    s.kept_data = &kept_data[0] if s.room else NULL
-    s.kept_indices = &kept_indices[0] if s.room else NULL
-    s.kept_indptr = &kept_indptr[0]
-    if n == 0:
-        return 0, False
-    with nogil:
-        done = sparse_loop(&s, first, n, &data[0] if data.shape[0] else NULL,
-                           &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &sample_weight[0],
-                           &scores[0], &why)
-    return done, why == ROOM
+    def sparse(self, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, Py_ssize_t first,
+               const double[::1] targets, const double[::1] sample_weight, double[::1] scores):
+        """Learn from the CSR rows from `first` on: (rows done in all, whether it stopped for lack of room in what is kept)."""
+        cdef Py_ssize_t n = indptr.shape[0] - 1, done
+        cdef int why = 0
+        if n == 0:
+            return 0, False
+        with nogil:
+            done = sparse_loop(&self.s, first, n, &data[0] if data.shape[0] else NULL,
+                               &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &sample_weight[0],
+                               &scores[0], &why)
+        return done, why == ROOM
 
 
 def rank_one_update(double[:, ::1] turn, double[::1] lam, Py_ssize_t rank, Py_ssize_t rows, double[::1] y,

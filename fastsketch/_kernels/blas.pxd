@@ -102,3 +102,53 @@ cdef inline int gesdd(char jobz, Py_ssize_t m, Py_ssize_t n, real* a, Py_ssize_t
     else:
         cl.dgesdd(&jobz, &m_, &n_, a, &lda_, s, u, &ldu_, vt, &ldvt_, work, &lwork_, iwork, &info)
     return <int> info
+
+
+cdef inline int syevd(char jobz, char uplo, Py_ssize_t n, real* a, Py_ssize_t lda, real* w, real* work, Py_ssize_t lwork,
+                      blas_int* iwork, Py_ssize_t liwork) noexcept nogil:
+    # a = U diag(w) U', w ascending; with jobz 'V' a becomes U
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, lwork_ = <blas_int> lwork
+    cdef blas_int liwork_ = <blas_int> liwork, info = 0
+    if real is float:
+        cl.ssyevd(&jobz, &uplo, &n_, a, &lda_, w, work, &lwork_, iwork, &liwork_, &info)
+    else:
+        cl.dsyevd(&jobz, &uplo, &n_, a, &lda_, w, work, &lwork_, iwork, &liwork_, &info)
+    return <int> info
+
+
+cdef inline int gesv(Py_ssize_t n, Py_ssize_t n_right, real* a, Py_ssize_t lda, blas_int* pivots, real* b,
+                     Py_ssize_t ldb) noexcept nogil:
+    # b = a^-1 b
+    cdef blas_int n_ = <blas_int> n, right_ = <blas_int> n_right, lda_ = <blas_int> lda, ldb_ = <blas_int> ldb, info = 0
+    if real is float:
+        cl.sgesv(&n_, &right_, a, &lda_, pivots, b, &ldb_, &info)
+    else:
+        cl.dgesv(&n_, &right_, a, &lda_, pivots, b, &ldb_, &info)
+    return <int> info
+
+
+cdef inline int potrf(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept nogil:
+    # uplo 'L': a = L L';  'U': a = U'U
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, info = 0
+    if real is float:
+        cl.spotrf(&uplo, &n_, a, &lda_, &info)
+    else:
+        cl.dpotrf(&uplo, &n_, a, &lda_, &info)
+    return <int> info
+
+
+cdef inline int trtri(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept nogil:
+    # a = a^-1, triangular
+    cdef char diag = c'N'
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, info = 0
+    if real is float:
+        cl.strtri(&uplo, &diag, &n_, a, &lda_, &info)
+    else:
+        cl.dtrtri(&uplo, &diag, &n_, a, &lda_, &info)
+    return <int> info
+
+
+cdef inline double ddot(Py_ssize_t n, const double* x, const double* y) noexcept nogil:
+    # x'y
+    cdef blas_int n_ = <blas_int> n, one = 1
+    return cb.ddot(&n_, <double*> x, &one, <double*> y, &one)

@@ -1,12 +1,5 @@
 """Inner products of rows with rows whose bits do not depend on how many are asked for at once (csrc/fs_dots)."""
 
-from libc.stddef cimport ptrdiff_t
-
-
-cdef extern from "fs_dots.h" nogil:
-    void fs_dots_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d, const double *x, ptrdiff_t ld_x, const double *b,
-                   ptrdiff_t ld_b, double *out, ptrdiff_t ld_out, int lower)
-
 
 def row_products(const double[:, ::1] x, const double[:, ::1] b, double[:, ::1] out, Py_ssize_t first, bint lower=False):
     """out[:n, first : first + m] = x b' for x (n, d), b (m, d); of lower, only what is on or below the diagonal."""

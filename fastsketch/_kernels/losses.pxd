@@ -1,7 +1,7 @@
-# Losses of a linear model as the Cython learners compute them: the numbers of all losses (fastsketch/_losses.py is the
-# table; _kernels/losses_jit.py the same formulas for Numba), regularisers, and what the loops share.
+# Losses as the Cython loops compute them: the numbers of all losses (fastsketch/_losses.py is the table;
+# _kernels/losses_jit.py the same formulas for Numba), regularisers, and what the loops share.
 #
-# A new loss: a number here, its value and slope below, three lines in losses_jit.py, an entry in the table.
+# A new loss: a number here, its three lines below, three lines in losses_jit.py, an entry in the table.
 
 from libc.float cimport DBL_MAX
 from libc.math cimport exp, fabs, log1p
@@ -49,31 +49,57 @@ cdef inline bint finite(double x) noexcept nogil:
     return fabs(x) <= DBL_MAX
 
 
-cdef inline double loss_and_slope(int loss, double z, double y, double* slope) noexcept nogil:
-    # the losses of the online learners; their parameter, where they have one, is the default of the table
-    cdef double r, e
+cdef inline double loss_terms(int loss, double p, double z, double y, double* slope, double* curve) noexcept nogil:
+    """Loss at prediction z of y, its derivative and its second derivative (0 where it has none); p its parameter."""
+    cdef double r, e, s
+    curve[0] = 0
     if loss == SQUARE:
-        # (z - y)^2 / 2
         r = z - y
-        slope[0] = r
+        slope[0], curve[0] = r, 1
         return 0.5 * r * r
     if loss == LOGISTIC:
-        # log(1 + exp(-y z))
+        # log(1 + exp(-y z)); e and s without overflow on either side
         r = y * z
         e = exp(-fabs(r))
-        slope[0] = -y * e / (1 + e) if r > 0 else -y / (1 + e)
+        s = e / (1 + e) if r > 0 else 1 / (1 + e)
+        slope[0], curve[0] = -y * s, s * (1 - s)
         return log1p(e) if r > 0 else log1p(e) - r
     if loss == SQUARED_HINGE:
-        # max(0, 1 - y z)^2
         r = 1 - y * z
         if r <= 0:
             slope[0] = 0
             return 0
-        slope[0] = -2 * y * r
+        slope[0], curve[0] = -2 * y * r, 2
         return r * r
+    if loss == POISSON:
+        # rate exp(z), without the constant log y!; z is kept below what would overflow
+        e = exp(min(z, 700.0))
+        slope[0], curve[0] = e - y, e
+        return e - y * z
+    if loss == HINGE:
+        r = 1 - y * z
+        slope[0] = -y if y * z < 1 else 0.0
+        return r if y * z < 1 else 0.0
+    if loss == QUANTILE:
+        r = y - z
+        slope[0] = -p if r > 0 else 1 - p if r < 0 else 0.0
+        return -slope[0] * r
     r = z - y
-    if loss == HUBER and fabs(r) <= 1:
-        slope[0] = r
+    if loss == EPSILON_INSENSITIVE:
+        slope[0] = 1.0 if r > p else -1.0 if r < -p else 0.0
+        return fabs(r) - p if fabs(r) > p else 0.0
+    if loss == HUBER and fabs(r) <= p:
+        slope[0], curve[0] = r, 1
         return 0.5 * r * r
-    slope[0] = (r > 0) - (r < 0)
-    return fabs(r) - 0.5 if loss == HUBER else fabs(r)
+    s = (r > 0) - (r < 0)
+    if loss == HUBER:
+        slope[0] = p * s
+        return p * (fabs(r) - 0.5 * p)
+    slope[0] = s
+    return fabs(r)
+
+
+cdef inline double loss_and_slope(int loss, double z, double y, double* slope) noexcept nogil:
+    # for the online learners, whose losses have the default of the table as their parameter, where they have one
+    cdef double curve
+    return loss_terms(loss, 1, z, y, slope, &curve)

@@ -1,14 +1,14 @@
 """Losses as the Numba loops compute them; the numbers come from losses.pxd, the table is fastsketch/_losses.py.
 
-Numba keeps a compiled loop until the file of that loop changes: after a change here, touch newton.py and lowrank.py.
+Numba keeps a compiled loop until the file of that loop changes: after a change here, touch lowrank.py.
 """
 
 # pyright: basic
 # Numba has no types; losses_jit.pyi has them.
 
 import numpy as np
-from numba import njit
 
+from fastsketch._kernels.jit import compiled
 from fastsketch._kernels.losses import (
     ABSOLUTE,
     HINGE,
@@ -21,7 +21,7 @@ from fastsketch._kernels.losses import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def value_slope_curvature(loss, p, z, y):
     """Loss at prediction z of y, its derivative and its second derivative (0 where it has none); p its parameter."""
     if loss == SQUARE:

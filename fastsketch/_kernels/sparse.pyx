@@ -13,6 +13,13 @@ from libc.string cimport memcpy, memset
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk
 from fastsketch._kernels.ledger cimport post, weaken
 from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
+from fastsketch._kernels.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
+                                              fs_csr_common, fs_csr_pivots_s, fs_csr_pivots_d, fs_csr_fill_s,
+                                              fs_csr_fill_d, fs_csr_weigh_s, fs_csr_weigh_d, fs_csr_times_z_s,
+                                              fs_csr_times_z_d, fs_csr_gram_s, fs_csr_gram_d, fs_csr_add_to_z_s,
+                                              fs_csr_add_to_z_d, fs_csr_weighted_sum_s, fs_csr_weighted_sum_d,
+                                              fs_csr_dot_s, fs_csr_dot_d, fs_z_dot_s, fs_z_dot_d, fs_z_square_s,
+                                              fs_z_square_d, fs_z_rank_one_s, fs_z_rank_one_d)
 from fastsketch._kernels.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
 import numpy as np
@@ -23,54 +30,6 @@ from fastsketch._kernels.dense import work_sizes
 cdef enum:
     NOT_FINITE = 1 << 20  # as of the shrink of dense rows
 
-
-cdef extern from "fs_sparse.h" nogil:
-    ptrdiff_t fs_scan_csr_s(ptrdiff_t n, const int64_t *indptr, const float *data, double *largest)
-    ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, double *largest)
-    double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out)
-    double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out)
-    ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
-                            const double *root_weight, double total, double *present, int32_t *chosen, int32_t *slot)
-    int64_t fs_csr_pivots_s(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
-                            const float *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
-                            double *present, double *pivot)
-    int64_t fs_csr_pivots_d(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
-                            const double *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
-                            double *present, double *pivot)
-    void fs_csr_fill_s(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, float *data,
-                       const int32_t *chosen, const int32_t *slot, int32_t *stamp)
-    void fs_csr_fill_d(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, double *data,
-                       const int32_t *chosen, const int32_t *slot, int32_t *stamp)
-    void fs_csr_weigh_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, float *data,
-                        const double *root_weight, const double *pivot)
-    void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data,
-                        const double *root_weight, const double *pivot)
-    void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                          const float *data, const float *z, float *out)
-    void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                          const double *data, const double *z, double *out)
-    void fs_csr_gram_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data,
-                       int32_t *head, int32_t *next, int32_t *owner, double *gram)
-    void fs_csr_gram_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data,
-                       int32_t *head, int32_t *next, int32_t *owner, double *gram)
-    void fs_csr_add_to_z_s(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                           const float *data, const float *w, float *z)
-    void fs_csr_add_to_z_d(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                           const double *data, const double *w, double *z)
-    void fs_csr_weighted_sum_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data,
-                               const double *coefficient, double *mean)
-    void fs_csr_weighted_sum_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data,
-                               const double *coefficient, double *mean)
-    void fs_csr_dot_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data,
-                      const double *v, double *out)
-    void fs_csr_dot_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data,
-                      const double *v, double *out)
-    void fs_z_dot_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, const double *v, double *out)
-    void fs_z_dot_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, const double *v, double *out)
-    void fs_z_square_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, double *out)
-    void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out)
-    void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z)
-    void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
 
 cdef extern from "fs_rows.h" nogil:
     void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy import sparse
 
+from fastsketch._kernels import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.baselines._completion import Completion, Floats, Step, value_and_slopes
@@ -52,8 +53,6 @@ class AISImpute(Completion):
         return self.loss
 
     def _run(self, data: Observed) -> Iterator[Step]:
-        from fastsketch._kernels import lowrank as kernel
-
         rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
         m, n, z = data.m, data.n, np.zeros(len(data.o))
         a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
@@ -64,7 +63,7 @@ class AISImpute(Completion):
             momentum = (c - 1) / (c + 2)
             left = np.hstack([(1 + momentum) * a, -momentum * a0])
             right = np.hstack([b, b0])
-            kernel.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), zero_m, zero_n, z)
             g = _matrix(data, -step * value_and_slopes(self.loss, z, data.o)[1])
             extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
             q: Floats = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
@@ -79,7 +78,7 @@ class AISImpute(Completion):
             a0, b0 = a, b
             a, b = (u @ small[:, :kept]) * s, vt[:kept].T
             v = np.hstack([b, b0])[:, : self.max_rank]
-            kernel.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), zero_m, zero_n, z)
             objective = value_and_slopes(self.loss, z, data.o)[0] + strength * float(s.sum())
             c = c + 1 if objective <= before else 1  # momentum begins again when it overshoots
             before = objective
@@ -138,10 +137,8 @@ class AltMin(Completion):
 
     def _objective(self, side: Observed, factors: Floats, other: Floats) -> tuple[float, Floats]:
         """Losses and the ridge of one side, and the slope of each loss."""
-        from fastsketch._kernels import lowrank as kernel
-
         z = np.empty(len(side.o))
-        kernel.scores(*side.where, factors, other, np.zeros(side.m), np.zeros(side.n), z)
+        entries.scores(*side.where, factors, other, np.zeros(side.m), np.zeros(side.n), z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
         return total + 0.5 * self.ridge * float((factors**2).sum()), slopes
 

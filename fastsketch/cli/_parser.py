@@ -51,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     _predict(commands)
     _recommend(commands)
     _demo(commands)
+    _warm_up(commands)
     return parser
 
 
@@ -393,3 +394,15 @@ def _demo(commands: Any) -> None:
         "-l", "--sketch-size", type=int, default=32, metavar="L", help="rows of the sketch (default 32)"
     )
     common(parser, "_commands.demo")
+
+
+def _warm_up(commands: Any) -> None:
+    parser = commands.add_parser(
+        "warm-up",
+        help="compile what first updates and fits compile, for containers",
+        description="Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel "
+        "compiles, and keep them where numba keeps such things: beside the package if that can be written to, else in "
+        "the user's cache folder, or in NUMBA_CACHE_DIR. Run it once where the image of a container is made: its "
+        "processes then read them, also where nothing can be written.",
+    )
+    common(parser, "_warm_up.warm_up")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastsketch._kernels import lowrank as kernel
+from fastsketch._kernels import entries
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases
 from fastsketch.lowrank._setting import LossSetting
@@ -36,7 +36,7 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
 
     def sums() -> float:
-        return kernel.bias_sums(
+        return entries.bias_sums(
             loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels import entries
 from fastsketch._losses import as_targets
 from fastsketch._sparse import as_csr
 from fastsketch._validation import is_sparse
@@ -32,12 +33,10 @@ class Observed:
 
     def transposed(self) -> "Observed":
         """The same entries column by column."""
-        from fastsketch._kernels import lowrank as kernel
-
         indptr = np.zeros(self.n + 1, np.uint32)
         indptr[1:] = np.cumsum(np.bincount(self.indices, minlength=self.n))
         rows, values, weights = np.empty_like(self.indices), np.empty_like(self.o), np.empty_like(self.c)
-        kernel.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
+        entries.transpose(*self.where, self.o, self.c, indptr[:-1].copy(), rows, values, weights)
         return Observed(self.n, self.m, indptr, rows, values, weights)
 
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

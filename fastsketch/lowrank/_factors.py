@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels import lowrank as kernel
+from fastsketch._kernels import entries
 from fastsketch.lowrank._biases import smoothing
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted
@@ -39,7 +39,7 @@ def fit_side(data: Observed, setting: SideSetting, *, own: Side, other: Side, tu
     base = np.full(data.m, setting.level, dtype) if biased else np.asarray(own.biases + setting.level, dtype)
     penalty = np.full(t + biased, float(setting.ridge))
     penalty[t:] = setting.bias_ridge
-    kernel.fit_rows(
+    entries.fit_rows(
         setting.loss.number,
         setting.loss.parameter,
         smoothing(data.o),

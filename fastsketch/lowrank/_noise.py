@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import lowrank as kernel
+from fastsketch._kernels import entries
 from fastsketch._losses import LOSSES, Formula
 from fastsketch.lowrank._biases import constant_score
 from fastsketch.lowrank._data import Array, Observed
@@ -98,7 +98,7 @@ def total_loss(data: Observed, fitted: Fitted, loss: LossSetting) -> float:
     """Sum of the losses of a fitted model at these entries."""
     left, right, coefficients = fitted.sides(fitted.selected_rank)
     z = scores(data, left * coefficients, right, fitted.row + fitted.level, fitted.column)
-    return float(kernel.objective(loss.number, loss.parameter, z, data.o, data.c))
+    return float(entries.objective(loss.number, loss.parameter, z, data.o, data.c))
 
 
 def scores(data: Observed, a: Array, b: Array, row_biases: Array, column_biases: Array) -> Array:
@@ -107,5 +107,5 @@ def scores(data: Observed, a: Array, b: Array, row_biases: Array, column_biases:
     if not a.shape[1]:
         a, b = np.zeros((data.m, 1), dtype), np.zeros((data.n, 1), dtype)
     left, right, rb, cb = (np.ascontiguousarray(side, dtype) for side in (a, b, row_biases, column_biases))
-    kernel.scores(*data.where, left, right, rb, cb, z)
+    entries.scores(*data.where, left, right, rb, cb, z)
     return z

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels import entries
 from fastsketch._kernels import lowrank as kernel
 from fastsketch._kernels.losses import ABSOLUTE, SQUARE
 from fastsketch._random import Normal, random_normal
@@ -92,13 +93,13 @@ class Pursuit:
             v = np.ascontiguousarray(np.stack(self.vs, axis=1), dtype)
         else:
             u, v = np.zeros((data.m, 1), dtype), np.zeros((data.n, 1), dtype)
-        kernel.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
+        entries.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
         return out
 
     def mean_loss(self, data: Observed) -> float:
         """Of the entries of `data`."""
         z = self.scores(data, np.empty_like(data.o))
-        return kernel.objective(self.loss.number, self.loss.parameter, z, data.o, data.c) / len(z)
+        return entries.objective(self.loss.number, self.loss.parameter, z, data.o, data.c) / len(z)
 
     def add(self, step: int, most: int) -> bool:
         """Step `step` (from 1): one more rank, at most `most` of losses with kinks; False if the gradient is zero."""
@@ -199,7 +200,7 @@ class Pursuit:
     def _dots(self, u: Array, v: Array, keep: float, theta: float) -> NDArray[np.float64]:
         out = np.empty(6)
         dtype = self.data.o.dtype.type
-        kernel.five_dots(
+        entries.five_dots(
             self.loss.number,
             self.loss.parameter,
             *self.data.where,
@@ -313,7 +314,7 @@ class Pursuit:
         s = np.array([p.s for p in part])
         d: Array = np.empty_like(data.o)
         none = np.zeros(max(data.m, data.n), dtype)
-        kernel.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d)
+        entries.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d)
         eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search(d)
         for q in range(len(part)):
             self._accept(u[:, q], v[:, q], np.append(self._coefficients(), -eta * s[q]))
@@ -348,12 +349,12 @@ class Pursuit:
         data, number, parameter = self.data, self.loss.number, self.loss.parameter
         if number == ABSOLUTE:
             places, weights = np.empty(len(d)), np.empty(len(d))
-            count = kernel.kinks(self.z, data.o, data.c, d, places, weights)
-            eta = kernel.weighted_median(places[:count], weights[:count])
+            count = entries.kinks(self.z, data.o, data.c, d, places, weights)
+            eta = entries.weighted_median(places[:count], weights[:count])
             return float(eta) if np.isfinite(eta) else 0.0
 
         def slope(eta: float) -> float:
-            return kernel.slope_along(number, parameter, self.z, data.o, data.c, d, eta)[1]
+            return entries.slope_along(number, parameter, self.z, data.o, data.c, d, eta)[1]
 
         low, high = 0.0, float(np.std(data.o) or 1.0) / max(float(np.abs(d).max()), 1e-300)
         for _ in range(60):

@@ -82,8 +82,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
-    shrinks are taken together. Memory O(m d). The first update in an installation compiles for about ten seconds; the
-    result is kept on the disk.
+    shrinks are taken together. Memory O(m d). The first update in an installation compiles for about half a second; the
+    result is kept on the disk where that can be (``fastsketch warm-up``).
 
     References
     ----------

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.dots import row_products
+from fastsketch._kernels.newton import Rounds
 from fastsketch._kernels.online import (
     ALPHA,
     APPENDED,
@@ -29,7 +29,6 @@ from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
     OF_LOSSES,
-    SCRATCH,
     Arrays,
     Batch,
     Counts,
@@ -84,7 +83,6 @@ class SparseRows(KeptRows):
     """X in CSR form with at most 2 m rows."""
 
     z: Floats  # Z, (d, m)
-    work: Annotated[Floats, SCRATCH]  # d zeros
 
 
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
@@ -98,9 +96,6 @@ class ShrinkingSpace(Arrays):
     inverse: Floats  # (B B' + alpha I)^-1, (k, k)
     b: Floats  # (k,)
     e: Floats  # (k,)
-    turn: Annotated[Floats, SCRATCH]  # (m, k)
-    zx: Annotated[Floats, SCRATCH]  # Z'x, (k,)
-    gx: Annotated[Floats, SCRATCH]  # X x, (k + 1,)
 
 
 @dataclass(slots=True)
@@ -112,8 +107,6 @@ class MixedSpace(Arrays):
     lam: Floats  # Oja's eigenvalues, (m,)
     b: Floats  # (m,)
     e: Floats  # (k,)
-    zx: Annotated[Floats, SCRATCH]  # (m,)
-    gx: Annotated[Floats, SCRATCH]  # (k,)
 
 
 # -- states ------------------------------------------------------------------------------------------------------------
@@ -124,6 +117,34 @@ class NewtonState(Learned):
     setting: NewtonSetting
     scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
+
+    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        if isinstance(batch, Csr):
+            self.make_room(batch)
+        if self.bound is None:
+            self.bound = Rounds(self, self.setting)
+        if self.setting.method == "rp":
+            self._learn_randomly(batch, targets, sample_weight, scores)
+        elif isinstance(batch, Csr):
+            self.bound.sparse(*batch, targets, sample_weight, None, scores)
+        else:
+            self.bound.dense(batch, targets, sample_weight, None, scores)
+
+    def _learn_randomly(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        """A random projection: as many rows at a time as have their random numbers made together."""
+        for first in range(0, len(targets), ROUNDS_A_BLOCK):
+            part = slice(first, min(first + ROUNDS_A_BLOCK, len(targets)))
+            rho = random_rows(self.setting, int(self.count[ROUND]), part.stop - first)
+            some = targets[part], sample_weight[part], rho, scores[part]
+            if isinstance(batch, Csr):
+                self.bound.sparse(batch.data, batch.indices, batch.indptr[first : part.stop + 1], *some)
+            else:
+                self.bound.dense(batch[part], *some)
+            if not np.isfinite(scores[part.stop - 1]):
+                return
+
+    def make_room(self, batch: Csr) -> None:
+        """Before sparse rows are learned from."""
 
     def totals(self) -> tuple[int, float, int]:
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
@@ -171,22 +192,6 @@ class FullState(NewtonState):
 
     inverse: Floats  # H^-1, (d, d)
 
-    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        from fastsketch._kernels.newton import full_rounds
-
-        full_rounds(
-            cast(Floats, batch),
-            targets,
-            sample_weight,
-            self.setting.loss,
-            self.setting.constraint,
-            self.base,
-            self.inverse,
-            self.scalar,
-            self.count,
-            scores,
-        )
-
     def is_atomic(self) -> bool:
         return False  # H changes in several steps
 
@@ -201,19 +206,26 @@ class SketchState(NewtonState):
     rows: DenseRows | SparseRows
     space: ShrinkingSpace | MixedSpace
 
-    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        try:
-            if isinstance(batch, Csr):
-                self._learn_sparse(batch, targets, sample_weight, scores)
-            else:
-                self._learn_dense(batch, targets, sample_weight, scores)
-        finally:
-            self.count[FULL] = 0
+    def make_room(self, batch: Csr) -> None:
+        # X never holds more than 2 m rows
+        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(SparseRows, self.rows)
+        longest = int(np.diff(batch.indptr).max(initial=0))
+        used = int(rows.kept_indptr[held])
+        if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
+            self.bound = None
 
     def is_atomic(self) -> bool:
-        # all rows of a mixed sketch change in several steps; so does everything in a shrink
-        held = int(self.count[RANK]) + int(self.count[ROWS])
-        return not self.is_open() and isinstance(self.space, ShrinkingSpace) and held + 1 < 2 * self.setting.sketch_size
+        # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
+        if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
+            return False
+        return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
+
+    def is_small(self) -> bool:
+        return not self._is_full()
+
+    def _is_full(self) -> bool:
+        """Whether one more row makes a shrink."""
+        return int(self.count[RANK]) + int(self.count[ROWS]) + 1 == 2 * self.setting.sketch_size
 
     def coef(self) -> Floats:
         w = self.base.copy()
@@ -221,134 +233,7 @@ class SketchState(NewtonState):
         b, e, rows = self.space.b, self.space.e, self.rows
         if isinstance(rows, DenseRows):
             return w + b[:r] @ rows.z[:r] + e[:n] @ rows.kept[:n]
-        from fastsketch._kernels.newton import add_rows
-
-        w += rows.z[:, :r] @ b[:r]
-        add_rows(rows.kept_data, rows.kept_indices, rows.kept_indptr, n, e[:n].copy(), w)
-        return w
-
-    def _learn_sparse(self, batch: Csr, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        from fastsketch._kernels import newton as kernel
-
-        setting, rows, space = self.setting, cast(SparseRows, self.rows), self.space
-        # X never holds more than 2 m rows
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        rows.room_for(int(self.count[ROWS]), 2 * setting.sketch_size * longest)
-        if isinstance(space, MixedSpace):
-            kernel.mixed_sparse_rounds(
-                *batch,
-                targets,
-                sample_weight,
-                setting.loss,
-                setting.constraint,
-                setting.method == "oja",
-                random_rows(setting, int(self.count[ROUND]), len(targets)),
-                self.base,
-                rows.z,
-                rows.kept_data,
-                rows.kept_indices,
-                rows.kept_indptr,
-                rows.work,
-                *_mixed(space),
-                self.scalar,
-                self.count,
-                scores,
-            )
-            return
-        kernel.sparse_rounds(
-            *batch,
-            targets,
-            sample_weight,
-            setting.loss,
-            setting.constraint,
-            setting.sketch_size,
-            setting.spared,
-            setting.method == "rfd",
-            self.base,
-            rows.z,
-            rows.kept_data,
-            rows.kept_indices,
-            rows.kept_indptr,
-            rows.work,
-            *_shrinking(space),
-            self.scalar,
-            self.count,
-            scores,
-        )
-
-    def _learn_dense(self, x: Floats, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Blocks of rows that end with a shrink: all inner products of a block at once, each in an order of its own."""
-        setting, rows = self.setting, cast(DenseRows, self.rows)
-        m, n, done = setting.sketch_size, len(x), 0
-        # a constraint on the next score moves base, of which the next row needs the product
-        most = 1 if setting.constraint in (NEXT, BOTH) else 2 * m
-        places, products = np.zeros(2 * m, np.int64), np.zeros((min(most, n), 1 + 5 * m))
-        while done < n:
-            held = int(self.count[ROWS])
-            room = 2 * m - held - (0 if setting.mixed else int(self.count[RANK]))
-            block = slice(done, done + min(most, room))
-            some = x[block]
-            row_products(some, self.base[None], products, 0)
-            row_products(some, rows.z, products, 1)
-            row_products(some, rows.kept[:held], products, 1 + m)
-            row_products(some, some, products, 1 + m + held, lower=True)
-            done += self._learn_block(products, some, targets[block], sample_weight[block], places, scores[block])
-            if self.count[FULL] < 0:
-                return
-
-    def _learn_block(
-        self, products: Floats, x: Floats, targets: Floats, sample_weight: Floats, places: Counts, scores: Floats
-    ) -> int:
-        """Rows of one block up to the next shrink; returns how many."""
-        from fastsketch._kernels import newton as kernel
-
-        setting, rows, space = self.setting, cast(DenseRows, self.rows), self.space
-        if isinstance(space, MixedSpace):
-            return kernel.mixed_dense_block(
-                products,
-                x,
-                targets,
-                sample_weight,
-                setting.loss,
-                setting.constraint,
-                setting.method == "oja",
-                random_rows(setting, int(self.count[ROUND]), len(x)),
-                self.base,
-                rows.z,
-                rows.kept,
-                places,
-                *_mixed(space),
-                self.scalar,
-                self.count,
-                scores,
-            )
-        return kernel.dense_block(
-            products,
-            x,
-            targets,
-            sample_weight,
-            setting.loss,
-            setting.constraint,
-            setting.sketch_size,
-            setting.spared,
-            setting.method == "rfd",
-            self.base,
-            rows.z,
-            rows.kept,
-            places,
-            *_shrinking(space),
-            self.scalar,
-            self.count,
-            scores,
-        )
-
-
-def _shrinking(s: ShrinkingSpace) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    return s.frame, s.factors, s.small, s.inverse, s.b, s.e, s.turn, s.zx, s.gx
-
-
-def _mixed(s: MixedSpace) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    return s.frame, s.small, s.lam, s.b, s.e, s.zx, s.gx
+        return w + rows.z[:, :r] @ b[:r] + e[:n] @ rows.as_csr(n, len(w))
 
 
 def _first_square(batch: Batch) -> float:
@@ -393,7 +278,6 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
             kept_indices=zeros(0, np.int32),
             kept_indptr=zeros(k + 1, np.int64),
             z=zeros((d, m)),
-            work=zeros(d),
         )
         if sparse
         else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
@@ -413,9 +297,6 @@ def _shrinking_space(m: int, zeros: Zeros) -> ShrinkingSpace:
         inverse=zeros((k, k)),
         b=zeros(k),
         e=zeros(k),
-        turn=zeros((m, k)),
-        zx=zeros(k),
-        gx=zeros(k + 1),
     )
 
 
@@ -427,8 +308,6 @@ def _mixed_space(m: int, zeros: Zeros) -> MixedSpace:
         lam=zeros(m),
         b=zeros(m),
         e=zeros(k),
-        zx=zeros(m),
-        gx=zeros(k),
     )
 
 

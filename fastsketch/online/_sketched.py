@@ -14,6 +14,10 @@ from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
 from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Batch, Csr, Floats, KeptRows, Places, Zeros
 
+# Multiplications of a product with a vector, and of two matrices, up to which BLAS keeps it on one core by itself
+# (OpenBLAS: 9,216 and 2^18): a limit of threads takes longer than a small round, and would change nothing.
+SMALL_VECTOR, SMALL_MATRIX = 8192, 2**18
+
 
 @dataclass(frozen=True, slots=True)
 class SketchedSetting:
@@ -65,7 +69,7 @@ class SketchedState(PointsState):
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         if not isinstance(batch, Csr):
-            kernel.dense_rounds(self, self.setting, batch, targets, sample_weight, scores)
+            self._rounds().dense(batch, targets, sample_weight, scores)
             return
         held = cast(SparseRows, self.held)
         done, short, more = 0, True, 0
@@ -74,13 +78,23 @@ class SketchedState(PointsState):
             # room for the rows until the next rebase, and if that was not enough, for a direction formed explicitly
             kept = int(self.count[ROWS] - self.count[OLD])
             rows = self.turn.shape[1] - kept
-            held.room_for(kept, longest * min(rows, len(targets) - done) + more)
-            done, short = kernel.sparse_rounds(self, self.setting, *batch, done, targets, sample_weight, scores)
+            if held.room_for(kept, longest * min(rows, len(targets) - done) + more):
+                self.bound = None
+            done, short = self._rounds().sparse(*batch, done, targets, sample_weight, scores)
             more = self.base.shape[1]
 
+    def _rounds(self) -> kernel.Rounds:
+        if self.bound is None:
+            self.bound = kernel.Rounds(self, self.setting)
+        return self.bound
+
     def is_atomic(self) -> bool:
-        # a row that has no finite score is refused before anything is changed, but for rebases
-        return isinstance(self.held, DenseRows) and int(self.count[ROWS]) + 1 < self.turn.shape[1]
+        # a row that has no finite score is refused before anything is changed
+        return isinstance(self.held, DenseRows)
+
+    def is_small(self) -> bool:
+        cap, d = self.turn.shape[1], self.base.shape[1]
+        return self.setting.phi != L1_PENALTY and cap * d <= SMALL_VECTOR and cap * cap * max(cap, d) <= SMALL_MATRIX
 
     def coefs(self) -> Floats:
         n, old, held = int(self.count[ROWS]), int(self.count[OLD]), self.held

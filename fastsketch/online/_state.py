@@ -4,7 +4,7 @@ Kernels read the same attributes. A file holds every array but scratch, under th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -25,6 +25,7 @@ SCRATCH = "not needed by a resume"
 GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
+BOUND = "made of the arrays of this object, and made again for others"
 DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
 
 
@@ -66,6 +67,8 @@ class Arrays:
             value = getattr(self, item.name)
             if isinstance(value, Arrays):
                 copies[item.name] = value.copied()
+            elif marked(item, BOUND):
+                copies[item.name] = None
             else:
                 copies[item.name] = value.copy() if isinstance(value, np.ndarray) else value
         return type(self)(**copies)
@@ -87,6 +90,8 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.take(arrays)
+            elif marked(item, BOUND):
+                setattr(self, item.name, None)
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH) and item.name in arrays:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
@@ -122,12 +127,15 @@ class KeptRows(Arrays):
     kept_indices: Annotated[Places, GROWS]
     kept_indptr: Counts
 
-    def room_for(self, n_rows: int, more: int) -> None:
-        """Make room for `more` nonzeros after the first n_rows rows."""
+    def room_for(self, n_rows: int, more: int) -> bool:
+        """Make room for `more` nonzeros after the first n_rows rows; True if the arrays are others now."""
         used = int(self.kept_indptr[n_rows])
-        if len(self.kept_data) < used + more:
-            self.kept_data = np.concatenate([self.kept_data[:used], np.zeros(more)])
-            self.kept_indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
+        if len(self.kept_data) >= used + more:
+            return False
+        more = max(more, used)  # seldom: it must not happen in every row of a stream of single ones
+        self.kept_data = np.concatenate([self.kept_data[:used], np.zeros(more)])
+        self.kept_indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
+        return True
 
     def as_csr(self, n_rows: int, d: int) -> Any:
         """The first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""
@@ -153,6 +161,7 @@ class Learned(Arrays):
     sparse: bool  # the form of rows that it takes
     base: Floats
     regret: Annotated[Floats, OF_LOSSES]
+    bound: Annotated[Any, BOUND] = field(default=None, kw_only=True)  # what the kernel has made of the arrays
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Raise ValueError unless a model could have learned these arrays; `self` may be one of outlines."""
@@ -168,6 +177,10 @@ class Learned(Arrays):
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
         raise NotImplementedError
+
+    def is_small(self) -> bool:
+        """Whether the next row, taken atomically, asks nothing of BLAS that more than one thread could work on."""
+        return False
 
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes)."""

@@ -1,0 +1,185 @@
+# C = [F Z'; X]: the rows that a sketch of sparse rows stands on. Z (d, width) is feature-major, what earlier rebases
+# left; F small; X the sparse rows since. A round costs the nonzeros of its row; only a rebase may touch all of Z.
+# Adaptive subgradients keep V = C'T, the online Newton step B = [F Z'; diag(factors) X].
+
+from libc.math cimport fabs, sqrt
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from fastsketch._kernels.blas cimport gemm, gemv
+
+cdef enum:
+    SOME = 256                   # rows of Z recomputed together
+
+cdef inline double most_condition() noexcept nogil:
+    # Of F, beyond which Z is recomputed: every factor of ten costs a digit of w, and a smaller one costs time. Measured
+    # for d = 20,000, 60 nonzeros a row, us a row with 1e4, 1e5, 1e6: Newton 28.6, 23.1, 20.4, ADA-FFD 47.8, 40.1, 33.6;
+    # what w differs by from that of dense rows, d = 2,000: Newton 6e-15, 4e-14, 3e-13, ADA-FFD 5e-14, 8e-12, 9e-9.
+    return 1e6
+
+
+cdef struct Basis:
+    Py_ssize_t d, width, ld_frame
+    double* z                    # (d, width)
+    double* frame                # F, leading dimension ld_frame
+    double* data                 # X, CSR
+    int32_t* indices
+    int64_t* indptr
+    Py_ssize_t room              # of data
+    double* work                 # d zeros
+
+
+cdef inline void add(Py_ssize_t n, double f, const double* a, double* out) noexcept nogil:
+    # out += f a
+    cdef Py_ssize_t i
+    for i in range(n):
+        out[i] += f * a[i]
+
+
+cdef inline double row_dot(double total, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+                           const double* v) noexcept nogil:
+    # total + x'v for a sparse row x
+    cdef Py_ssize_t i
+    for i in range(nonzeros):
+        total += values[i] * v[places[i]]
+    return total
+
+
+cdef inline void add_row(double f, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+                         double* out) noexcept nogil:
+    # out += f x
+    cdef Py_ssize_t i
+    for i in range(nonzeros):
+        out[places[i]] += f * values[i]
+
+
+cdef inline void add_kept_row(const Basis* c, Py_ssize_t row, double f, double* out) noexcept nogil:
+    # out += f X[row]
+    cdef int64_t first = c.indptr[row]
+    add_row(f, c.data + first, c.indices + first, <Py_ssize_t> (c.indptr[row + 1] - first), out)
+
+
+cdef inline double row_products(const Basis* c, Py_ssize_t old, Py_ssize_t fresh, const double* values,
+                                const int32_t* places, Py_ssize_t nonzeros, double* zx, double* gx) noexcept nogil:
+    """zx = Z'x (old,), gx = X x (fresh,); returns x'x."""
+    cdef Py_ssize_t i, j
+    cdef int64_t q
+    cdef double total = 0, x_square = 0
+    memset(zx, 0, old * sizeof(double))
+    for i in range(nonzeros):
+        x_square += values[i] * values[i]
+        c.work[places[i]] = values[i]
+        add(old, values[i], c.z + places[i] * c.width, zx)
+    for j in range(fresh):
+        total = 0
+        for q in range(c.indptr[j], c.indptr[j + 1]):
+            total += c.data[q] * c.work[c.indices[q]]
+        gx[j] = total
+    for i in range(nonzeros):
+        c.work[places[i]] = 0
+    return x_square
+
+
+cdef inline void keep_row(const Basis* c, Py_ssize_t fresh, const double* values, const int32_t* places,
+                          Py_ssize_t nonzeros) noexcept nogil:
+    # X[fresh] = x
+    cdef int64_t used = c.indptr[fresh]
+    memcpy(c.data + used, values, nonzeros * sizeof(double))
+    memcpy(c.indices + used, places, nonzeros * sizeof(int32_t))
+    c.indptr[fresh + 1] = used + nonzeros
+
+
+cdef inline void add_kept_to_z(const Basis* c, Py_ssize_t fresh, Py_ssize_t n, const double* mix,
+                               Py_ssize_t ld) noexcept nogil:
+    """Z[:, :n] += X'mix', mix (n, fresh) with leading dimension ld."""
+    cdef Py_ssize_t i, j
+    cdef int64_t q
+    cdef double* row
+    for j in range(fresh):
+        for q in range(c.indptr[j], c.indptr[j + 1]):
+            row = c.z + c.indices[q] * c.width
+            for i in range(n):
+                row[i] += c.data[q] * mix[i * ld + j]
+
+
+cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t m) noexcept nogil:
+    """right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; whether a is regular."""
+    cdef Py_ssize_t i, j, c, pivot
+    cdef double f, least = 0
+    for i in range(n * n):
+        least = max(least, fabs(a[i]))
+    least *= 1e-14
+    for i in range(n):
+        pivot = i
+        for j in range(i + 1, n):
+            if fabs(a[j * n + i]) > fabs(a[pivot * n + i]):
+                pivot = j
+        if not fabs(a[pivot * n + i]) > least:
+            return False
+        if pivot != i:
+            for c in range(n):
+                a[i * n + c], a[pivot * n + c] = a[pivot * n + c], a[i * n + c]
+            for c in range(m):
+                right[i * m + c], right[pivot * m + c] = right[pivot * m + c], right[i * m + c]
+        for j in range(n):
+            if j != i and a[j * n + i] != 0:
+                f = a[j * n + i] / a[i * n + i]
+                add(n, -f, a + i * n, a + j * n)
+                add(m, -f, right + i * m, right + j * m)
+    for i in range(n):
+        f = 1 / a[i * n + i]
+        for c in range(m):
+            right[i * m + c] *= f
+    return True
+
+
+cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix,
+                         double* copy) noexcept nogil:
+    """[moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that is ill-conditioned.
+
+    moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
+    the answer is True and are lost where it is not. copy: n * n. A model Z b then has grown by X'S'b.
+    """
+    cdef Py_ssize_t i, j, m = n + fresh
+    cdef double size = 0, back = 0
+    for i in range(n):
+        memset(mix + i * m, 0, n * sizeof(double))
+        mix[i * m + i] = 1
+    memcpy(copy, moved, n * n * sizeof(double))
+    if not solve_small(n, copy, mix, m):
+        return False
+    for i in range(n):
+        for j in range(n):
+            size += moved[i * n + j] * moved[i * n + j]
+            back += mix[i * m + j] * mix[i * m + j]
+    if not sqrt(size * back) < most_condition():
+        return False
+    add_kept_to_z(c, fresh, n, mix + n, m)
+    for i in range(n):
+        memcpy(c.frame + i * c.ld_frame, moved + i * n, n * sizeof(double))
+    return True
+
+
+cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssize_t fresh, const double* moved,
+                           const double* mix, Py_ssize_t ld, double* copy, Py_ssize_t points, const double* b,
+                           double* base) noexcept nogil:
+    """Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
+
+    Before it base (points, d) += b Z', b (points, width): in the same pass, for all of Z comes from memory.
+    """
+    cdef Py_ssize_t i, j = 0, k, m
+    cdef double* row
+    while j < c.d:
+        m = min(<Py_ssize_t> SOME, c.d - j)
+        memset(copy, 0, m * n * sizeof(double))
+        if old:
+            for k in range(points):
+                gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * c.d + j)
+            # a row-major matrix is its transpose to gemm
+            gemm(c'T', c'N', n, m, old, 1.0, moved, old, c.z + j * c.width, c.width, 0.0, copy, n)
+        for i in range(m):
+            row = c.z + (j + i) * c.width
+            memcpy(row, copy + i * n, n * sizeof(double))
+            memset(row + n, 0, (c.width - n) * sizeof(double))
+        j += m
+    add_kept_to_z(c, fresh, n, mix, ld)

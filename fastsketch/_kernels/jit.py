@@ -1,0 +1,95 @@
+"""Numba, and where it keeps what it has compiled: a cache is a help, never a condition.
+
+Numba writes to a folder beside the source or to one of the user's, and refuses to compile with cache=True where neither
+can be written to. Here a function is then compiled without; a folder that can only be read is read (that of a
+container, filled when its image was made); and a cache that cannot be read or written to is passed over.
+"""
+
+# pyright: basic
+# Numba has no types; what others call is typed in jit.pyi.
+
+from pathlib import Path
+
+from numba import njit
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
+
+# What this process has done: functions compiled, read from a cache, not written to any; and the folders written to.
+counts = {"compiled": 0, "read": 0, "kept": 0}
+folders = set()
+
+
+def _for_reading(function):
+    """Caches whose folders exist, writable or not: numba itself knows only those that it can write to."""
+    found = []
+    for locator in FunctionCache._impl_class._locator_classes:
+        # numba asks ensure_cache_path whether a folder will do, and it makes a file to find out
+        there = type(locator.__name__, (locator,), {"ensure_cache_path": _must_exist})
+        impl = type("ReadImpl", (FunctionCache._impl_class,), {"_locator_classes": [there]})
+        try:
+            found.append(type("ReadCache", (FunctionCache,), {"_impl_class": impl})(function))
+        except (RuntimeError, OSError):
+            continue
+    return found
+
+
+def _must_exist(self):
+    if not Path(self.get_cache_path()).is_dir():
+        raise OSError("no such folder")
+
+
+class _Caches:
+    """In place of a function's cache: as numba's, but nothing that befalls it reaches the caller."""
+
+    def __init__(self, function):
+        try:
+            self._writable = FunctionCache(function)
+        except (RuntimeError, OSError):
+            self._writable = None
+        self._function = function
+        self.cache_path = None if self._writable is None else self._writable.cache_path
+
+    def load_overload(self, signature, target_context):
+        caches = [] if self._writable is None else [self._writable]
+        for cache in [*caches, *_for_reading(self._function)]:
+            try:
+                found = cache.load_overload(signature, target_context)
+            except Exception:  # damaged, or of another version: whatever numba's pickles raise
+                continue
+            if found is not None:
+                counts["read"] += 1
+                return found
+        counts["compiled"] += 1
+        return None
+
+    def save_overload(self, signature, compiled):
+        if self._writable is None:
+            return
+        try:
+            self._writable.save_overload(signature, compiled)
+        except Exception:  # a full disk, an index that is damaged
+            return
+        counts["kept"] += 1
+        folders.add(self._writable.cache_path)
+
+    def flush(self):
+        if self._writable is not None:
+            self._writable.flush()
+
+
+def compiled(function=None, **options):
+    """Decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
+    if function is None:
+        return lambda function: compiled(function, **options)
+    made = njit(nogil=True, **options)(function)
+    vars(made)["_cache"] = _Caches(function)
+    return made
+
+
+def c_function(function, signature):
+    """A C function of this signature, compiled at once; its ``address`` is good for as long as it is kept."""
+    made = CFunc(function, normalize_signature(signature), locals={}, options={})
+    vars(made)["_cache"] = _Caches(function)
+    made.compile()
+    return made

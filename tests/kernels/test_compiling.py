@@ -1,0 +1,103 @@
+"""What is compiled at run time: where it is kept, and that nothing depends on it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastsketch
+
+NEWTON = "fs.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
+BEGIN = "import json, sys, numpy as np, fastsketch as fs\n"
+COUNTS = "\nfrom fastsketch._kernels import jit; print(json.dumps(jit.counts))"
+
+
+def child(code, env=None, cwd=None):
+    """What a new process prints."""
+    done = subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, env=env, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package that has compiled nothing, with a home of its own: (environment, folder of its kernels)."""
+    source = Path(fastsketch.__file__).parent
+    shutil.copytree(source, tmp_path / "lib/fastsketch", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.pyx"))
+    (tmp_path / "home").mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    env |= {"PYTHONPATH": str(tmp_path / "lib"), "HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return env, tmp_path / "lib/fastsketch/_kernels"
+
+
+def closed(*folders):
+    """Make a file of each folder that must not be written to: permissions would not stop root."""
+    for folder in folders:
+        folder.write_text("not a folder")
+
+
+@pytest.mark.parametrize("code", [NEWTON, LOW_RANK])
+def test_no_writable_folder_is_no_error(package, code):
+    env, kernels = package
+    closed(kernels / "__pycache__", kernels.parents[2] / "home/.cache")
+    counts = eval(child(code + COUNTS, env))
+    assert counts["compiled"] > 0 and counts["kept"] == counts["read"] == 0
+
+
+def test_a_full_disk_is_no_error(package):
+    """What numba's cache raises while it writes comes to nobody."""
+    env, _ = package
+    full = (
+        "import errno\nfrom numba.core.caching import FunctionCache\n"
+        "def save(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "FunctionCache.save_overload = save\n"
+    )
+    counts = eval(child(full + NEWTON + ";" + LOW_RANK + COUNTS, env))
+    assert counts["compiled"] > 0 and counts["kept"] == 0
+
+
+def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
+    env, kernels = package
+    command = [sys.executable, "-m", "fastsketch", "warm-up", "--json"]
+    said = subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
+    assert f'"{kernels / "__pycache__"}"' in said and '"kept": 0' not in said
+    # numba makes a file in a folder to see whether it can be written to: here it cannot
+    no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
+    closed(kernels.parents[2] / "home/.cache")
+    counts = eval(child(no_files + NEWTON + ";" + LOW_RANK + COUNTS, env))
+    assert counts["read"] > 0 and counts["compiled"] == 0, counts
+
+
+def test_a_damaged_cache_is_passed_over(package):
+    env, kernels = package
+    child(NEWTON, env)
+    for path in (kernels / "__pycache__").glob("*.nb*"):
+        path.write_bytes(b"damaged")
+    counts = eval(child(NEWTON + COUNTS, env))
+    assert counts["compiled"] > 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
+        "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
+        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4))",
+        "fs.AdaptiveSubgradient(method='ada_diag').update(np.eye(8), np.array([1.0, -1.0] * 4))",
+        "from fastsketch.cli._parser import make_parser; make_parser()",
+        "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._hashing, fastsketch.cli._lowrank",
+    ],
+)
+def test_only_what_needs_numba_imports_it(code):
+    assert child(code + "\nprint('numba' in sys.modules)") == "False"
+
+
+def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
+    path = tmp_path / "model.fsk"
+    fastsketch.LowRankModel(2, sweeps=1).fit([[1.0, 2.0, 3.0], [2.0, 4.0, 6.5], [0.5, 1.0, 1.0]]).save(path)
+    code = f"m = fs.load({str(path)!r}); m.fold_in(np.ones((2, 3)))\nprint('numba' in sys.modules)"
+    assert child(code) == "False"
