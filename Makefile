@@ -30,6 +30,11 @@ types: .venv/ready  ## the package strictly, documents and examples as an editor
 	$(PIP) install -q --group lint ".[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
 asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers
 	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py
+# gcc and C library for ARM, and what runs their programs: Debian's gcc-aarch64-linux-gnu and qemu-user.
+ARM_CC ?= aarch64-linux-gnu-gcc
+ARM_RUN ?= qemu-aarch64
+test-arm:  ## the C driver for 64-bit ARM under qemu: a digest of all results at each level, NEON's equal to AVX2's
+	mkdir -p build && $(ARM_CC) -std=c11 -O3 -static -Icsrc tests/kernels/asan.c csrc/*.c -lm -o build/driver-arm && $(ARM_RUN) build/driver-arm
 fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under a fuzzer: make fuzz SECONDS=600
 	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
 bench: .venv/ready  ## the speed tables (bench/README.md)
@@ -38,4 +43,4 @@ asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps w
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test reliability build lint style types asan fuzz bench asv profile
+.PHONY: demo test reliability build lint style types asan test-arm fuzz bench asv profile

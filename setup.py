@@ -35,13 +35,13 @@ def extensions():
     if sys.platform == "win32":
         flags = ["/O2", "/std:c11"]
     else:
-        # -std=c11 and no contraction: every CPU clone of a kernel returns the same bits
+        # -std=c11 and no contraction: levels of a kernel that round alike return the same bits (csrc/fs_level.h)
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
     if SANITIZE:
-        # no clones for several CPUs: the source is the same, and the build takes a third of the time
-        flags += ["-O1", "-g1", "-fno-omit-frame-pointer", "-DFS_NO_CLONES", *SANITIZERS]
+        flags += ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS]
     headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
     sources = {
+        "level": ["csrc/fs_level.c"],
         "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
         "tridiagonal": ["csrc/fs_secular.c"],
         "state": [],
@@ -67,7 +67,7 @@ def extensions():
     modules = [
         Extension(
             f"fastsketch._kernels.{name}",
-            [f"{KERNELS}/{name}.pyx", *files],
+            [f"{KERNELS}/{name}.pyx", *dict.fromkeys([*files, "csrc/fs_level.c"] if files else [])],
             include_dirs=["csrc"],
             depends=headers,
             extra_compile_args=flags,

@@ -1,7 +1,8 @@
-/* Shared by every kernel in this directory: symbol names, restrict, run-time CPU dispatch.
+/* Shared by every kernel in this directory: symbol names, restrict, hints to compilers.
  *
  * Contract of all kernels: sizes and pointers come in, nothing is allocated that is returned, nothing is
- * printed, no globals, no BLAS.  A status is 0 for success, -k for a fault in the k-th argument, +k otherwise.
+ * printed, no globals but the level (fs_level.h), no BLAS.  A status is 0 for success, -k for a fault in the k-th
+ * argument, +k otherwise.
  */
 #ifndef FS_COMMON_H
 #define FS_COMMON_H
@@ -15,17 +16,8 @@
 #define FS_RESTRICT restrict
 #endif
 
-/* One binary serves every x86-64: the loader picks the clone that the CPU can run.  The sources are compiled
- * without floating-point contraction, so all clones return the same bits.  musl, macOS and MSVC lack ifunc and
- * get the plain function. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(FS_NO_CLONES)
-#define FS_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FS_CLONES
-#endif
-
-/* For a loop body that every clone is to have in its own instructions. */
-#if defined(__GNUC__)
+/* For a loop body that every level is to have in its own instructions. */
+#if defined(__GNUC__) || defined(__clang__)
 #define FS_INLINE static inline __attribute__((always_inline))
 #else
 #define FS_INLINE static inline
@@ -38,6 +30,22 @@
 #define FS_INDEPENDENT _Pragma("GCC ivdep")
 #else
 #define FS_INDEPENDENT
+#endif
+
+/* Before a loop whose few iterations are to become as many statements, so that its arrays become registers. */
+#if defined(__clang__)
+#define FS_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define FS_UNROLL _Pragma("GCC unroll 16")
+#else
+#define FS_UNROLL
+#endif
+
+/* Bring the line of *p into the second cache. */
+#if defined(__GNUC__) || defined(__clang__)
+#define FS_FETCH(p) __builtin_prefetch((p), 0, 2)
+#else
+#define FS_FETCH(p) (void)(p)
 #endif
 
 /* Sums of squares and dot products run in this many independent double lanes: enough to fill one AVX-512

@@ -1,7 +1,9 @@
-/* Body of fs_csr.c, included once per INDEX (int32_t, int64_t); UNSIGNED is as wide, LIMIT what no index can reach. */
+/* Body of fs_csr.c, included once per level and INDEX (int32_t, int64_t); UNSIGNED is as wide, LIMIT what no index can
+ * reach. */
+#ifndef FS_DOORS
 
-FS_CLONES int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, const INDEX *indptr, const INDEX *indices,
-                              ptrdiff_t *where)
+FS_LOOP int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, const INDEX *indptr, const INDEX *indices,
+                            ptrdiff_t *where)
 {
     /* as an unsigned number a negative index is too large: one comparison tells both */
     const UNSIGNED limit = (UNSIGNED)(width < 0 ? 0 : width < LIMIT ? width : LIMIT);
@@ -47,3 +49,11 @@ FS_CLONES int NAME(check_csr)(ptrdiff_t n, int64_t width, ptrdiff_t stored, cons
     }
     return falls == 0 ? FS_CSR_ORDERED : FS_CSR_LOOSE;
 }
+
+#else
+
+FS_DOOR(FS_TABLE_FROM_AVX2, int, TYPED(check_csr),
+        (ptrdiff_t n, int64_t width, ptrdiff_t stored, const INDEX *indptr, const INDEX *indices, ptrdiff_t *where),
+        (n, width, stored, indptr, indices, where))
+
+#endif

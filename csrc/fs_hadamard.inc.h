@@ -1,4 +1,5 @@
-/* Body of fs_hadamard.c, included once per REAL (float, double). */
+/* Body of fs_hadamard.c, included once per level and REAL (float, double). */
+#ifndef FS_DOORS
 
 #define STRIP ((ptrdiff_t)(STRIP_BYTES / sizeof(REAL)))
 /* Between rows of a strip: a line more, so that eight of them do not fall on the same place of every cache page. */
@@ -130,7 +131,7 @@ FS_INLINE void NAME(near_rows)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
             NAME(few)(gap, d, x + row * ld, ld, x + row * ld, ld);
 }
 
-FS_CLONES void NAME(fwht_columns)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
+FS_LOOP void NAME(fwht_columns)(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x)
 {
     int bits = 0;
     while ((ptrdiff_t)1 << bits < m)
@@ -161,26 +162,69 @@ FS_INLINE void NAME(short_row)(ptrdiff_t m, REAL *x)
             NAME(two)(gap, x + top, gap, x + top, gap);
 }
 
-/* H of RUN = 8 * LANES contiguous elements.  Within a register a level is a shuffle, a change of signs and an addition;
- * between registers it is NAME(eight). */
-#define LANES ((ptrdiff_t)(64 / sizeof(REAL)))
-#define RUN (8 * LANES)
+/* H of RUN = 8 * LINE contiguous elements, by way of registers of LANES: a level within one is a shuffle, a change of
+ * signs and an addition; between the registers of a line, and then by NAME(eight) between lines, it is a butterfly. */
+#define LINE ((ptrdiff_t)(64 / sizeof(REAL)))
+#define RUN (8 * LINE)
 #if FS_SHUFFLES
+#define BYTES (FS_WIDTH ? FS_WIDTH / 8 : 16)
+#define LANES (8 * BYTES / BITS)
+typedef REAL NAME(lanes) __attribute__((vector_size(BYTES)));
+/* the same in memory, at any address */
+typedef REAL NAME(lanes_at) __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
+#if LANES == 2
+#define EACH_LANE LANES_2
+#elif LANES == 4
+#define EACH_LANE LANES_4
+#elif LANES == 8
+#define EACH_LANE LANES_8
+#else
+#define EACH_LANE LANES_16
+#endif
+#define WITHIN(v, distance) \
+    v = FS_SHUFFLE(v, EACH_LANE(FLIP_##distance)) + v * (NAME(lanes)) { EACH_LANE(SIGN_##distance) }
 FS_INLINE void NAME(run)(REAL *x)
 {
-    for (ptrdiff_t i = 0; i < RUN; i += LANES) {
-        NAME(vec) v;
-        memcpy(&v, x + i, sizeof v);
-        IN_REGISTER(v)
-        memcpy(x + i, &v, sizeof v);
+    for (ptrdiff_t i = 0; i < RUN; i += LINE) {
+        NAME(lanes) v[LINE / LANES];
+        FS_UNROLL
+        for (int p = 0; p < LINE / LANES; p++) {
+            v[p] = *(const NAME(lanes_at) *)(x + i + p * LANES);
+            WITHIN(v[p], 1);
+#if LANES > 2
+            WITHIN(v[p], 2);
+#endif
+#if LANES > 4
+            WITHIN(v[p], 4);
+#endif
+#if LANES > 8
+            WITHIN(v[p], 8);
+#endif
+        }
+        FS_UNROLL
+        for (int gap = 1; gap < LINE / LANES; gap *= 2)
+            FS_UNROLL
+        for (int p = 0; p < LINE / LANES; p++)
+            if (!(p & gap)) {
+                const NAME(lanes) sum = v[p] + v[p + gap];
+                v[p + gap] = v[p] - v[p + gap];
+                v[p] = sum;
+            }
+        FS_UNROLL
+        for (int p = 0; p < LINE / LANES; p++)
+            *(NAME(lanes_at) *)(x + i + p * LANES) = v[p];
     }
-    NAME(eight)(LANES, x, LANES, x, LANES);
+    NAME(eight)(LINE, x, LINE, x, LINE);
 }
+#undef BYTES
+#undef LANES
+#undef EACH_LANE
+#undef WITHIN
 #else
 FS_INLINE void NAME(run)(REAL *x) { NAME(short_row)(RUN, x); }
 #endif
 
-FS_CLONES void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
+FS_LOOP void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL *row = x + i * ld;
@@ -194,8 +238,6 @@ FS_CLONES void NAME(fwht_rows)(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x)
         NAME(fwht_columns)(m / RUN, RUN, RUN, row);
     }
 }
-
-ptrdiff_t NAME(srht_work)(ptrdiff_t p) { return p * SRHT_PITCH; }
 
 /* Strips of eight rows of the block, p / 8 apart: sign, shift, sum, first three levels. */
 FS_INLINE void NAME(load_eight)(ptrdiff_t w, const REAL *x, ptrdiff_t gap, const REAL *factor, const double *root,
@@ -235,9 +277,9 @@ FS_INLINE void NAME(load_eight)(ptrdiff_t w, const REAL *x, ptrdiff_t gap, const
 #undef EACH
 }
 
-FS_CLONES void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const REAL *factor,
-                                const double *root, const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                                const REAL *flip, REAL *work, REAL *out)
+FS_LOOP void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const REAL *factor,
+                              const double *root, const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo,
+                              const REAL *flip, REAL *work, REAL *out)
 {
     static const REAL zeros[SRHT_STRIP] = {0};
     const ptrdiff_t eighth = p / 8;
@@ -269,9 +311,9 @@ FS_CLONES void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const RE
     }
 }
 
-FS_CLONES void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root,
-                                  const REAL *shift, double *sums, ptrdiff_t s, const int32_t *target,
-                                  const REAL *value, REAL *out)
+FS_LOOP void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root,
+                                const REAL *shift, double *sums, ptrdiff_t s, const int32_t *target, const REAL *value,
+                                REAL *out)
 {
     static const REAL zeros[SRHT_STRIP] = {0};
     REAL y[SRHT_STRIP];
@@ -303,6 +345,23 @@ FS_CLONES void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const 
 #undef PITCH
 #undef SRHT_STRIP
 #undef SRHT_PITCH
-#undef LANES
+#undef LINE
 #undef RUN
 #undef EIGHT_BUTTERFLIES
+
+#else
+
+ptrdiff_t FS_JOIN(fs, TYPED(srht_work))(ptrdiff_t p) { return p * (ptrdiff_t)((SRHT_STRIP_BYTES + 64) / sizeof(REAL)); }
+
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(fwht_columns), (ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x), (m, d, ld, x))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(fwht_rows), (ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x), (n, m, ld, x))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(srht_block),
+        (ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const REAL *factor, const double *root,
+         const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo, const REAL *flip, REAL *work, REAL *out),
+        (p, d, ld, x, factor, root, shift, sums, q, lo, flip, work, out))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(scatter_rows),
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root, const REAL *shift, double *sums,
+         ptrdiff_t s, const int32_t *target, const REAL *value, REAL *out),
+        (n, d, ld, x, root, shift, sums, s, target, value, out))
+
+#endif

@@ -2,17 +2,10 @@
 
 #include <string.h>
 
-#if defined(__GNUC__)
-#define COUNT_BITS(x) __builtin_popcountll(x)
-#else
-static int count_bits(uint64_t x)
-{
-    x -= (x >> 1) & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + ((x >> 2) & 0x3333333333333333u);
-    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-    return (int)((x * 0x0101010101010101u) >> 56);
-}
-#define COUNT_BITS(x) count_bits(x)
+#include "fs_level.h"
+
+#if FS_X86
+#include <immintrin.h>
 #endif
 
 /* Distances are compared in groups of this many before a single one is looked at. */
@@ -56,61 +49,6 @@ static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
     }
 }
 
-FS_INLINE void count_tile(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
-{
-    uint64_t sum[FS_HAMMING_TILE];
-    const uint64_t first = query[0];
-    for (int j = 0; j < FS_HAMMING_TILE; j++)
-        sum[j] = (uint64_t)COUNT_BITS(tile[j] ^ first);
-    for (ptrdiff_t w = 1; w < words; w++) {
-        const uint64_t word = query[w];
-        const uint64_t *FS_RESTRICT column = tile + w * FS_HAMMING_TILE;
-        for (int j = 0; j < FS_HAMMING_TILE; j++)
-            sum[j] += (uint64_t)COUNT_BITS(column[j] ^ word);
-    }
-    for (int j = 0; j < FS_HAMMING_TILE; j++)
-        out[j] = (int32_t)sum[j];
-}
-
-FS_CLONES static void count_tile_anywhere(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
-{
-    count_tile(words, query, tile, out);
-}
-
-/* The vector population count, which target_clones does not know by name. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(FS_NO_CLONES)
-__attribute__((target("avx512f,avx512vl,avx512vpopcntdq"))) static void
-count_tile_vpopcnt(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
-{
-    count_tile(words, query, tile, out);
-}
-
-static void tile_distances(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
-{
-    if (__builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("avx512vl"))
-        count_tile_vpopcnt(words, query, tile, out);
-    else
-        count_tile_anywhere(words, query, tile, out);
-}
-#else
-#define tile_distances count_tile_anywhere
-#endif
-
-void fs_hamming_distances(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
-                          const uint8_t *codes, uint64_t *tile, int32_t *out, ptrdiff_t ld)
-{
-    const ptrdiff_t words = fs_hamming_words(n_bytes);
-    int32_t distance[FS_HAMMING_TILE];
-    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
-        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
-        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes, tile);
-        for (ptrdiff_t i = 0; i < n_queries; i++) {
-            tile_distances(words, queries + i * words, tile, distance);
-            memcpy(out + i * ld + start, distance, (size_t)count * sizeof *distance);
-        }
-    }
-}
-
 /* Whether (d, i) comes after (e, j) in the order of results. */
 static int after(int32_t d, int64_t i, int32_t e, int64_t j) { return d > e || (d == e && i > j); }
 
@@ -134,51 +72,7 @@ static void sink(ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int6
     index[at] = i;
 }
 
-FS_CLONES static int any_below(const int32_t *distance, int32_t limit)
-{
-    int found = 0;
-    for (int j = 0; j < GROUP; j++)
-        found |= distance[j] < limit;
-    return found;
-}
-
-void fs_hamming_topk(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
-                     ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index)
-{
-    const ptrdiff_t words = fs_hamming_words(n_bytes);
-    int32_t found[FS_HAMMING_TILE];
-    for (ptrdiff_t i = 0; i < n_queries * k; i++) {
-        distance[i] = INT32_MAX; /* further than any code: replaced, since k <= n */
-        index[i] = INT64_MAX;
-    }
-    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
-        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
-        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes, tile);
-        for (ptrdiff_t i = 0; i < n_queries; i++) {
-            int32_t *heap = distance + i * k;
-            int64_t *who = index + i * k;
-            tile_distances(words, queries + i * words, tile, found);
-            for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
-                found[j] = INT32_MAX;
-            for (ptrdiff_t group = 0; group < count; group += GROUP) {
-                if (!any_below(found + group, heap[0]))
-                    continue;
-                /* codes come in the order of their index, so one as far as the worst is not better */
-                for (ptrdiff_t j = group; j < group + GROUP; j++)
-                    if (found[j] < heap[0])
-                        sink(k, heap, who, found[j], (int64_t)(start + j));
-            }
-        }
-    }
-    for (ptrdiff_t i = 0; i < n_queries; i++) {
-        int32_t *heap = distance + i * k;
-        int64_t *who = index + i * k;
-        for (ptrdiff_t left = k - 1; left > 0; left--) { /* the worst to the end, again and again */
-            const int32_t d = heap[left];
-            const int64_t j = who[left];
-            heap[left] = heap[0];
-            who[left] = who[0];
-            sink(left, heap, who, d, j);
-        }
-    }
-}
+#define FS_WITH_VPOPCNTDQ
+#define TYPED(verb) verb
+#define FS_LOOPS "fs_hamming.inc.h"
+#include "fs_each_level.inc.h"

@@ -1,18 +1,19 @@
-/* The two products of a shrink on a wide row buffer, for CPUs with AVX-512.
+/* The two products of a shrink on a wide row buffer.
  *
  * A general gemm packs both of its operands; here they are the same rows (Gram matrix), or the result overwrites
- * one of them (rotation), so one packing serves, and nothing is copied back.  fs_panel_usable() says at run time
- * whether these functions may be called; elsewhere BLAS does the same job.
+ * one of them (rotation), so one packing serves, and nothing is copied back.
  */
 #ifndef FS_PANEL_H
 #define FS_PANEL_H
 #include "fs_common.h"
 
-/* Rows of one packed panel: 2 vectors.  Packed rows are padded to a multiple of it. */
+/* Whether that is worth it for a buffer of m rows of reals of this many bytes, at the level in force (fs_level.h): BLAS
+ * does the same job.  The functions below may be called at any level. */
+int fs_panel_pays(ptrdiff_t m, size_t real);
+
+/* Packed rows are padded to a multiple of these. */
 #define FS_PANEL_ROWS_S 32
 #define FS_PANEL_ROWS_D 16
-
-int fs_panel_usable(void);
 
 /* Lower triangle (column-major, leading dimension m) of gram = F F' in columns [0, n_columns), F m x d row-major.
  * Entries above the diagonal within those columns are overwritten too.

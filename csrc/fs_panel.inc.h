@@ -1,150 +1,219 @@
-/* Body of fs_panel.c, included once per REAL.  WIDTH reals are one vector, ROWS = 2 WIDTH rows one panel. */
+/* Body of fs_panel.c, included once per level and REAL.  A panel is ROWS packed rows; the depth of a block of columns
+ * and the order of every sum depend on PADDED alone, so they are the same at every level. */
+#ifndef FS_DOORS
 
-/* Columns of B that one tile covers: 2 x 8 vectors of sums stay in registers. */
+/* A tile of sums that stays in registers: VECTORS of rows for TILE columns. Rows of a panel are a multiple of 8, as
+ * add_squares has it, and divide PADDED. */
+#if FS_WIDTH == 512
+#define VECTORS 2
 #define TILE 8
+#elif FS_WIDTH == 256
+#define VECTORS 2
+#define TILE 6
+#else
+#define VECTORS (8 / LANES < 2 ? 2 : 8 / LANES)
+#define TILE 2
+#endif
+#define LANES ((int)NAME(lanes))
+#define ROWS (VECTORS * LANES)
+/* Reals in 64 bytes. */
+#define LINE ((ptrdiff_t)(64 / sizeof(REAL)))
 
 /* Rows first .. first + ROWS - 1 of f (zeros from row m on), columns k0 .. k0 + depth - 1, to out[k * ROWS + i]. */
-FS_AVX512 static void LOCAL(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t d, const REAL *f, ptrdiff_t k0,
-                                  ptrdiff_t depth, REAL *out)
+FS_LOOP void NAME(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t d, const REAL *f, ptrdiff_t k0, ptrdiff_t depth,
+                        REAL *out)
 {
-    const ptrdiff_t whole = depth / WIDTH * WIDTH;
-    for (int half = 0; half < 2; half++) {
-        const REAL *row[WIDTH];
-        REAL *to = out + half * WIDTH;
-        const ptrdiff_t top = first + half * WIDTH;
-        if (top + WIDTH > m) {
-            for (int i = 0; i < WIDTH; i++)
+    const ptrdiff_t whole = depth / LANES * LANES;
+    for (int v = 0; v < VECTORS; v++) {
+        const REAL *row[NAME(lanes)];
+        REAL *to = out + v * LANES;
+        const ptrdiff_t top = first + v * LANES;
+        if (top + LANES > m) {
+            for (int i = 0; i < LANES; i++)
                 for (ptrdiff_t k = 0; k < depth; k++)
                     to[k * ROWS + i] = top + i < m ? f[(top + i) * d + k0 + k] : 0;
             continue;
         }
-        for (int i = 0; i < WIDTH; i++)
+        for (int i = 0; i < LANES; i++)
             row[i] = f + (top + i) * d + k0;
-        for (ptrdiff_t k = 0; k < whole; k += WIDTH)
-            TRANSPOSE(row, k, to + k * ROWS);
+        for (ptrdiff_t k = 0; k < whole; k += LANES)
+            NAME(transpose)(row, k, to + k * ROWS, ROWS);
         for (ptrdiff_t k = whole; k < depth; k++)
-            for (int i = 0; i < WIDTH; i++)
+            for (int i = 0; i < LANES; i++)
                 to[k * ROWS + i] = row[i][k];
     }
 }
 
-/* gram[:, 0 .. n) for the ROWS rows of panel a: (+)= a b', n <= COLUMNS, rows beyond n_rows left out. */
-#define GRAM_TILE(COLUMNS, SUFFIX)                                                                                  \
-    FS_AVX512 static void LOCAL(gram_tile##SUFFIX)(ptrdiff_t depth, const REAL *a, const REAL *b, ptrdiff_t n_rows, \
-                                                   ptrdiff_t n, int first, REAL *gram, ptrdiff_t ld)                \
-    {                                                                                                               \
-        VEC low[COLUMNS], high[COLUMNS];                                                                            \
-        for (int j = 0; j < COLUMNS; j++)                                                                           \
-            low[j] = high[j] = OP(setzero)();                                                                       \
-        for (ptrdiff_t k = 0; k < depth; k++) {                                                                     \
-            const VEC x = OP(loadu)(a + k * ROWS), y = OP(loadu)(a + k * ROWS + WIDTH);                             \
-            for (int j = 0; j < COLUMNS; j++) {                                                                     \
-                const VEC s = OP(set1)(b[k * ROWS + j]);                                                            \
-                low[j] = OP(fmadd)(x, s, low[j]);                                                                   \
-                high[j] = OP(fmadd)(y, s, high[j]);                                                                 \
-            }                                                                                                       \
-        }                                                                                                           \
-        const MASK all = (MASK) - 1;                                                                                \
-        const MASK below = n_rows >= WIDTH ? all : (MASK)((1u << n_rows) - 1);                                      \
-        const MASK above = n_rows >= ROWS ? all : n_rows <= WIDTH ? 0 : (MASK)((1u << (n_rows - WIDTH)) - 1);       \
-        for (int j = 0; j < COLUMNS && j < n; j++) {                                                                \
-            REAL *to = gram + j * ld;                                                                               \
-            if (!first) {                                                                                           \
-                low[j] = OP(add)(low[j], OP(maskz_loadu)(below, to));                                               \
-                high[j] = OP(add)(high[j], OP(maskz_loadu)(above, to + WIDTH));                                     \
-            }                                                                                                       \
-            OP(mask_storeu)(to, below, low[j]);                                                                     \
-            OP(mask_storeu)(to + WIDTH, above, high[j]);                                                            \
-        }                                                                                                           \
-    }
-
-GRAM_TILE(TILE, )
-/* The doubled buffer has l + 1 new rows: often one column beyond a multiple of TILE. */
-GRAM_TILE(2, _narrow)
-
-/* Fetch columns k0 .. k0 + depth - 1 of rows first .. last - 1 into the L2 cache ahead of their use: rows lie whole
- * pages apart, where the hardware does not look ahead. */
-FS_AVX512 static void LOCAL(fetch)(ptrdiff_t first, ptrdiff_t last, ptrdiff_t d, const REAL *f, ptrdiff_t k0,
-                                   ptrdiff_t depth)
+/* sum[j][v] = sum_k a[k * step_a + v LANES ..] b[j][k * step_b], in the order of k, for `columns` <= TILE of b. */
+FS_INLINE void NAME(tile)(int columns, ptrdiff_t depth, const REAL *a, ptrdiff_t step_a, const REAL *const *b,
+                          ptrdiff_t step_b, NAME(vec) (*sum)[VECTORS])
 {
-    for (ptrdiff_t i = first; i < last; i++)
-        for (ptrdiff_t k = 0; k < depth; k += 64 / (ptrdiff_t)sizeof(REAL))
-            _mm_prefetch((const char *)(f + i * d + k0 + k), _MM_HINT_T1);
+    FS_UNROLL
+    for (int j = 0; j < columns; j++)
+        FS_UNROLL
+    for (int v = 0; v < VECTORS; v++)
+        sum[j][v] = NAME(set)(0);
+    for (ptrdiff_t k = 0; k < depth; k++) {
+        NAME(vec) x[VECTORS];
+        FS_UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            x[v] = NAME(load)(a + k * step_a + v * LANES);
+        FS_UNROLL
+        for (int j = 0; j < columns; j++) {
+            const NAME(vec) s = NAME(set)(b[j][k * step_b]);
+            FS_UNROLL
+            for (int v = 0; v < VECTORS; v++)
+                sum[j][v] = NAME(fma)(x[v], s, sum[j][v]);
+        }
+    }
 }
 
-FS_AVX512 void NAME(gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const REAL *f, REAL *gram, REAL *pack,
-                          ptrdiff_t n_pack)
+/* Of `left` rows or columns, those in vector v. */
+FS_INLINE int NAME(of_vector)(ptrdiff_t left, int v)
 {
-    const ptrdiff_t padded = (m + ROWS - 1) / ROWS * ROWS;
-    /* Columns packed at a time: all rows of them fit in half of a 1 MB L2 cache. */
-    ptrdiff_t depth = n_pack / padded, limit = (512 << 10) / (ptrdiff_t)sizeof(REAL) / padded;
-    if (depth > limit)
-        depth = limit > WIDTH ? limit : WIDTH;
-    if (depth > WIDTH)
-        depth -= depth % WIDTH;
-    for (ptrdiff_t k0 = 0; k0 < d; k0 += depth) {
-        const ptrdiff_t here = d - k0 < depth ? d - k0 : depth;
-        const ptrdiff_t next = d - k0 - here < depth ? d - k0 - here : depth;
-        for (ptrdiff_t i = 0; i < padded; i += ROWS) {
-            REAL *a = pack + i * here;
-            LOCAL(pack)(m, i, d, f, k0, here, a);
-            for (ptrdiff_t j = 0; j < i + ROWS && j < n_columns; j += TILE) {
-                const REAL *b = pack + j / ROWS * ROWS * here + j % ROWS;
-                if (j < ROWS) { /* two rows of the next columns with each of the first tiles of a panel */
-                    const ptrdiff_t share = ROWS * TILE / ROWS, from = i + j;
-                    LOCAL(fetch)(from < m ? from : m, from + share < m ? from + share : m, d, f, k0 + here, next);
-                }
-                if (n_columns - j <= 2)
-                    LOCAL(gram_tile_narrow)(here, a, b, m - i, n_columns - j, k0 == 0, gram + j * m + i, m);
-                else
-                    LOCAL(gram_tile)(here, a, b, m - i, n_columns - j, k0 == 0, gram + j * m + i, m);
+    left -= v * LANES;
+    return left >= LANES ? LANES : left > 0 ? (int)left : 0;
+}
+
+/* gram[:, 0 .. columns) for the ROWS rows of panel a: (+)= a b', rows beyond n_rows and columns beyond n left out. */
+FS_INLINE void NAME(gram_columns)(int columns, ptrdiff_t depth, const REAL *a, const REAL *const *b, ptrdiff_t n_rows,
+                                  int n, int first, REAL *gram, ptrdiff_t ld)
+{
+    NAME(vec) sum[TILE][VECTORS];
+    NAME(tile)(columns, depth, a, ROWS, b, ROWS, sum);
+    FS_UNROLL
+    for (int j = 0; j < columns; j++) {
+        REAL *to = gram + j * ld;
+        if (j >= n)
+            break;
+        if (n_rows >= ROWS) {
+            FS_UNROLL
+            for (int v = 0; v < VECTORS; v++) {
+                REAL *at = to + v * LANES;
+                if (!first)
+                    sum[j][v] = sum[j][v] + NAME(load)(at);
+                NAME(store)(at, sum[j][v]);
+            }
+        } else {
+            FS_UNROLL
+            for (int v = 0; v < VECTORS; v++) {
+                REAL *at = to + v * LANES;
+                const int stop = NAME(of_vector)(n_rows, v);
+                if (!first)
+                    sum[j][v] = sum[j][v] + NAME(load_range)(at, 0, stop);
+                NAME(store_range)(at, 0, stop, sum[j][v]);
             }
         }
     }
 }
 
-/* to[j][0 .. ROWS) = sum_k w[j][k] b[k], n <= TILE results; sum[j] += squares. A NULL is not stored. */
-FS_AVX512 static void LOCAL(rotate_tile)(ptrdiff_t m, int n, const REAL *b, ptrdiff_t ldb, const REAL *w, MASK below,
-                                         MASK above, REAL *const *to, __m512d *sum)
+/* Often a few columns are left at the end: they do not cost a whole tile. */
+FS_LOOP void NAME(gram_tile)(ptrdiff_t depth, const REAL *a, const REAL *const *b, ptrdiff_t n_rows, int n, int first,
+                             REAL *gram, ptrdiff_t ld)
 {
-    VEC low[TILE], high[TILE];
-    const REAL *v[TILE];
-    for (int j = 0; j < TILE; j++) {
-        low[j] = high[j] = OP(setzero)();
-        v[j] = w + (j < n ? j : n - 1) * m;
-    }
-    for (ptrdiff_t k = 0; k < m; k++) {
-        const VEC x = OP(loadu)(b + k * ldb), y = OP(loadu)(b + k * ldb + WIDTH);
-        for (int j = 0; j < TILE; j++) {
-            const VEC s = OP(set1)(v[j][k]);
-            low[j] = OP(fmadd)(x, s, low[j]);
-            high[j] = OP(fmadd)(y, s, high[j]);
-        }
-    }
-    for (int j = 0; j < TILE; j++) { /* columns beyond the edge were packed as zeros */
-        sum[j] = ADD_SQUARES(sum[j], low[j]);
-        sum[j] = ADD_SQUARES(sum[j], high[j]);
-    }
-    for (int j = 0; j < n; j++)
-        if (to[j]) {
-            OP(mask_storeu)(to[j], below, low[j]);
-            OP(mask_storeu)(to[j] + WIDTH, above, high[j]);
-        }
+    if (n <= 2)
+        NAME(gram_columns)(2, depth, a, b, n_rows, n, first, gram, ld);
+#if TILE > 4
+    else if (n <= 4)
+        NAME(gram_columns)(4, depth, a, b, n_rows, n, first, gram, ld);
+#endif
+    else
+        NAME(gram_columns)(TILE, depth, a, b, n_rows, n, first, gram, ld);
 }
 
-FS_AVX512 void NAME(rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, const REAL *w, double *square, REAL *pack,
-                            ptrdiff_t n_pack)
+/* Fetch columns k0 .. k0 + depth - 1 of rows first .. last - 1 into the L2 cache ahead of their use: rows lie whole
+ * pages apart, where the hardware does not look ahead. */
+FS_LOOP void NAME(fetch)(ptrdiff_t first, ptrdiff_t last, ptrdiff_t d, const REAL *f, ptrdiff_t k0, ptrdiff_t depth)
+{
+    for (ptrdiff_t i = first; i < last; i++)
+        for (ptrdiff_t k = 0; k < depth; k += LINE)
+            FS_FETCH(f + i * d + k0 + k);
+}
+
+FS_LOOP void NAME(panel_gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const REAL *f, REAL *gram, REAL *pack,
+                              ptrdiff_t n_pack)
+{
+    const ptrdiff_t padded = (m + PADDED - 1) / PADDED * PADDED;
+    /* Columns packed at a time: all rows of them fit in half of a 1 MB L2 cache. */
+    ptrdiff_t depth = n_pack / padded, limit = (512 << 10) / (ptrdiff_t)sizeof(REAL) / padded;
+    if (depth > limit)
+        depth = limit > LINE ? limit : LINE;
+    if (depth > LINE)
+        depth -= depth % LINE;
+    for (ptrdiff_t k0 = 0; k0 < d; k0 += depth) {
+        const ptrdiff_t here = d - k0 < depth ? d - k0 : depth;
+        const ptrdiff_t next = d - k0 - here < depth ? d - k0 - here : depth;
+        for (ptrdiff_t i = 0; i < m; i += ROWS) {
+            const REAL *a = pack + i * here;
+            NAME(pack)(m, i, d, f, k0, here, pack + i * here);
+            ptrdiff_t fetched = i; /* rows of the next columns, as many as this panel has, ahead of the tiles */
+            for (ptrdiff_t j = 0; j < i + ROWS && j < n_columns; j += TILE) {
+                const REAL *b[TILE];
+                const int n = (int)(n_columns - j < TILE ? n_columns - j : TILE);
+                for (int c = 0; c < TILE; c++) { /* columns beyond the last are computed, not stored */
+                    const ptrdiff_t column = j + (c < n ? c : 0), of = column < i + ROWS ? column : i;
+                    b[c] = pack + of / ROWS * ROWS * here + of % ROWS;
+                }
+                if (fetched < i + ROWS && fetched < m) {
+                    const ptrdiff_t last = fetched + TILE < i + ROWS ? fetched + TILE : i + ROWS;
+                    NAME(fetch)(fetched, last < m ? last : m, d, f, k0 + here, next);
+                    fetched = last;
+                }
+                NAME(gram_tile)(here, a, b, m - i, n, k0 == 0, gram + j * m + i, m);
+            }
+        }
+    }
+}
+
+/* to[j][0 .. left) = sum_k w[j][k] b[k], n <= columns results, left <= ROWS; sum[j] += squares. A NULL is not stored.
+ */
+FS_INLINE void NAME(rotate_rows)(int columns, ptrdiff_t m, int n, const REAL *b, ptrdiff_t ldb, const REAL *const *w,
+                                 ptrdiff_t left, REAL *const *to, NAME_D(wide) * square)
+{
+    NAME(vec) sum[TILE][VECTORS];
+    NAME(tile)(columns, m, b, ldb, w, 1, sum);
+    FS_UNROLL
+    for (int j = 0; j < columns; j++) {
+        FS_UNROLL
+        for (int v = 0; v < VECTORS; v++) /* columns beyond the edge were packed as zeros */
+            NAME(add_squares)(square + j, v, sum[j][v]);
+        if (j >= n || !to[j])
+            continue;
+        FS_UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            if (left >= ROWS)
+                NAME(store)(to[j] + v * LANES, sum[j][v]);
+            else
+                NAME(store_range)(to[j] + v * LANES, 0, NAME(of_vector)(left, v), sum[j][v]);
+    }
+}
+
+FS_LOOP void NAME(rotate_tile)(ptrdiff_t m, int n, const REAL *b, ptrdiff_t ldb, const REAL *const *w, ptrdiff_t left,
+                               REAL *const *to, NAME_D(wide) * square)
+{
+    if (n <= 2)
+        NAME(rotate_rows)(2, m, n, b, ldb, w, left, to, square);
+#if TILE > 4
+    else if (n <= 4)
+        NAME(rotate_rows)(4, m, n, b, ldb, w, left, to, square);
+#endif
+    else
+        NAME(rotate_rows)(TILE, m, n, b, ldb, w, left, to, square);
+}
+
+FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, const REAL *w, double *square,
+                                REAL *pack, ptrdiff_t n_pack)
 {
     /* Columns copied at a time: they, and TILE rows of w, stay in the L2 cache. */
-    ptrdiff_t panel = n_pack / m / ROWS * ROWS;
-    const ptrdiff_t limit = (384 << 10) / (ptrdiff_t)sizeof(REAL) / m / ROWS * ROWS;
+    ptrdiff_t panel = n_pack / m / PADDED * PADDED;
+    const ptrdiff_t limit = (384 << 10) / (ptrdiff_t)sizeof(REAL) / m / PADDED * PADDED;
     if (panel > limit)
-        panel = limit > ROWS ? limit : ROWS;
+        panel = limit > PADDED ? limit : PADDED;
     for (ptrdiff_t i = 0; i < r; i++)
         square[i] = 0;
     for (ptrdiff_t c0 = 0; c0 < d; c0 += panel) {
         const ptrdiff_t here = d - c0 < panel ? d - c0 : panel;
-        const ptrdiff_t padded = (here + ROWS - 1) / ROWS * ROWS;
+        const ptrdiff_t padded = (here + PADDED - 1) / PADDED * PADDED;
         const ptrdiff_t next = d - c0 - here < panel ? d - c0 - here : panel;
         for (ptrdiff_t k = 0; k < m; k++) {
             memcpy(pack + k * padded, f + k * d + c0, (size_t)here * sizeof(REAL));
@@ -154,27 +223,40 @@ FS_AVX512 void NAME(rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, cons
         for (ptrdiff_t i = 0; i < r; i += TILE) {
             const int n = (int)(r - i < TILE ? r - i : TILE);
             const ptrdiff_t until = (i + TILE) * m / r;
-            __m512d sum[TILE];
-            for (int j = 0; j < TILE; j++)
-                sum[j] = _mm512_setzero_pd();
+            const REAL *v[TILE];
+            NAME_D(wide) sum[TILE];
+            for (int j = 0; j < TILE; j++) {
+                v[j] = w + (i + (j < n ? j : n - 1)) * m;
+                sum[j] = NAME_D(wide_set)(0);
+            }
             for (ptrdiff_t c = 0; c < here; c += ROWS) {
-                const ptrdiff_t left = here - c;
-                const MASK all = (MASK)-1;
-                const MASK below = left >= WIDTH ? all : (MASK)((1u << left) - 1);
-                const MASK above = left >= ROWS ? all : left <= WIDTH ? 0 : (MASK)((1u << (left - WIDTH)) - 1);
                 const ptrdiff_t row = i * m / r + c / ROWS; /* one row of the next columns with each tile */
                 REAL *to[TILE];
                 for (int j = 0; j < n; j++)
                     to[j] = i + j == r - 1 ? NULL : f + (m - 1 - i - j) * d + c0 + c;
                 if (row < until && row < m)
-                    LOCAL(fetch)(row, row + 1, d, f, c0 + here, next);
-                LOCAL(rotate_tile)(m, n, pack + c, padded, w + i * m, below, above, to, sum);
+                    NAME(fetch)(row, row + 1, d, f, c0 + here, next);
+                NAME(rotate_tile)(m, n, pack + c, padded, v, here - c, to, sum);
             }
             for (int j = 0; j < n; j++)
-                square[i + j] += _mm512_reduce_add_pd(sum[j]);
+                square[i + j] += NAME_D(wide_sum)(sum[j]);
         }
     }
 }
 
-#undef GRAM_TILE
+#undef VECTORS
 #undef TILE
+#undef LANES
+#undef ROWS
+#undef LINE
+
+#else
+
+FS_DOOR(FS_TABLE, void, TYPED(panel_gram),
+        (ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const REAL *f, REAL *gram, REAL *pack, ptrdiff_t n_pack),
+        (m, n_columns, d, f, gram, pack, n_pack))
+FS_DOOR(FS_TABLE, void, TYPED(panel_rotate),
+        (ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, const REAL *w, double *square, REAL *pack, ptrdiff_t n_pack),
+        (m, r, d, f, w, square, pack, n_pack))
+
+#endif

@@ -1,6 +1,7 @@
-/* Body of fs_rows.c, included once per REAL (float, double). */
+/* Body of fs_rows.c, included once per level and REAL (float, double). */
+#ifndef FS_DOORS
 
-FS_CLONES ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
+FS_LOOP ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
 {
     /* |x| as unsigned bits is ordered like |x|, and NaN and inf come last: one integer maximum answers both. */
     const BITS sign_off = (BITS) ~((BITS)1 << (8 * sizeof(BITS) - 1));
@@ -27,8 +28,8 @@ FS_CLONES ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, cons
     return bad;
 }
 
-FS_CLONES void NAME(load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight,
-                               ptrdiff_t root_step, double scale, REAL *out, ptrdiff_t ld_out, double *square)
+FS_LOOP void NAME(load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight,
+                             ptrdiff_t root_step, double scale, REAL *out, ptrdiff_t ld_out, double *square)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL *FS_RESTRICT from = x + i * ld;
@@ -54,7 +55,7 @@ FS_CLONES void NAME(load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REA
     }
 }
 
-FS_CLONES void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square)
+FS_LOOP void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL *FS_RESTRICT row = x + i * ld;
@@ -72,7 +73,7 @@ FS_CLONES void NAME(square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const R
     }
 }
 
-FS_CLONES double NAME(copy_square)(ptrdiff_t n, const REAL *x, REAL *out)
+FS_LOOP double NAME(copy_square)(ptrdiff_t n, const REAL *x, REAL *out)
 {
     const REAL *FS_RESTRICT from = x;
     REAL *FS_RESTRICT to = out;
@@ -93,7 +94,7 @@ FS_CLONES double NAME(copy_square)(ptrdiff_t n, const REAL *x, REAL *out)
     return sum;
 }
 
-FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor)
+FS_LOOP void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL *FS_RESTRICT row = x + i * d;
@@ -103,9 +104,9 @@ FS_CLONES void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double 
     }
 }
 
-FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight,
-                                 double old_weight, double block_weight, double *mean, double *low, double *base,
-                                 double *shift)
+FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight,
+                               double old_weight, double block_weight, double *mean, double *low, double *base,
+                               double *shift)
 {
     double *FS_RESTRICT from = base;
     double *FS_RESTRICT by = shift;
@@ -145,12 +146,12 @@ FS_CLONES void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correc
         for (ptrdiff_t j = 0; j < d; j++)
             row[j] = (REAL)(r * (((double)row[j] - from[j]) - by[j]));
     }
-    fs_move_mean(d, old_weight, block_weight, mean, low, base, shift);
+    FS_JOIN(move_mean, FS_SUFFIX)(d, old_weight, block_weight, mean, low, base, shift);
     for (ptrdiff_t j = 0; j < d; j++)
         correction[j] = (REAL)base[j];
 }
 
-FS_CLONES void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)
+FS_LOOP void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)
 {
     for (ptrdiff_t j = 0; j < d; j++) {
         const REAL *FS_RESTRICT from = part + j * d;
@@ -159,3 +160,24 @@ FS_CLONES void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)
             to[i] += (double)from[i];
     }
 }
+
+#else
+
+FS_DOOR(FS_TABLE_FROM_AVX2, ptrdiff_t, TYPED(scan_rows),
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest), (n, d, ld, x, largest))
+FS_DOOR(LOADS, void, TYPED(load_rows),
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight, ptrdiff_t root_step,
+         double scale, REAL *out, ptrdiff_t ld_out, double *square),
+        (n, d, ld, x, root_weight, root_step, scale, out, ld_out, square))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(square_rows),
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square), (n, d, ld, x, square))
+FS_DOOR(FS_TABLE_FROM_AVX2, double, TYPED(copy_square), (ptrdiff_t n, const REAL *x, REAL *out), (n, x, out))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(scale_rows), (ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor),
+        (n, d, x, factor))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(centre_rows),
+        (ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight, double old_weight,
+         double block_weight, double *mean, double *low, double *base, double *shift),
+        (n, d, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(add_lower), (ptrdiff_t d, const REAL *part, double *total), (d, part, total))
+
+#endif

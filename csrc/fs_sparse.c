@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "fs_level.h"
+
 ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
                         const double *root_weight, double total, double *present, int32_t *chosen, int32_t *slot)
 {
@@ -21,12 +23,17 @@ ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const i
     return n_chosen;
 }
 
+#define FS_FROM_AVX2
+#define FS_LOOPS "fs_kept.inc.h"
+
 #define REAL float
-#define NAME(verb) fs_##verb##_s
+#define TYPED(verb) verb##_s
+#include "fs_each_level.inc.h"
 #include "fs_sparse.inc.h"
 #undef REAL
-#undef NAME
+#undef TYPED
 
 #define REAL double
-#define NAME(verb) fs_##verb##_d
+#define TYPED(verb) verb##_d
+#include "fs_each_level.inc.h"
 #include "fs_sparse.inc.h"

@@ -1,6 +1,6 @@
 /* Body of fs_sparse.c, included once per REAL (float, double). */
 
-ptrdiff_t NAME(scan_csr)(ptrdiff_t n, const int64_t *indptr, const REAL *data, double *largest)
+ptrdiff_t FS_JOIN(fs, TYPED(scan_csr))(ptrdiff_t n, const int64_t *indptr, const REAL *data, double *largest)
 {
     double top = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -19,7 +19,7 @@ ptrdiff_t NAME(scan_csr)(ptrdiff_t n, const int64_t *indptr, const REAL *data, d
     return -1;
 }
 
-double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
+double FS_JOIN(fs, TYPED(load_csr))(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
 {
     const REAL f = (REAL)factor;
     double sum = 0;
@@ -30,9 +30,9 @@ double NAME(load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out)
     return sum;
 }
 
-int64_t NAME(csr_pivots)(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
-                         const REAL *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
-                         double *present, double *pivot)
+int64_t FS_JOIN(fs, TYPED(csr_pivots))(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                                       const REAL *data, const double *root_weight, const int32_t *chosen,
+                                       const int32_t *slot, double *present, double *pivot)
 {
     int64_t entries = 0;
     for (ptrdiff_t c = 0; c < n_chosen; c++)
@@ -51,8 +51,8 @@ int64_t NAME(csr_pivots)(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr,
     return entries;
 }
 
-void NAME(csr_fill)(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, REAL *data,
-                    const int32_t *chosen, const int32_t *slot, int32_t *stamp)
+void FS_JOIN(fs, TYPED(csr_fill))(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices,
+                                  REAL *data, const int32_t *chosen, const int32_t *slot, int32_t *stamp)
 {
     int64_t to = indptr[n] + n_fill;
     for (ptrdiff_t c = 0; c < n_chosen; c++)
@@ -76,32 +76,16 @@ void NAME(csr_fill)(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *in
     }
 }
 
-void NAME(csr_weigh)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, REAL *data, const double *root_weight,
-                     const double *pivot)
+void FS_JOIN(fs, TYPED(csr_weigh))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, REAL *data,
+                                   const double *root_weight, const double *pivot)
 {
     for (ptrdiff_t i = 0; i < n; i++)
         for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
             data[e] = (REAL)(root_weight[i] * ((double)data[e] - pivot[indices[e]]));
 }
 
-FS_CLONES void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                                 const REAL *data, const REAL *z, REAL *out)
-{
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL *FS_RESTRICT to = out + i * k;
-        for (ptrdiff_t c = 0; c < k; c++)
-            to[c] = 0;
-        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-            const REAL *FS_RESTRICT from = z + (ptrdiff_t)indices[e] * ldz;
-            const REAL v = data[e];
-            for (ptrdiff_t c = 0; c < k; c++)
-                to[c] += v * from[c];
-        }
-    }
-}
-
-void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, int32_t *head,
-                    int32_t *next, int32_t *owner, double *gram)
+void FS_JOIN(fs, TYPED(csr_gram))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                                  int32_t *head, int32_t *next, int32_t *owner, double *gram)
 {
     for (ptrdiff_t i = 0; i < n * n; i++)
         gram[i] = 0;
@@ -124,70 +108,21 @@ void NAME(csr_gram)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, 
         head[indices[e]] = 0;
 }
 
-FS_CLONES void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr,
-                                  const int32_t *indices, const REAL *data, const REAL *w, REAL *z)
-{
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL *FS_RESTRICT from = w + i * r;
-        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-            REAL *FS_RESTRICT to = z + (ptrdiff_t)indices[e] * ldz;
-            const REAL v = data[e];
-            for (ptrdiff_t c = 0; c < r; c++)
-                to[c] += v * from[c];
-        }
-    }
-}
-
-void NAME(csr_weighted_sum)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
-                            const double *coefficient, double *mean)
+void FS_JOIN(fs, TYPED(csr_weighted_sum))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                                          const double *coefficient, double *mean)
 {
     for (ptrdiff_t i = 0; i < n; i++)
         for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
             mean[indices[e]] += coefficient[i] * (double)data[e];
 }
 
-void NAME(csr_dot)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, const double *v,
-                   double *out)
+void FS_JOIN(fs, TYPED(csr_dot))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                                 const double *v, double *out)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         double sum = 0;
         for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
             sum += v[indices[e]] * (double)data[e];
         out[i] = sum;
-    }
-}
-
-FS_CLONES void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out)
-{
-    for (ptrdiff_t c = 0; c < k; c++)
-        out[c] = 0;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const REAL *FS_RESTRICT row = z + j * ldz;
-        if (v[j] == 0)
-            continue;
-        for (ptrdiff_t c = 0; c < k; c++)
-            out[c] += v[j] * (double)row[c];
-    }
-}
-
-FS_CLONES void NAME(z_square)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out)
-{
-    for (ptrdiff_t c = 0; c < k; c++)
-        out[c] = 0;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const REAL *FS_RESTRICT row = z + j * ldz;
-        for (ptrdiff_t c = 0; c < k; c++)
-            out[c] += (double)row[c] * (double)row[c];
-    }
-}
-
-FS_CLONES void NAME(z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z)
-{
-    for (ptrdiff_t j = 0; j < d; j++) {
-        REAL *FS_RESTRICT row = z + j * ldz;
-        if (v[j] == 0)
-            continue;
-        for (ptrdiff_t c = 0; c < r; c++)
-            row[c] = (REAL)((double)row[c] - v[j] * w[c]);
     }
 }

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "fs_level.h"
+
 /* Powers of ten that a double holds exactly: m * 10^e is correctly rounded for m <= 2^53, |e| <= 22 (Clinger 1990). */
 static const double fs_exact_ten[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -16,16 +18,10 @@ static int is_lone_return(const char *p, const char *stop)
     return *p == '\r' && stop - p > 1 && p[1] != '\r' && p[1] != '\n';
 }
 
-FS_CLONES void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newlines, ptrdiff_t *colons)
-{
-    ptrdiff_t lines = 0, values = 0;
-    for (ptrdiff_t i = 0; i < size; i++) {
-        lines += text[i] == '\n';
-        values += text[i] == ':';
-    }
-    *newlines = lines;
-    *colons = values;
-}
+#define FS_FROM_AVX2
+#define TYPED(verb) verb
+#define FS_LOOPS "fs_count.inc.h"
+#include "fs_each_level.inc.h"
 
 #if defined(__SIZEOF_INT128__)
 /* mantissa * 10^exponent, correctly rounded, for mantissa > 2^53 and |exponent| <= 19: 10^19 < 2^64, so the product or

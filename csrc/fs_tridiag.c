@@ -1,46 +1,27 @@
 #include "fs_tridiag.h"
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(FS_NO_CLONES)
-
-#include <immintrin.h>
 #include <math.h>
 
-#define FS_AVX512 __attribute__((target("avx512f")))
+#include "fs_vec.h"
+
+int fs_tridiagonal_pays(ptrdiff_t n, size_t real)
+{
+#if FS_X86
+    if (*fs_level >= FS_AVX2)
+        return n >= 16 && n * n * (ptrdiff_t)real <= 1 << 20;
+#endif
+    (void)n, (void)real;
+    return 0;
+}
+
+#define FS_LOOPS "fs_tridiag.inc.h"
 
 #define REAL float
-#define VEC __m512
-#define MASK __mmask16
-#define WIDTH 16
-#define OP(verb) _mm512_##verb##_ps
-#define NAME(verb) fs_##verb##_s
-#define LOCAL(verb) verb##_float
-#include "fs_tridiag.inc.h"
+#define TYPED(verb) verb##_s
+#include "fs_each_level.inc.h"
 #undef REAL
-#undef VEC
-#undef MASK
-#undef WIDTH
-#undef OP
-#undef NAME
-#undef LOCAL
+#undef TYPED
 
 #define REAL double
-#define VEC __m512d
-#define MASK __mmask8
-#define WIDTH 8
-#define OP(verb) _mm512_##verb##_pd
-#define NAME(verb) fs_##verb##_d
-#define LOCAL(verb) verb##_double
-#include "fs_tridiag.inc.h"
-
-#else /* no AVX-512 at compile time: never called */
-
-void fs_tridiagonalise_s(ptrdiff_t n, float *a, float *d, float *e, float *tau, float *work)
-{
-    (void)n, (void)a, (void)d, (void)e, (void)tau, (void)work;
-}
-void fs_tridiagonalise_d(ptrdiff_t n, double *a, double *d, double *e, double *tau, double *work)
-{
-    (void)n, (void)a, (void)d, (void)e, (void)tau, (void)work;
-}
-
-#endif
+#define TYPED(verb) verb##_d
+#include "fs_each_level.inc.h"

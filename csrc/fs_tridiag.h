@@ -1,8 +1,11 @@
-/* Householder reduction of a symmetric matrix to tridiagonal form, for matrices that fit in the L2 cache, on CPUs with
- * AVX-512 (see fs_panel_usable); elsewhere LAPACK's sytrd does the same job. */
+/* Householder reduction of a symmetric matrix to tridiagonal form, for matrices that fit in the L2 cache. */
 #ifndef FS_TRIDIAG_H
 #define FS_TRIDIAG_H
 #include "fs_common.h"
+
+/* Whether it is better than LAPACK's sytrd for n x n reals of this many bytes, at the level in force (fs_level.h). It
+ * may be called at any level and for any n. */
+int fs_tridiagonal_pays(ptrdiff_t n, size_t real);
 
 /* Q' A Q = tridiagonal(d, e).  a (column-major, leading dimension n, lower triangle) is overwritten as by LAPACK's
  * sytrd with uplo = 'L': reflector i lies below a[i + 1, i], tau[i] is its factor; ormtr applies Q.

@@ -1,92 +1,114 @@
-/* Body of fs_tridiag.c, included once per REAL; WIDTH reals are one vector. */
+/* Body of fs_tridiag.c, included once per level and REAL. */
+#ifndef FS_DOORS
 
 /* Columns that one sweep over the rows updates. */
 #define COLUMNS 4
+/* Reals of a wide vector, of one of its registers, and how many those are. */
+#define LINE ((int)(64 / sizeof(REAL)))
+#define LANES ((int)NAME(lanes))
+#define PIECES (LINE / LANES)
 
 /* b -= v w' + w v' on the lower triangle, and y = b u for the updated symmetric b (m x m, leading dimension ld). */
-FS_AVX512 static void LOCAL(update_and_multiply)(ptrdiff_t m, ptrdiff_t ld, REAL *b, const REAL *v, const REAL *w,
-                                                 const REAL *u, REAL *y)
+FS_LOOP void NAME(update_and_multiply)(ptrdiff_t m, ptrdiff_t ld, REAL *b, const REAL *v, const REAL *w, const REAL *u,
+                                       REAL *y)
 {
     for (ptrdiff_t i = 0; i < m; i++)
         y[i] = 0;
     for (ptrdiff_t k = 0; k < m; k += COLUMNS) {
-        VEC vk[COLUMNS], wk[COLUMNS], uk[COLUMNS], dot[COLUMNS];
-        MASK above[COLUMNS]; /* rows of the first vector that lie above the diagonal of a column */
+        NAME(wide) dot[COLUMNS];
+        NAME(vec) vk[COLUMNS], wk[COLUMNS], uk[COLUMNS];
+        const int columns = m - k < COLUMNS ? (int)(m - k) : COLUMNS;
+        FS_UNROLL
         for (int c = 0; c < COLUMNS; c++) {
-            /* a column beyond the edge is all mask */
-            const int real = k + c < m;
-            vk[c] = OP(set1)(real ? v[k + c] : 0);
-            wk[c] = OP(set1)(real ? w[k + c] : 0);
-            uk[c] = OP(set1)(real ? u[k + c] : 0);
-            dot[c] = OP(setzero)();
-            above[c] = real ? (MASK)((1u << c) - 1) : (MASK)-1;
+            const ptrdiff_t at = c < columns ? k + c : k;
+            vk[c] = NAME(set)(v[at]);
+            wk[c] = NAME(set)(w[at]);
+            uk[c] = NAME(set)(u[at]);
+            dot[c] = NAME(wide_set)(0);
         }
-        ptrdiff_t r = k;
-        for (; r < m; r += WIDTH) {
-            if (r > k && k + COLUMNS <= m)
-                break;
-            /* the diagonal, and all of a last, narrow block */
-            const MASK rows = m - r >= WIDTH ? (MASK)-1 : (MASK)((1u << (m - r)) - 1);
-            const VEC vr = OP(maskz_loadu)(rows, v + r), wr = OP(maskz_loadu)(rows, w + r);
-            const VEC ur = OP(maskz_loadu)(rows, u + r);
-            VEC yr = OP(maskz_loadu)(rows, y + r);
+        { /* the diagonal, and all of a last, narrow block: lane i is row k + i */
+            const int rows = m - k < LINE ? (int)(m - k) : LINE;
+            const NAME(wide) vr = NAME(wide_load_range)(v + k, 0, rows), wr = NAME(wide_load_range)(w + k, 0, rows);
+            const NAME(wide) ur = NAME(wide_load_range)(u + k, 0, rows);
+            NAME(wide) yr = NAME(wide_load_range)(y + k, 0, rows);
+            FS_UNROLL
             for (int c = 0; c < COLUMNS; c++) {
-                REAL *at = b + (k + c) * ld + r;
-                const MASK here = (MASK)(rows & ~above[c]);
-                VEC x = OP(maskz_loadu)(here, at);
-                x = OP(fnmadd)(vr, wk[c], x);
-                x = OP(maskz_fnmadd)(here, wr, vk[c], x);
-                OP(mask_storeu)(at, here, x);
-                yr = OP(fmadd)(x, uk[c], yr);
+                REAL *at = b + (k + c) * ld + k;
+                const int top = c < columns ? c : rows; /* of a column beyond the edge, nothing */
+                NAME(wide) x = NAME(wide_load_range)(at, top, rows);
+                FS_UNROLL
+                for (int p = 0; p < PIECES; p++)
+                    x.at[p] = NAME(fnma)(wr.at[p], vk[c], NAME(fnma)(vr.at[p], wk[c], x.at[p]));
+                x = NAME(wide_keep_range)(top, rows, x);
+                NAME(wide_store_range)(at, top, rows, x);
+                FS_UNROLL
+                for (int p = 0; p < PIECES; p++)
+                    yr.at[p] = NAME(fma)(x.at[p], uk[c], yr.at[p]);
                 /* the entry on the diagonal counts once */
-                dot[c] = OP(fmadd)(OP(maskz_mov)((MASK)(here & ~((MASK)1 << c)), x), ur, dot[c]);
+                x = NAME(wide_keep_range)(top < rows ? top + 1 : rows, rows, x);
+                dot[c] = NAME(wide_fma)(x, ur, dot[c]);
             }
-            OP(mask_storeu)(y + r, rows, yr);
+            NAME(wide_store_range)(y + k, 0, rows, yr);
         }
-        for (; r + WIDTH <= m; r += WIDTH) {
-            const VEC vr = OP(loadu)(v + r), wr = OP(loadu)(w + r), ur = OP(loadu)(u + r);
-            VEC yr = OP(loadu)(y + r);
-            for (int c = 0; c < COLUMNS; c++) {
-                REAL *at = b + (k + c) * ld + r;
-                const VEC x = OP(fnmadd)(wr, vk[c], OP(fnmadd)(vr, wk[c], OP(loadu)(at)));
-                OP(storeu)(at, x);
-                yr = OP(fmadd)(x, uk[c], yr);
-                dot[c] = OP(fmadd)(x, ur, dot[c]);
+        ptrdiff_t r = k + LINE;
+        for (; r + LINE <= m; r += LINE) {
+            FS_UNROLL
+            for (int p = 0; p < PIECES; p++) {
+                const ptrdiff_t i = r + p * LANES;
+                const NAME(vec) vr = NAME(load)(v + i), wr = NAME(load)(w + i), ur = NAME(load)(u + i);
+                NAME(vec) yr = NAME(load)(y + i);
+                FS_UNROLL
+                for (int c = 0; c < COLUMNS; c++) {
+                    REAL *at = b + (k + c) * ld + i;
+                    const NAME(vec) x = NAME(fnma)(wr, vk[c], NAME(fnma)(vr, wk[c], NAME(load)(at)));
+                    NAME(store)(at, x);
+                    yr = NAME(fma)(x, uk[c], yr);
+                    dot[c].at[p] = NAME(fma)(x, ur, dot[c].at[p]);
+                }
+                NAME(store)(y + i, yr);
             }
-            OP(storeu)(y + r, yr);
         }
         if (r < m) {
-            const MASK rows = (MASK)((1u << (m - r)) - 1);
-            const VEC vr = OP(maskz_loadu)(rows, v + r), wr = OP(maskz_loadu)(rows, w + r);
-            const VEC ur = OP(maskz_loadu)(rows, u + r);
-            VEC yr = OP(maskz_loadu)(rows, y + r);
-            for (int c = 0; c < COLUMNS; c++) {
-                REAL *at = b + (k + c) * ld + r;
-                const VEC x = OP(fnmadd)(wr, vk[c], OP(fnmadd)(vr, wk[c], OP(maskz_loadu)(rows, at)));
-                OP(mask_storeu)(at, rows, x);
-                yr = OP(fmadd)(x, uk[c], yr);
-                dot[c] = OP(fmadd)(x, ur, dot[c]);
+            FS_UNROLL
+            for (int p = 0; p < PIECES; p++) {
+                const ptrdiff_t i = r + p * LANES;
+                const int rows = m - i >= LANES ? LANES : (int)(m - i);
+                if (rows <= 0)
+                    break;
+                const NAME(vec) vr = NAME(load_range)(v + i, 0, rows), wr = NAME(load_range)(w + i, 0, rows);
+                const NAME(vec) ur = NAME(load_range)(u + i, 0, rows);
+                NAME(vec) yr = NAME(load_range)(y + i, 0, rows);
+                FS_UNROLL
+                for (int c = 0; c < COLUMNS; c++) {
+                    REAL *at = b + (k + c) * ld + i;
+                    const NAME(vec) x = NAME(fnma)(wr, vk[c], NAME(fnma)(vr, wk[c], NAME(load_range)(at, 0, rows)));
+                    NAME(store_range)(at, 0, rows, x);
+                    yr = NAME(fma)(x, uk[c], yr);
+                    dot[c].at[p] = NAME(fma)(x, ur, dot[c].at[p]);
+                }
+                NAME(store_range)(y + i, 0, rows, yr);
             }
-            OP(mask_storeu)(y + r, rows, yr);
         }
-        for (int c = 0; c < COLUMNS && k + c < m; c++)
-            y[k + c] += OP(reduce_add)(dot[c]);
+        FS_UNROLL
+        for (int c = 0; c < COLUMNS; c++)
+            if (c < columns)
+                y[k + c] += NAME(wide_sum)(dot[c]);
     }
 }
 
 /* x . y */
-FS_AVX512 static double LOCAL(dot)(ptrdiff_t n, const REAL *x, const REAL *y)
+FS_INLINE double NAME(dot)(ptrdiff_t n, const REAL *x, const REAL *y)
 {
-    VEC sum = OP(setzero)();
+    NAME(wide) sum = NAME(wide_set)(0);
     ptrdiff_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH)
-        sum = OP(fmadd)(OP(loadu)(x + i), OP(loadu)(y + i), sum);
-    const MASK rest = (MASK)((1u << (n - i)) - 1);
-    sum = OP(fmadd)(OP(maskz_loadu)(rest, x + i), OP(maskz_loadu)(rest, y + i), sum);
-    return (double)OP(reduce_add)(sum);
+    for (; i + LINE <= n; i += LINE)
+        sum = NAME(wide_fma)(NAME(wide_load)(x + i), NAME(wide_load)(y + i), sum);
+    const int rest = (int)(n - i);
+    sum = NAME(wide_fma)(NAME(wide_load_range)(x + i, 0, rest), NAME(wide_load_range)(y + i, 0, rest), sum);
+    return (double)NAME(wide_sum)(sum);
 }
 
-FS_AVX512 void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *tau, REAL *work)
+FS_LOOP void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *tau, REAL *work)
 {
     REAL *FS_RESTRICT v = work, *FS_RESTRICT w = work + n, *FS_RESTRICT u = work + 2 * n;
     REAL *FS_RESTRICT y = work + 3 * n;
@@ -144,9 +166,9 @@ FS_AVX512 void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL
                 u[i] = column[i] = column[i] * scale;
         }
         const ptrdiff_t m = n - 1 - j, at = j + 1;
-        LOCAL(update_and_multiply)(m, n, a + at * n + at, v + at, w + at, u + at, y + at);
+        NAME(update_and_multiply)(m, n, a + at * n + at, v + at, w + at, u + at, y + at);
         /* w = tau y - (tau / 2)(tau y . u) u */
-        const double dot = LOCAL(dot)(m, y + at, u + at);
+        const double dot = NAME(dot)(m, y + at, u + at);
         const REAL half = (REAL)(0.5 * (double)tau[j] * (double)tau[j] * dot), factor = tau[j];
         for (ptrdiff_t i = at; i < n; i++) {
             w[i] = factor * y[i] - half * u[i];
@@ -162,3 +184,13 @@ FS_AVX512 void NAME(tridiagonalise)(ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL
 }
 
 #undef COLUMNS
+#undef LINE
+#undef LANES
+#undef PIECES
+
+#else
+
+FS_DOOR(FS_TABLE, void, TYPED(tridiagonalise), (ptrdiff_t n, REAL *a, REAL *d, REAL *e, REAL *tau, REAL *work),
+        (n, a, d, e, tau, work))
+
+#endif

@@ -9,6 +9,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+import_module("fastsketch._kernels.level")  # a FASTSKETCH_LEVEL that cannot be is refused here
+
 _HOME = {
     "FrequentDirections": "fastsketch.sketching",
     "RobustFrequentDirections": "fastsketch.sketching",

@@ -5,7 +5,9 @@ from typing import Any
 
 
 def show_config() -> None:
-    """Print versions, the BLAS libraries with their threads, and the CPU features that the kernels may use.
+    """Print versions, the BLAS libraries with their threads, and the instructions that the C kernels use.
+
+    The environment variable FASTSKETCH_LEVEL names a lower level of instructions, to be tried or compared.
 
     Examples
     --------
@@ -34,9 +36,5 @@ def show_config() -> None:
                 f"{owner}: {pool['internal_api']} {pool['version']} ({pool.get('architecture', '?')}), "
                 f"{pool['num_threads']} threads"
             )
-    try:
-        features: dict[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
-    except (ImportError, AttributeError):  # NumPy promises neither the module nor the name
-        return
-    best = next((name for name in ("AVX512F", "AVX2") if features.get(name)), "baseline")
-    print(f"C kernels: {best if platform.machine() == 'x86_64' else 'baseline'}")
+    level: Any = import_module("fastsketch._kernels.level")
+    print(f"C kernels: {level.current()} (this CPU has {', '.join(level.supported())})")

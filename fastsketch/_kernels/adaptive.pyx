@@ -27,10 +27,14 @@ from libc.string cimport memcpy, memset
 from fastsketch._kernels.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
                                         row_products, solve_small, take_in)
 from fastsketch._kernels.blas cimport gemm, gemv
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
 from fastsketch._kernels.online cimport COUNTS, EVERY_ROUND, OLD, RANK, ROUND, ROWS, TURNS, WHEN_FULL
 from fastsketch._kernels.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_weights)
+
+
+follow()
 
 
 cdef enum:

@@ -5,6 +5,10 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
 from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.level cimport follow
+
+
+follow()
 
 
 cdef extern from "fs_block.h" nogil:

@@ -3,6 +3,11 @@
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
 
+from fastsketch._kernels.level cimport follow
+
+
+follow()
+
 
 cdef extern from "fs_csr.h" nogil:
     int FS_CSR_ORDERED, FS_CSR_LOOSE, FS_CSR_START, FS_CSR_BACKWARD, FS_CSR_END, FS_CSR_INDEX

@@ -9,12 +9,16 @@ from libc.math cimport sqrt
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
 from fastsketch._kernels.ledger cimport weaken
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.state cimport (
     GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, SketchState)
 
 import numpy as np
+
+
+follow()
 
 
 cdef extern from "fs_rows.h" nogil:

@@ -1,5 +1,10 @@
 """Inner products of rows with rows whose bits do not depend on how many are asked for at once (csrc/fs_dots)."""
 
+from fastsketch._kernels.level cimport follow
+
+follow()
+
+
 
 def row_products(const double[:, ::1] x, const double[:, ::1] b, double[:, ::1] out, Py_ssize_t first, bint lower=False):
     """out[:n, first : first + m] = x b' for x (n, d), b (m, d); of lower, only what is on or below the diagonal."""

@@ -13,10 +13,13 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, loss_terms
 from fastsketch._kernels.sparse_rows cimport fs_z_rank_one_d
 
 import numpy as np
+
+follow()
 
 cdef double TINY = 1e-300
 

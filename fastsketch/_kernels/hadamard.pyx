@@ -1,6 +1,10 @@
 """Walsh-Hadamard transforms in place."""
 
 from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.level cimport follow
+
+
+follow()
 
 
 cdef extern from "fs_hadamard.h" nogil:

@@ -2,7 +2,12 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from fastsketch._kernels.level cimport follow
+
 import numpy as np
+
+
+follow()
 
 
 cdef extern from "fs_hamming.h" nogil:

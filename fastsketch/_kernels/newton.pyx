@@ -22,11 +22,15 @@ from fastsketch._kernels.basis cimport (SOME, Basis, add, add_kept_row, add_row,
                                         row_products, take_in)
 from fastsketch._kernels.blas cimport blas_int, ddot, gemm, gemv, gesv, potrf, syevd, trtri
 from fastsketch._kernels.dots cimport fs_dots_d
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport finite, flat, loss_and_slope
 from fastsketch._kernels.online cimport (ALPHA, APPENDED, BOTH, CURRENT, LOSS, MISTAKES, NEXT, RANK, ROUND, ROWS,
                                          SHRINKAGE)
 
 import numpy as np
+
+follow()
+
 
 cdef enum:
     # how a round ended

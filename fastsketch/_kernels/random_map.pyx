@@ -14,8 +14,12 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, gemm
+from fastsketch._kernels.level cimport follow
 
 import numpy as np
+
+
+follow()
 
 
 cdef extern from "fs_hadamard.h" nogil:

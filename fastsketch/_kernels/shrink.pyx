@@ -9,13 +9,17 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
 from fastsketch._kernels.ledger cimport Ledger, post
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
 
 import numpy as np
 
 
+follow()
+
+
 cdef extern from "fs_panel.h" nogil:
-    int fs_panel_usable()
+    int fs_panel_pays(ptrdiff_t m, size_t real)
     void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
                          ptrdiff_t n_pack)
     void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
@@ -50,14 +54,15 @@ cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
 
 
 cdef extern from "fs_tridiag.h" nogil:
+    int fs_tridiagonal_pays(ptrdiff_t n, size_t real)
     void fs_tridiagonalise_s(ptrdiff_t n, float *a, float *d, float *e, float *tau, float *work)
     void fs_tridiagonalise_d(ptrdiff_t n, double *a, double *d, double *e, double *tau, double *work)
 
 
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
                                Py_ssize_t lwork) noexcept nogil:
-    """sytrd of the lower triangle: our one-pass version while the matrix fits in the L2 cache, else LAPACK's."""
-    if m < 16 or m * m * <Py_ssize_t> sizeof(real) > 1 << 20 or not fs_panel_usable():
+    """sytrd of the lower triangle: our one-pass version where it pays, else LAPACK's."""
+    if not fs_tridiagonal_pays(m, sizeof(real)):
         return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
     if real is float:
         fs_tridiagonalise_s(m, g, d, e, tau, work)
@@ -168,12 +173,6 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
     return delta
 
 
-cdef bint panels_pay(Py_ssize_t m) noexcept nogil:
-    """Whether the packed panels of csrc/fs_panel are worth their padding, and better than a BLAS that may use threads
-    (sketching limits it to one below this size: see _threads.SMALL_SHRINK)."""
-    return 32 <= m < 1024
-
-
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
                      real* arena, double* small, blas_int* iwork) noexcept nogil:
@@ -200,7 +199,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef double* vector_square = small + r
     cdef double part = 0.0
     cdef int info
-    cdef bint panels = panels_pay(m) and fs_panel_usable()
+    cdef bint panels = fs_panel_pays(m, sizeof(real))
     # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
     if panels:
         if real is float:
@@ -374,7 +373,7 @@ def top_eigh(real[:, ::1] lower, Py_ssize_t k):
 def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
     """For the benches: (stage, shortest seconds) of one shrink of the full buffer `rows` (m x d) to size - 1 rows."""
     cdef Py_ssize_t m = rows.shape[0], d = rows.shape[1], kept = size - 1, h = m - kept, spare, lwork
-    cdef bint panels = panels_pay(m) and fs_panel_usable()
+    cdef bint panels = fs_panel_pays(m, sizeof(real))
     cdef double[::1] gain = np.ones(size), square = np.empty(size), vector_square = np.empty(size)
     cdef double[::1] doubles = np.empty(doubles_size(m))
     cdef blas_int[::1] iwork = np.empty(iwork_size(m), np.intc)

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk
 from fastsketch._kernels.ledger cimport post, weaken
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
 from fastsketch._kernels.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
                                               fs_csr_common, fs_csr_pivots_s, fs_csr_pivots_d, fs_csr_fill_s,
@@ -27,8 +28,12 @@ import numpy as np
 from fastsketch._kernels.dense import work_sizes
 
 
+follow()
+
+
 cdef enum:
     NOT_FINITE = 1 << 20  # as of the shrink of dense rows
+
 
 
 cdef extern from "fs_rows.h" nogil:

@@ -5,7 +5,12 @@ from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from fastsketch._kernels.level cimport follow
+
 import numpy as np
+
+
+follow()
 
 
 cdef extern from "fs_svmlight.h" nogil:

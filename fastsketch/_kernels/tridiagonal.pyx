@@ -10,10 +10,14 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, stedc
+from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_vectors_s, fs_secular_weights)
 
 import numpy as np
+
+
+follow()
 
 
 # Halves of at most this size are solved by QR iteration: 12 us for 16 rows, 30 us for 24.

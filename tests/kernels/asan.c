@@ -1,9 +1,11 @@
-/* Every C kernel on small and awkward sizes, for the sanitizers; also checks results against plain loops. */
+/* Every C kernel at every level that this CPU has, on small and awkward sizes, for the sanitizers; also checks results
+ * against plain loops, and that levels which round alike return the same bits. */
 #include "fs_block.h"
 #include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
 #include "fs_hamming.h"
+#include "fs_level.h"
 #include "fs_panel.h"
 #include "fs_rows.h"
 #include "fs_secular.h"
@@ -28,6 +30,13 @@ static void check(int good, const char *what)
         printf("FAILED: %s\n", what);
         exit(1);
     }
+}
+/* A digest (FNV-1a) of all that kernels have returned at one level. */
+static uint64_t digest;
+static void note(const void *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        digest = (digest ^ ((const unsigned char *)p)[i]) * 1099511628211u;
 }
 /* exactly as large as asked for: one element beyond is caught */
 static void *space(size_t n, size_t size)
@@ -114,17 +123,19 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
     fs_centre_rows_s(n, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
     for (ptrdiff_t i = 0; i < n * d; i++)
         check(v[i] == 0, "rows without weight");
-    free(low), free(base), free(old);
     double *total = space((size_t)(d * d), 8);
     fs_add_lower_d(d, total, total);
+    fs_square_rows_d(n, d, d, x, square);
+    note(square, (size_t)n * 8), note(y, (size_t)(n * d) * 8), note(mean, (size_t)d * 8), note(last, (size_t)d * 8);
+    fs_square_rows_s(n, d, d, u, square);
+    note(square, (size_t)n * 8), note(low, (size_t)d * 8);
+    free(low), free(base), free(old);
     free(x), free(y), free(square), free(root), free(u), free(v), free(mean), free(shift), free(last), free(flast);
     free(total);
 }
 
 static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
 {
-    if (!fs_panel_usable())
-        return;
     const ptrdiff_t n_pack = 40 * (m + 32), r = m / 2 + 1;
     double *f = space((size_t)(m * d), 8), *g = space((size_t)(m * m), 8), *pack = space((size_t)n_pack, 8);
     double *w = space((size_t)(m * r), 8), *square = space((size_t)r, 8), *old = space((size_t)(m * d), 8);
@@ -143,6 +154,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
                 sum += f[i * d + k] * f[j * d + k];
             check(fabs(sum - g[j * m + i]) < 1e-12 * (double)(d + 1), "panel gram");
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
+            note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
     fs_panel_rotate_d(m, r, d, f, w, square, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
@@ -156,7 +168,9 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         }
         check(fabs(norm - square[i]) < 1e-10 * (double)(m * d), "panel rotate, norm");
     }
+    note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
     fs_panel_rotate_s(m, r, d, fs, ws, square, packs, n_pack);
+    note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
     free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
 }
 
@@ -204,9 +218,9 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
     for (ptrdiff_t i = 0; i < n; i++)
         total += root[i] * root[i];
     const ptrdiff_t n_chosen = fs_csr_common(n, d, indptr, indices, root, total, present, chosen, head);
-    const int64_t entries =
-        fs_csr_pivots_d(n, n_chosen, indptr, indices, data, root, chosen, head, present, pivot);
-    check(fs_csr_pivots_s(n, n_chosen, indptr, indices, sdata, root, chosen, head, present, pivot) == entries, "pivots");
+    const int64_t entries = fs_csr_pivots_d(n, n_chosen, indptr, indices, data, root, chosen, head, present, pivot);
+    check(fs_csr_pivots_s(n, n_chosen, indptr, indices, sdata, root, chosen, head, present, pivot) == entries,
+          "pivots");
     const int64_t n_fill = n * n_chosen - entries, nnz = indptr[n] + n_fill;
     int64_t *wide = space((size_t)n + 1, 8);
     int32_t *where = space((size_t)nnz, 4), *stamp = space((size_t)n_chosen, 4);
@@ -254,6 +268,7 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
     fs_z_square_s(d, k, k + 1, sz, vectors);
     fs_z_rank_one_d(d, k, k + 1, v, vectors, z);
     fs_z_rank_one_s(d, k, k + 1, v, vectors, sz);
+    note(out, (size_t)(n * k) * 8), note(z, (size_t)(d * (k + 1)) * 8), note(sz, (size_t)(d * (k + 1)) * 4);
     free(indptr), free(indices), free(data), free(v), free(z), free(sdata), free(sz), free(out), free(gram);
     free(vectors), free(sout), free(head), free(next), free(owner);
 }
@@ -284,6 +299,7 @@ static void secular(ptrdiff_t n)
     fs_secular_weights(k, poles, origin, tau, w);
     fs_secular_vectors_d(k, 0, k, poles, origin, tau, w, place, v, s);
     fs_secular_vectors_s(k, 0, k, poles, origin, tau, w, place, v, fs);
+    note(w, (size_t)k * 8), note(tau, (size_t)k * 8), note(s, (size_t)(k * k) * 8), note(fs, (size_t)(k * k) * 4);
     for (ptrdiff_t a = 0; a < k; a++)
         for (ptrdiff_t b = 0; b <= a; b++) {
             double sum = a == b ? -1 : 0;
@@ -297,8 +313,6 @@ static void secular(ptrdiff_t n)
 
 static void tridiagonal(ptrdiff_t n)
 {
-    if (!fs_panel_usable())
-        return;
     double *a = space((size_t)(n * n), 8), *d = space((size_t)n, 8), *e = space((size_t)n, 8);
     double *tau = space((size_t)n, 8), *work = space((size_t)(4 * n), 8), trace = 0, square = 0;
     float *fa = space((size_t)(n * n), 4), *fd = space((size_t)n, 4), *fe = space((size_t)n, 4);
@@ -312,6 +326,8 @@ static void tridiagonal(ptrdiff_t n)
     double float_trace = trace, float_square = square;
     fs_tridiagonalise_d(n, a, d, e, tau, work);
     fs_tridiagonalise_s(n, fa, fd, fe, ftau, fwork);
+    note(a, (size_t)(n * n) * 8), note(d, (size_t)n * 8), note(e, (size_t)(n - 1) * 8), note(tau, (size_t)(n - 1) * 8);
+    note(fa, (size_t)(n * n) * 4), note(fd, (size_t)n * 4), note(fe, (size_t)(n - 1) * 4);
     for (ptrdiff_t j = 0; j < n; j++) {
         trace -= d[j];
         square -= d[j] * d[j] + (j + 1 < n ? 2 * e[j] * e[j] : 0);
@@ -342,6 +358,10 @@ static void hadamard(ptrdiff_t m, ptrdiff_t d)
         check(fabs(x[i] / (double)m - y[i]) < 1e-12 * (double)m, "fwht twice");
     fs_fwht_rows_d(d, m, m, x); /* the same memory as d rows of m */
     fs_fwht_rows_s(d, m, m, u);
+    note(x, (size_t)(m * d) * 8), note(u, (size_t)(m * d) * 4);
+    fs_fwht_rows_d(d, m, m, x);
+    for (ptrdiff_t i = 0; i < m * d; i++)
+        check(fabs(x[i] / ((double)m * (double)m) - y[i]) < 1e-12 * (double)m, "fwht of rows, twice");
     free(x), free(y), free(u);
 }
 
@@ -382,6 +402,7 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
     fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out);
     fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout);
     fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout);
+    note(out, (size_t)(q * d) * 8), note(fout, (size_t)(q * d) * 4), note(sums, (size_t)d * 8);
     free(x), free(factor), free(flip), free(out), free(work), free(sums), free(shift), free(root), free(fx);
     free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value),
         free(fvalue);
@@ -406,6 +427,7 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
             check(j == 0 || distance[i * k + j] >= distance[i * k + j - 1], "order of neighbours");
         }
     }
+    note(all, (size_t)(n * n) * 4), note(index, (size_t)(n * k) * 8);
     free(codes), free(queries), free(tile), free(all), free(distance), free(index);
 }
 
@@ -450,13 +472,26 @@ static void block(ptrdiff_t m, ptrdiff_t n)
         v[i] = (float)uniform();
         w[i] = 0;
     }
+    double *da = space((size_t)(m * n), sizeof *da), *dv = space((size_t)(n * FS_BLOCK), sizeof *dv);
+    double *du = space((size_t)(m * FS_BLOCK), sizeof *du), *dw = space((size_t)(n * FS_BLOCK), sizeof *dw);
+    for (uint32_t k = 0; k < count; k++)
+        da[k] = (double)a[k];
+    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
+        dv[i] = (double)v[i];
     fs_gram_block_s(m, indptr, indices, a, v, u, w);
+    fs_gram_block_d(m, indptr, indices, da, dv, du, dw);
+    note(u, (size_t)(m * FS_BLOCK) * 4), note(w, (size_t)(n * FS_BLOCK) * 4);
+    note(du, (size_t)(m * FS_BLOCK) * 8), note(dw, (size_t)(n * FS_BLOCK) * 8);
     for (ptrdiff_t i = 0; i < m; i++) {
         float sum = 0;
         for (uint32_t k = indptr[i]; k < indptr[i + 1]; k++)
             sum += a[k] * v[FS_BLOCK * indices[k] + 3];
         check(fabsf(sum - u[FS_BLOCK * i + 3]) <= 1e-5f * (float)(n + 1), "block");
+        check(fabs(du[FS_BLOCK * i + 3] - (double)u[FS_BLOCK * i + 3]) <= 1e-5 * (double)(n + 1), "block of doubles");
     }
+    for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
+        check(fabs(dw[i] - (double)w[i]) <= 1e-4 * (double)(n + m), "block, second product");
+    free(da), free(dv), free(du), free(dw);
     free(indptr);
     free(indices);
     free(a);
@@ -483,13 +518,15 @@ static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
             fs_dots_d(1, 1, d, x + i * d, d, b + j * d, d, &one, 1, 0);
             check(fabs(sum - out[i * m + j]) <= 1e-12 * (double)(d + 1) && one == out[i * m + j], "dots");
         }
+    note(out, (size_t)(n * m) * 8);
     fs_dots_d(n, m, d, x, d, b, d, out, m, 1);
     free(x);
     free(b);
     free(out);
 }
 
-int main(void)
+/* Every kernel that has more than one level. */
+static void every_kernel(void)
 {
     const ptrdiff_t sizes[] = {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100};
     const int n_sizes = (int)(sizeof sizes / sizeof *sizes);
@@ -516,6 +553,30 @@ int main(void)
         for (int bits = 3; bits < 10; bits++)
             srht((ptrdiff_t)1 << bits, sizes[a], sizes[a] < 1 << bits ? sizes[a] : 3);
     }
+}
+
+/* Levels without fused products, and those with them, are two sets of bits. */
+static void every_level(void)
+{
+    uint64_t expected[2] = {0, 0};
+    for (int level = 0; fs_level_supported(level); level++) {
+        const char *name = fs_level_name(level);
+        const int fused = strcmp(name, "plain") != 0 && strcmp(name, "sse2") != 0;
+        fs_level_share(&level);
+        state = 1;
+        digest = 14695981039346656037u;
+        every_kernel();
+        printf("%s: %016llx\n", name, (unsigned long long)digest);
+        check(expected[fused] == 0 || expected[fused] == digest, "levels that round alike return the same bits");
+        expected[fused] = digest;
+    }
+    static const int best = 0;
+    fs_level_share(&best);
+}
+
+int main(void)
+{
+    every_level();
     const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};

@@ -1,0 +1,360 @@
+/* Every loop of csrc at every level that this CPU has, in turn: seconds of one call, and whether a level is slower than
+ * the one below it.  Built and run by `python bench/run.py levels`. */
+#define _POSIX_C_SOURCE 200809L
+#include "fs_block.h"
+#include "fs_csr.h"
+#include "fs_dots.h"
+#include "fs_hadamard.h"
+#include "fs_hamming.h"
+#include "fs_level.h"
+#include "fs_panel.h"
+#include "fs_rows.h"
+#include "fs_secular.h"
+#include "fs_sparse.h"
+#include "fs_svmlight.h"
+#include "fs_tridiag.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A level may be this much slower than the one below it: what two runs of the same code differ by. */
+#define TOLERANCE 1.05
+
+static unsigned state = 1;
+static double uniform(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 8) / (1 << 24) - 0.5;
+}
+static void *space(size_t bytes)
+{
+    void *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!p)
+        exit(2);
+    return memset(p, 0, bytes);
+}
+static double *doubles(size_t n)
+{
+    double *x = space(n * 8);
+    for (size_t i = 0; i < n; i++)
+        x[i] = uniform();
+    return x;
+}
+static float *floats(size_t n)
+{
+    float *x = space(n * 4);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)uniform();
+    return x;
+}
+
+enum { MOST = 1 << 21 };
+static double *xd, *yd, *zd, *wd, *vd;
+static float *xs, *ys, *zs, *ws;
+static int32_t *ints, *more;
+static int64_t *longs, *starts;
+static uint32_t *rows32, *columns32;
+static uint8_t *bytes;
+static uint64_t *words, *tile;
+static char *text;
+static ptrdiff_t A, B, C; /* sizes of the case that runs */
+
+/* buffers of a shrink: m = A rows, B columns of the Gram matrix, d = C */
+static void gram_d(void) { fs_panel_gram_d(A, B, C, xd, yd, zd, 2 * A * A + 8 * A); }
+static void gram_s(void) { fs_panel_gram_s(A, B, C, xs, ys, zs, 2 * A * A + 8 * A); }
+static void rotate_d(void) { fs_panel_rotate_d(A, B, C, xd, wd, vd, zd, 2 * A * A + 8 * A); }
+static void rotate_s(void) { fs_panel_rotate_s(A, B, C, xs, ws, vd, zs, 2 * A * A + 8 * A); }
+static void tridiagonal_d(void)
+{
+    memcpy(yd, xd, (size_t)(A * A) * 8);
+    fs_tridiagonalise_d(A, yd, zd, zd + A, zd + 2 * A, zd + 3 * A);
+}
+static void tridiagonal_s(void)
+{
+    memcpy(ys, xs, (size_t)(A * A) * 4);
+    fs_tridiagonalise_s(A, ys, zs, zs + A, zs + 2 * A, zs + 3 * A);
+}
+/* poles 0, 1, 2 ... with weights about 1 / sqrt(A) */
+static void roots(void) { fs_secular_roots(A, vd, wd, 1.0, ints, yd); }
+static void weights(void) { fs_secular_weights(A, vd, ints, yd, zd); }
+static void vectors_d(void) { fs_secular_vectors_d(A, 0, A, vd, ints, yd, wd, more, zd, xd); }
+static void vectors_s(void) { fs_secular_vectors_s(A, 0, A, vd, ints, yd, wd, more, zd, xs); }
+static void dots(void) { fs_dots_d(A, B, C, xd, C, wd, C, yd, B, A == B); }
+static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws); }
+static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
+static void topk(void) { fs_hamming_topk(A, words, B, C, bytes, 10, tile, ints, longs); }
+static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
+static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
+static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }
+static void along_rows_d(void) { fs_fwht_rows_d(A, B, B, xd); }
+static void along_rows_s(void) { fs_fwht_rows_s(A, B, B, xs); }
+static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, more, wd, zd, yd); }
+static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys); }
+static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd); }
+static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys); }
+static void scan_d(void) { fs_scan_rows_d(A, B, B, xd, vd); }
+static void scan_s(void) { fs_scan_rows_s(A, B, B, xs, vd); }
+static void load_d(void) { fs_load_rows_d(A, B, B, xd, NULL, 1, 0.5, yd, B, vd); }
+static void load_s(void) { fs_load_rows_s(A, B, B, xs, NULL, 1, 0.5, ys, B, vd); }
+static void square_d(void) { fs_square_rows_d(A, B, B, xd, vd); }
+static void square_s(void) { fs_square_rows_s(A, B, B, xs, vd); }
+static void copy_d(void) { vd[0] = fs_copy_square_d(A * B, xd, yd); }
+static void copy_s(void) { vd[0] = fs_copy_square_s(A * B, xs, ys); }
+static void scale_d(void) { fs_scale_rows_d(A, B, xd, zd); }
+static void scale_s(void) { fs_scale_rows_s(A, B, xs, zd); }
+static void centre_d(void)
+{
+    fs_centre_rows_d(A, B, xd, yd, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+}
+static void centre_s(void)
+{
+    fs_centre_rows_s(A, B, xs, ys, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+}
+static void lower_d(void) { fs_add_lower_d(A, xd, yd); }
+static void lower_s(void) { fs_add_lower_s(A, xs, yd); }
+static void times_z_d(void) { fs_csr_times_z_d(A, C, C, starts, ints, xd, zd, yd); }
+static void times_z_s(void) { fs_csr_times_z_s(A, C, C, starts, ints, xs, zs, ys); }
+static void to_z_d(void) { fs_csr_add_to_z_d(A, C, C, starts, ints, xd, wd, zd); }
+static void to_z_s(void) { fs_csr_add_to_z_s(A, C, C, starts, ints, xs, ws, zs); }
+static void z_dot_d(void) { fs_z_dot_d(B, C, C, zd, wd, vd); }
+static void z_dot_s(void) { fs_z_dot_s(B, C, C, zs, wd, vd); }
+static void z_square_d(void) { fs_z_square_d(B, C, C, zd, vd); }
+static void z_square_s(void) { fs_z_square_s(B, C, C, zs, vd); }
+static void z_rank_one_d(void) { fs_z_rank_one_d(B, C, C, wd, vd, zd); }
+static void z_rank_one_s(void) { fs_z_rank_one_s(B, C, C, wd, vd, zs); }
+static ptrdiff_t where;
+static void check_32(void) { fs_check_csr_32(1, B, A, more + 2 * A, ints, &where); }
+static void check_64(void) { fs_check_csr_64(1, B, A, starts, longs, &where); }
+static void count(void) { fs_svm_count(text, A, &where, &C); }
+
+/* numbers of the right kind for the case that follows */
+static void shrink_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < MOST; i++) {
+        xd[i] = wd[i] = uniform();
+        xs[i] = ws[i] = (float)xd[i];
+    }
+}
+static void secular_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < A + 8; i++) {
+        vd[i] = (double)i;
+        wd[i] = 0.1 + uniform() / 20;
+        more[i] = (int32_t)i;
+    }
+    roots();
+}
+static void block_numbers(void)
+{
+    shrink_numbers();
+    for (ptrdiff_t i = 0; i <= A; i++)
+        rows32[i] = (uint32_t)(i * C);
+    for (ptrdiff_t i = 0; i < A; i++)
+        for (ptrdiff_t j = 0; j < C; j++)
+            columns32[i * C + j] = (uint32_t)((double)(B / C) * (uniform() + 0.5)) + (uint32_t)(j * (B / C));
+    memset(zd, 0, MOST * 8), memset(ws, 0, MOST * 4), memset(wd, 0, MOST * 8);
+}
+static void sparse_numbers(void)
+{
+    shrink_numbers();
+    const ptrdiff_t each = 20;
+    for (ptrdiff_t i = 0; i <= A; i++)
+        starts[i] = i * each;
+    for (ptrdiff_t i = 0; i < A * each; i++)
+        ints[i] = (int32_t)((double)B * (uniform() + 0.5));
+    memset(zd, 0, MOST * 8), memset(zs, 0, MOST * 4);
+    for (ptrdiff_t c = 0; c < C; c++)
+        vd[c] = 1e-9;
+}
+static void row_numbers(void)
+{
+    shrink_numbers();
+    for (ptrdiff_t i = 0; i < A; i++)
+        zd[i] = 1, vd[i] = 2;
+    for (ptrdiff_t i = 0; i < 2 * A; i++)
+        more[i] = (int32_t)((i * 7) % C);
+}
+static void code_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < B * C + 8; i++)
+        bytes[i] = (uint8_t)(256 * (uniform() + 0.5));
+    fs_hamming_pad(A, C, bytes, words);
+}
+static void check_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < A; i++)
+        longs[i] = ints[i] = (int32_t)i;
+    starts[1] = more[2 * A + 1] = (int32_t)A;
+    starts[0] = more[2 * A] = 0;
+}
+static void text_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < A; i++)
+        text[i] = "0:1 .\n5"[i % 7];
+}
+
+static int panels_d(void) { return fs_panel_pays(A, 8); }
+static int panels_s(void) { return fs_panel_pays(A, 4); }
+static int own_d(void) { return fs_tridiagonal_pays(A, 8); }
+static int own_s(void) { return fs_tridiagonal_pays(A, 4); }
+static int always(void) { return 1; }
+
+static const struct {
+    const char *name;
+    void (*run)(void), (*numbers)(void);
+    int (*pays)(void); /* else other code does the work */
+    ptrdiff_t a, b, c;
+} cases[] = {
+    {"gram d", gram_d, shrink_numbers, panels_d, 64, 33, 8192},
+    {"gram d", gram_d, shrink_numbers, panels_d, 128, 65, 2048},
+    {"gram d", gram_d, shrink_numbers, panels_d, 256, 129, 2048},
+    {"gram s", gram_s, shrink_numbers, panels_s, 64, 33, 8192},
+    {"gram s", gram_s, shrink_numbers, panels_s, 128, 65, 2048},
+    {"gram s", gram_s, shrink_numbers, panels_s, 256, 129, 2048},
+    {"gram d", gram_d, shrink_numbers, panels_d, 512, 257, 2048},
+    {"rotate d", rotate_d, shrink_numbers, panels_d, 512, 256, 2048},
+    {"rotate d", rotate_d, shrink_numbers, panels_d, 64, 32, 8192},
+    {"rotate d", rotate_d, shrink_numbers, panels_d, 128, 64, 2048},
+    {"rotate d", rotate_d, shrink_numbers, panels_d, 256, 128, 2048},
+    {"rotate s", rotate_s, shrink_numbers, panels_s, 64, 32, 8192},
+    {"rotate s", rotate_s, shrink_numbers, panels_s, 128, 64, 2048},
+    {"rotate s", rotate_s, shrink_numbers, panels_s, 256, 128, 2048},
+    {"tridiagonal d", tridiagonal_d, shrink_numbers, own_d, 64, 0, 0},
+    {"tridiagonal d", tridiagonal_d, shrink_numbers, own_d, 128, 0, 0},
+    {"tridiagonal d", tridiagonal_d, shrink_numbers, own_d, 256, 0, 0},
+    {"tridiagonal s", tridiagonal_s, shrink_numbers, own_s, 64, 0, 0},
+    {"tridiagonal s", tridiagonal_s, shrink_numbers, own_s, 128, 0, 0},
+    {"tridiagonal s", tridiagonal_s, shrink_numbers, own_s, 256, 0, 0},
+    {"secular roots", roots, secular_numbers, always, 64, 0, 0},
+    {"secular weights", weights, secular_numbers, always, 64, 0, 0},
+    {"secular vectors d", vectors_d, secular_numbers, always, 64, 0, 0},
+    {"secular vectors s", vectors_s, secular_numbers, always, 64, 0, 0},
+    {"dots", dots, shrink_numbers, always, 40, 40, 4000},
+    {"dots", dots, shrink_numbers, always, 1, 40, 4000},
+    {"dots", dots, shrink_numbers, always, 20, 40, 300},
+    {"block of eight s", block_s, block_numbers, always, 4000, 4000, 20},
+    {"block of eight d", block_d, block_numbers, always, 4000, 4000, 20},
+    {"hamming topk", topk, code_numbers, always, 20, 50000, 8},
+    {"hamming topk", topk, code_numbers, always, 20, 50000, 16},
+    {"hamming topk", topk, code_numbers, always, 20, 50000, 32},
+    {"hamming topk", topk, code_numbers, always, 20, 50000, 64},
+    {"hamming distances", distances, code_numbers, always, 20, 50000, 13},
+    {"fwht columns d", columns_d, shrink_numbers, always, 1024, 64, 0},
+    {"fwht columns s", columns_s, shrink_numbers, always, 1024, 64, 0},
+    {"fwht rows d", along_rows_d, shrink_numbers, always, 32, 2048, 0},
+    {"fwht rows s", along_rows_s, shrink_numbers, always, 32, 2048, 0},
+    {"srht d", srht_d, row_numbers, always, 256, 1000, 64},
+    {"srht s", srht_s, row_numbers, always, 256, 1000, 64},
+    {"scatter d", scatter_d, row_numbers, always, 64, 1000, 64},
+    {"scatter s", scatter_s, row_numbers, always, 64, 1000, 64},
+    {"scan rows d", scan_d, row_numbers, always, 64, 500, 64},
+    {"scan rows s", scan_s, row_numbers, always, 64, 500, 64},
+    {"load rows d", load_d, row_numbers, always, 64, 500, 64},
+    {"load rows s", load_s, row_numbers, always, 64, 500, 64},
+    {"square rows d", square_d, row_numbers, always, 64, 500, 64},
+    {"square rows s", square_s, row_numbers, always, 64, 500, 64},
+    {"copy and square d", copy_d, row_numbers, always, 64, 500, 64},
+    {"copy and square s", copy_s, row_numbers, always, 64, 500, 64},
+    {"scale rows d", scale_d, row_numbers, always, 64, 500, 64},
+    {"scale rows s", scale_s, row_numbers, always, 64, 500, 64},
+    {"centre rows d", centre_d, row_numbers, always, 64, 500, 64},
+    {"centre rows s", centre_s, row_numbers, always, 64, 500, 64},
+    {"add lower d", lower_d, row_numbers, always, 200, 500, 64},
+    {"add lower s", lower_s, row_numbers, always, 200, 500, 64},
+    {"csr times z d", times_z_d, sparse_numbers, always, 500, 1000, 40},
+    {"csr times z s", times_z_s, sparse_numbers, always, 500, 1000, 40},
+    {"csr times z d", times_z_d, sparse_numbers, always, 500, 1000, 64},
+    {"csr times z s", times_z_s, sparse_numbers, always, 500, 1000, 64},
+    {"csr add to z d", to_z_d, sparse_numbers, always, 500, 1000, 40},
+    {"csr add to z s", to_z_s, sparse_numbers, always, 500, 1000, 40},
+    {"csr add to z d", to_z_d, sparse_numbers, always, 500, 1000, 64},
+    {"csr add to z s", to_z_s, sparse_numbers, always, 500, 1000, 64},
+    {"z dot d", z_dot_d, sparse_numbers, always, 500, 1000, 40},
+    {"z dot s", z_dot_s, sparse_numbers, always, 500, 1000, 40},
+    {"z square d", z_square_d, sparse_numbers, always, 500, 1000, 40},
+    {"z square s", z_square_s, sparse_numbers, always, 500, 1000, 40},
+    {"z rank one d", z_rank_one_d, sparse_numbers, always, 500, 1000, 40},
+    {"z rank one s", z_rank_one_s, sparse_numbers, always, 500, 1000, 40},
+    {"check csr 32", check_32, check_numbers, always, 50000, 60000, 0},
+    {"check csr 64", check_64, check_numbers, always, 50000, 60000, 0},
+    {"svmlight count", count, text_numbers, always, 100000, 0, 0},
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int is_slower(const double *best)
+{
+    double below = 1e9;
+    int bad = 0;
+    for (int level = 0; fs_level_supported(level); level++) {
+        bad += best[level] < 1e9 && best[level] > TOLERANCE * below;
+        below = best[level];
+    }
+    return bad;
+}
+
+/* Arguments: how many times each is measured (default 15), then a part of the names that are wanted. */
+int main(int n, char **arguments)
+{
+    const int repeats = n > 1 ? atoi(arguments[1]) : 15;
+    int slower = 0, level;
+    xd = doubles(MOST), yd = doubles(MOST), zd = doubles(MOST), wd = doubles(MOST), vd = doubles(MOST);
+    xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
+    ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
+    rows32 = space(MOST * 4), columns32 = space(MOST * 4), bytes = space(MOST * 4), words = space(MOST * 8);
+    tile = space(MOST * 8), text = space(MOST);
+    fs_level_share(&level);
+    printf("%-20s %16s", "microseconds", "");
+    for (level = 0; fs_level_supported(level); level++)
+        printf(" %*s", level < 4 ? 9 : 16, fs_level_name(level));
+    puts("");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double best[FS_LEVELS];
+        char sizes[40];
+        if (n > 2 && !strstr(cases[i].name, arguments[2]))
+            continue;
+        A = cases[i].a, B = cases[i].b, C = cases[i].c;
+        snprintf(sizes, sizeof sizes, "%td x %td x %td", A, B, C);
+        level = 0;
+        cases[i].numbers();
+        for (level = 0; level < FS_LEVELS; level++)
+            best[level] = 1e9;
+        /* what looks slower is measured once more: on a machine with other work, most of it is not */
+        for (int round = 0; round < repeats || (round < 3 * repeats && is_slower(best)); round++)
+            for (level = 0; fs_level_supported(level); level++) {
+                if (!cases[i].pays())
+                    continue;
+                int calls = 0; /* as many as take a millisecond: the clock is coarse, and a level may need to wake up */
+                cases[i].run();
+                const double start = now();
+                do
+                    cases[i].run(), calls++;
+                while (now() - start < 1e-3);
+                const double taken = (now() - start) / calls;
+                best[level] = taken < best[level] ? taken : best[level];
+            }
+        printf("%-20s %16s", cases[i].name, sizes);
+        double below = 1e9;
+        for (level = 0; fs_level_supported(level); level++) {
+            const int bad = best[level] < 1e9 && best[level] > TOLERANCE * below;
+            if (best[level] < 1e9)
+                printf(" %*.2f%s", level < 4 ? 8 : 15, 1e6 * best[level], bad ? "!" : " ");
+            else
+                printf(" %*s", level < 4 ? 9 : 16, "-");
+            slower += bad;
+            below = best[level];
+        }
+        puts("");
+        fflush(stdout);
+    }
+    if (slower)
+        printf("%d times a level is slower than the one below it\n", slower);
+    return slower != 0;
+}

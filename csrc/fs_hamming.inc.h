@@ -1,0 +1,199 @@
+/* Body of fs_hamming.c, included once per level. */
+#ifndef FS_DOORS
+
+/* Bits set in each of the words of codes that differ from those of the query, summed over the words of a code. */
+#if FS_WIDTH >= 256 && !defined(FS_VPOPCNTDQ)
+/* A table of the 16 counts of four bits, looked up by a shuffle, for 8 or 16 codes at a time; counts of bytes are added
+ * over as many words as a byte can hold. */
+enum { NAME(MOST) = 31 };
+#if FS_WIDTH == 512
+#define VEC __m512i
+#define OP(verb) _mm512_##verb
+#define WHOLE(verb) _mm512_##verb##_si512
+#define SET _mm512_set1_epi64
+#else
+#define VEC __m256i
+#define OP(verb) _mm256_##verb
+#define WHOLE(verb) _mm256_##verb##_si256
+#define SET _mm256_set1_epi64x
+#endif
+FS_INLINE VEC NAME(count_bytes)(VEC x)
+{
+#if FS_WIDTH == 512
+    const VEC table = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+#else
+    const VEC table = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+#endif
+    const VEC low = OP(set1_epi8)(15);
+    return OP(add_epi8)(OP(shuffle_epi8)(table, WHOLE (and)(x, low)),
+                        OP(shuffle_epi8)(table, WHOLE (and)(OP(srli_epi16)(x, 4), low)));
+}
+FS_INLINE void NAME(count_tile)(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
+{
+    enum { CODES = FS_WIDTH / 64 };
+    for (int j = 0; j < FS_HAMMING_TILE; j += 2 * CODES) {
+        VEC first = WHOLE(setzero)(), second = WHOLE(setzero)();
+        for (ptrdiff_t w = 0; w < words;) {
+            const ptrdiff_t stop = words - w < NAME(MOST) ? words : w + NAME(MOST);
+            VEC bytes = WHOLE(setzero)(), more = WHOLE(setzero)();
+            for (; w < stop; w++) {
+                const VEC word = SET((long long)query[w]);
+                const uint64_t *at = tile + w * FS_HAMMING_TILE + j;
+                bytes = OP(add_epi8)(bytes, NAME(count_bytes)(WHOLE(xor)(word, WHOLE(loadu)((const void *)at))));
+                more =
+                    OP(add_epi8)(more, NAME(count_bytes)(WHOLE(xor)(word, WHOLE(loadu)((const void *)(at + CODES)))));
+            }
+            first = OP(add_epi64)(first, OP(sad_epu8)(bytes, WHOLE(setzero)()));
+            second = OP(add_epi64)(second, OP(sad_epu8)(more, WHOLE(setzero)()));
+        }
+#if FS_WIDTH == 512
+        _mm256_storeu_si256((void *)(out + j), _mm512_cvtepi64_epi32(first));
+        _mm256_storeu_si256((void *)(out + j + CODES), _mm512_cvtepi64_epi32(second));
+#else
+        /* the low halves of the eight counts, in order */
+        const __m256 low = _mm256_shuffle_ps(_mm256_castsi256_ps(first), _mm256_castsi256_ps(second), 0x88);
+        _mm256_storeu_si256((void *)(out + j), _mm256_permute4x64_epi64(_mm256_castps_si256(low), 0xd8));
+#endif
+    }
+}
+#undef VEC
+#undef OP
+#undef WHOLE
+#undef SET
+#else
+FS_INLINE uint64_t NAME(count_bits)(uint64_t x)
+{
+#if FS_WIDTH
+    return (uint64_t)__builtin_popcountll(x);
+#else
+    x -= (x >> 1) & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + ((x >> 2) & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    x += x >> 8; /* no multiplication: few vector units have one of 64 bits */
+    x += x >> 16;
+    return (x + (x >> 32)) & 0x7f;
+#endif
+}
+#if FS_WIDTH == 128 && FS_X86
+/* One count at a time, a code after the other, its sum in a register; for few words, loops of a known length. */
+FS_INLINE void NAME(count_codes)(ptrdiff_t words, const uint64_t *query, const uint64_t *FS_RESTRICT tile,
+                                 int32_t *FS_RESTRICT out)
+{
+    FS_UNROLL
+    for (int j = 0; j < FS_HAMMING_TILE; j++) {
+        uint64_t sum = 0;
+        for (ptrdiff_t w = 0; w < words; w++)
+            sum += NAME(count_bits)(tile[w * FS_HAMMING_TILE + j] ^ query[w]);
+        out[j] = (int32_t)sum;
+    }
+}
+#endif
+FS_INLINE void NAME(count_tile)(ptrdiff_t words, const uint64_t *query, const uint64_t *tile, int32_t *out)
+{
+#if FS_WIDTH == 128 && FS_X86
+    if (words == 1)
+        NAME(count_codes)(1, query, tile, out);
+    else if (words == 2)
+        NAME(count_codes)(2, query, tile, out);
+    else if (words == 4)
+        NAME(count_codes)(4, query, tile, out);
+    else
+        NAME(count_codes)(words, query, tile, out);
+#else
+    uint64_t sum[FS_HAMMING_TILE];
+    const uint64_t first = query[0];
+    for (int j = 0; j < FS_HAMMING_TILE; j++)
+        sum[j] = NAME(count_bits)(tile[j] ^ first);
+    for (ptrdiff_t w = 1; w < words; w++) {
+        const uint64_t word = query[w];
+        const uint64_t *FS_RESTRICT column = tile + w * FS_HAMMING_TILE;
+        for (int j = 0; j < FS_HAMMING_TILE; j++)
+            sum[j] += NAME(count_bits)(column[j] ^ word);
+    }
+    for (int j = 0; j < FS_HAMMING_TILE; j++)
+        out[j] = (int32_t)sum[j];
+#endif
+}
+#endif
+
+FS_LOOP void NAME(hamming_distances)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
+                                     const uint8_t *codes, uint64_t *tile, int32_t *out, ptrdiff_t ld)
+{
+    const ptrdiff_t words = fs_hamming_words(n_bytes);
+    int32_t distance[FS_HAMMING_TILE];
+    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes, tile);
+        for (ptrdiff_t i = 0; i < n_queries; i++) {
+            NAME(count_tile)(words, queries + i * words, tile, distance);
+            memcpy(out + i * ld + start, distance, (size_t)count * sizeof *distance);
+        }
+    }
+}
+
+FS_INLINE int NAME(any_below)(const int32_t *distance, int32_t limit)
+{
+    int found = 0;
+    for (int j = 0; j < GROUP; j++)
+        found |= distance[j] < limit;
+    return found;
+}
+
+FS_LOOP void NAME(hamming_topk)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
+                                const uint8_t *codes, ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index)
+{
+    const ptrdiff_t words = fs_hamming_words(n_bytes);
+    int32_t found[FS_HAMMING_TILE];
+    for (ptrdiff_t i = 0; i < n_queries * k; i++) {
+        distance[i] = INT32_MAX; /* further than any code: replaced, since k <= n */
+        index[i] = INT64_MAX;
+    }
+    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes, tile);
+        for (ptrdiff_t i = 0; i < n_queries; i++) {
+            int32_t *heap = distance + i * k;
+            int64_t *who = index + i * k;
+            NAME(count_tile)(words, queries + i * words, tile, found);
+            for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
+                found[j] = INT32_MAX;
+            for (ptrdiff_t group = 0; group < count; group += GROUP) {
+                if (!NAME(any_below)(found + group, heap[0]))
+                    continue;
+                /* codes come in the order of their index, so one as far as the worst is not better */
+                for (ptrdiff_t j = group; j < group + GROUP; j++)
+                    if (found[j] < heap[0])
+                        sink(k, heap, who, found[j], (int64_t)(start + j));
+            }
+        }
+    }
+    for (ptrdiff_t i = 0; i < n_queries; i++) {
+        int32_t *heap = distance + i * k;
+        int64_t *who = index + i * k;
+        for (ptrdiff_t left = k - 1; left > 0; left--) { /* the worst to the end, again and again */
+            const int32_t d = heap[left];
+            const int64_t j = who[left];
+            heap[left] = heap[0];
+            who[left] = who[0];
+            sink(left, heap, who, d, j);
+        }
+    }
+}
+
+#else
+
+#if FS_X86
+#define TABLE(loop) {loop##_plain, loop##_sse2, loop##_avx2, loop##_avx512, loop##_avx512vpopcntdq}
+#else
+#define TABLE FS_TABLE
+#endif
+FS_DOOR(TABLE, void, hamming_distances,
+        (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
+         uint64_t *tile, int32_t *out, ptrdiff_t ld),
+        (n_queries, queries, n, n_bytes, codes, tile, out, ld))
+FS_DOOR(TABLE, void, hamming_topk,
+        (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
+         ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index),
+        (n_queries, queries, n, n_bytes, codes, k, tile, distance, index))
+
+#endif

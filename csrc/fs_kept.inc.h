@@ -1,0 +1,101 @@
+/* Part of fs_sparse.c, included once per level and REAL: the loops over kept rows z. */
+#ifndef FS_DOORS
+
+/* Rows of z that are no whole lines of the cache: half of the loads of 64 bytes would lie across two of them. */
+#if FS_WIDTH == 512
+#define UNLESS_ROWS_ARE_LINES(loop, ...)             \
+    if (ldz % (ptrdiff_t)(64 / sizeof(REAL)) != 0) { \
+        FS_JOIN(TYPED(loop), avx2)(__VA_ARGS__);     \
+        return;                                      \
+    }
+#else
+#define UNLESS_ROWS_ARE_LINES(loop, ...)
+#endif
+
+FS_LOOP void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
+                               const REAL *data, const REAL *z, REAL *out)
+{
+    UNLESS_ROWS_ARE_LINES(csr_times_z, n, k, ldz, indptr, indices, data, z, out)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        REAL *FS_RESTRICT to = out + i * k;
+        for (ptrdiff_t c = 0; c < k; c++)
+            to[c] = 0;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const REAL *FS_RESTRICT from = z + (ptrdiff_t)indices[e] * ldz;
+            const REAL v = data[e];
+            for (ptrdiff_t c = 0; c < k; c++)
+                to[c] += v * from[c];
+        }
+    }
+}
+
+FS_LOOP void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
+                                const REAL *data, const REAL *w, REAL *z)
+{
+    UNLESS_ROWS_ARE_LINES(csr_add_to_z, n, r, ldz, indptr, indices, data, w, z)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL *FS_RESTRICT from = w + i * r;
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            REAL *FS_RESTRICT to = z + (ptrdiff_t)indices[e] * ldz;
+            const REAL v = data[e];
+            for (ptrdiff_t c = 0; c < r; c++)
+                to[c] += v * from[c];
+        }
+    }
+}
+
+FS_LOOP void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out)
+{
+    for (ptrdiff_t c = 0; c < k; c++)
+        out[c] = 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const REAL *FS_RESTRICT row = z + j * ldz;
+        if (v[j] == 0)
+            continue;
+        for (ptrdiff_t c = 0; c < k; c++)
+            out[c] += v[j] * (double)row[c];
+    }
+}
+
+FS_LOOP void NAME(z_square)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out)
+{
+    for (ptrdiff_t c = 0; c < k; c++)
+        out[c] = 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const REAL *FS_RESTRICT row = z + j * ldz;
+        for (ptrdiff_t c = 0; c < k; c++)
+            out[c] += (double)row[c] * (double)row[c];
+    }
+}
+
+FS_LOOP void NAME(z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z)
+{
+    for (ptrdiff_t j = 0; j < d; j++) {
+        REAL *FS_RESTRICT row = z + j * ldz;
+        if (v[j] == 0)
+            continue;
+        for (ptrdiff_t c = 0; c < r; c++)
+            row[c] = (REAL)((double)row[c] - v[j] * w[c]);
+    }
+}
+
+#undef UNLESS_ROWS_ARE_LINES
+
+#else
+
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_times_z),
+        (ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices, const REAL *data,
+         const REAL *z, REAL *out),
+        (n, k, ldz, indptr, indices, data, z, out))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_add_to_z),
+        (ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices, const REAL *data,
+         const REAL *w, REAL *z),
+        (n, r, ldz, indptr, indices, data, w, z))
+FS_DOOR(FS_TABLE_AVX2_ALONE, void, TYPED(z_dot),
+        (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out), (d, k, ldz, z, v, out))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_square),
+        (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out), (d, k, ldz, z, out))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_rank_one),
+        (ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z), (d, r, ldz, v, w, z))
+
+#endif

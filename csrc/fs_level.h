@@ -1,0 +1,92 @@
+/* Which instructions the loops of this directory use: one of a few levels, chosen once for the whole process.
+ *
+ * A family of loops is one file NAME.inc.h, which fs_each_level.inc.h includes once per level; NAME.h declares its
+ * doors, the functions that callers see. A door looks into a table with one entry per level: an entry names the best
+ * version that pays at this level, its own or that of a level below. There is no ifunc and nothing of a linker or
+ * loader, so it is the same with glibc, musl, on macOS and on Windows.
+ *
+ * The rule of bits. A loop returns the same bits at all levels that have FMA (neon, avx2, avx512, avx512vpopcntdq), and
+ * the same bits at those without (plain, sse2): sums run in logical lanes whose number does not depend on the width of
+ * a register, and nothing is contracted that does not say so. No more is promised: a product and its sum are rounded
+ * once with FMA, twice without. Levels may also differ in which of two algorithms a caller takes (fs_panel_pays,
+ * fs_tridiagonal_pays): there BLAS or LAPACK does the work, with bits of its own.
+ */
+#ifndef FS_LEVEL_H
+#define FS_LEVEL_H
+#include "fs_common.h"
+
+/* clang-cl has all that gcc has; cl itself compiles the plain level alone. */
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define FS_X86 1
+#define FS_ARM 0
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FS_X86 0
+#define FS_ARM 1
+#else
+#define FS_X86 0
+#define FS_ARM 0
+#endif
+
+enum {
+    FS_PLAIN, /* C for any machine */
+#if FS_X86
+    FS_SSE2,             /* SSE2 and popcnt: every x86-64 of the last fifteen years */
+    FS_AVX2,             /* AVX2, FMA, BMI: since 2013 */
+    FS_AVX512,           /* AVX-512 F, VL, DQ, BW: since 2017 */
+    FS_AVX512_VPOPCNTDQ, /* and its population count of vectors: since 2019 */
+#elif FS_ARM
+    FS_NEON, /* part of every 64-bit ARM */
+#endif
+    FS_LEVELS
+};
+
+/* The level in force: a number that all extension modules of a process share, which is why it is behind a pointer. It
+ * points to FS_PLAIN until fs_level_share. */
+extern const int *fs_level;
+
+/* From now on *level, below FS_LEVELS, is the level in force: it may change at any time but in the middle of a call. */
+void fs_level_share(const int *level);
+
+/* Whether this CPU, and the system that saves its registers, can run a level; the highest of those. */
+int fs_level_supported(int level);
+int fs_level_best(void);
+
+/* As FASTSKETCH_LEVEL says it. */
+const char *fs_level_name(int level);
+
+/* The entries of a table, by name of the loop: FS_TABLE for one that is written in vectors (fs_vec.h);
+ * FS_TABLE_FROM_AVX2 for one that is left to the compiler, whose plain version has the vectors of every x86-64 or ARM;
+ * FS_TABLE_AVX2_ALONE for one of these that gains nothing from wider registers. */
+#if FS_X86
+#define FS_TABLE(loop) {loop##_plain, loop##_sse2, loop##_avx2, loop##_avx512, loop##_avx512}
+#define FS_TABLE_FROM_AVX2(loop) {loop##_plain, loop##_plain, loop##_avx2, loop##_avx512, loop##_avx512}
+#define FS_TABLE_AVX2_ALONE(loop) {loop##_plain, loop##_plain, loop##_avx2, loop##_avx2, loop##_avx2}
+#elif FS_ARM
+#define FS_TABLE(loop) {loop##_plain, loop##_neon}
+#define FS_TABLE_FROM_AVX2(loop) {loop##_plain, loop##_plain}
+#define FS_TABLE_AVX2_ALONE(loop) FS_TABLE_FROM_AVX2(loop)
+#else
+#define FS_TABLE(loop) {loop##_plain}
+#define FS_TABLE_FROM_AVX2(loop) FS_TABLE(loop)
+#define FS_TABLE_AVX2_ALONE(loop) FS_TABLE(loop)
+#endif
+
+/* Before a loop: of some, a table leaves out the version of a level; and no version is to be compiled again, within
+ * that of another level. */
+#if defined(__GNUC__) || defined(__clang__)
+#define FS_LOOP __attribute__((unused, noinline)) static
+#else
+#define FS_LOOP static
+#endif
+
+/* A door: TYPE fs_NAME PARAMETERS calls the entry with ARGUMENTS. */
+#define FS_DOOR(TABLE, TYPE, NAME, PARAMETERS, ARGUMENTS)              \
+    TYPE FS_JOIN(fs, NAME) PARAMETERS                                  \
+    {                                                                  \
+        static TYPE(*const table[FS_LEVELS]) PARAMETERS = TABLE(NAME); \
+        return table[*fs_level] ARGUMENTS;                             \
+    }
+#define FS_JOIN(a, b) FS_JOINED(a, b)
+#define FS_JOINED(a, b) a##_##b
+
+#endif
