@@ -579,12 +579,10 @@ class FrequentDirections(MergeableModel):
 
     def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
         """The second half of a second pass: from the products of all rows with the directions."""
-        engine = self._seen_engine()
-        unit = ldexp(1.0, engine.exponent)
-        if not self._compare(found, "refine", "the sketch stays as it was", vt=vt):
+        refined = self._seen_engine().clone()
+        known, unit = refined.known(), ldexp(1.0, refined.exponent)
+        if not self._compare(found, "refine", "the sketch stays as it was", refined, known, vt=vt):
             return
-        refined = engine.clone()
-        refined.reduce()
         assert not isinstance(refined, MappedEngine)  # it has no compressor
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
@@ -643,7 +641,8 @@ class FrequentDirections(MergeableModel):
             nonlocal same
             found = again.multiply(q)
             if same is None:
-                same = self._compare(found, "audit", "its error says nothing of the sketch")
+                reduced = engine.clone()
+                same = self._compare(found, "audit", "its error says nothing of the sketch", reduced, reduced.known())
             return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
         floor = reading.rounding / unit / unit
@@ -658,15 +657,24 @@ class FrequentDirections(MergeableModel):
             )
         return Audit(error, bound, reached, passes)
 
-    def _compare(self, found: Product, what: str, then: str, *, vt: NDArray[np.float64] | None = None) -> bool:
+    def _compare(
+        self,
+        found: Product,
+        what: str,
+        then: str,
+        engine: AnyEngine,
+        known: Known,
+        *,
+        vt: NDArray[np.float64] | None = None,
+    ) -> bool:
         """Whether the rows that have been read may be those seen; warns if not, raises ValueError if there are none.
 
-        `vt`: directions of which `found` has the products: B'B and A'A differ there by at most the certificate.
+        `engine`: a clone that has been reduced to `known`; `vt`: directions of which `found` has the products, along
+        which B'B and A'A differ by at most the certificate.
         """
         if not found.n_rows and self.n_rows:
             raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
-        engine = self._seen_engine().clone()
-        known, unit = engine.known(), ldexp(1.0, engine.exponent)
+        unit = ldexp(1.0, engine.exponent)
         slack = SAME_ROWS[engine.dtype.itemsize] * found.magnitude
         same = found.n_rows == self.n_rows and abs(found.squared_norm - engine.squared_norm) <= slack
         if same and vt is not None and len(vt):

@@ -238,15 +238,16 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         Warns
         -----
         UserWarning
-            If the rows differ from those seen, in number or in squared norm.
+            If the rows differ from those seen: the estimator stays as it was.
         """
         check_is_fitted(self, "sketch_")
         paths = isinstance(X, str | PathLike) or (
             isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike)
         )
         rows = X if paths else self._checked(X, reset=False)
-        sketch = self.sketch_.copy().refine(rows, sample_weight)
-        if sketch.resolved["solver"] != "exact":
+        sketch = self.sketch_.copy()
+        before = sketch._seen_engine()
+        if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
             self.sketch_, self.n_passes_, self._read = sketch, self.n_passes_ + 1, {}
         return self
 
