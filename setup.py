@@ -23,7 +23,7 @@ def write_blas_int():
 
     new = tuple(int(part) for part in scipy.__version__.split(".")[:2]) >= (1, 18)
     line = "from scipy.linalg.cython_blas cimport blas_int" if new else "ctypedef int blas_int"
-    path = ROOT / KERNELS / "_blas_int.pxi"
+    path = ROOT / KERNELS / "linalg/_blas_int.pxi"
     if not path.exists() or path.read_text() != line + "\n":
         path.write_text(line + "\n")
 
@@ -39,35 +39,36 @@ def extensions():
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
     if SANITIZE:
         flags += ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS]
-    headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).glob("*.pxd")]
+    headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).rglob("*.pxd")]
     sources = {
         "level": ["csrc/fs_level.c"],
-        "shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
-        "tridiagonal": ["csrc/fs_secular.c"],
-        "state": [],
-        "ledger": [],
-        "csr": ["csrc/fs_csr.c"],
-        "dense": ["csrc/fs_rows.c"],
-        "sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
-        "hadamard": ["csrc/fs_hadamard.c"],
-        "random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
-        "hamming": ["csrc/fs_hamming.c"],
-        "adaptive": ["csrc/fs_secular.c"],
-        "diagonal": [],
-        "newton": ["csrc/fs_dots.c"],
+        "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
         "losses": [],
-        "online": [],
-        "dots": ["csrc/fs_dots.c"],
-        "block": ["csrc/fs_block.c"],
-        "entries": ["csrc/fs_sparse.c"],
-        "svmlight": ["csrc/fs_svmlight.c"],
         "guard": [],
+        "hashing/hamming": ["csrc/fs_hamming.c"],
+        "io/svmlight": ["csrc/fs_svmlight.c"],
+        "linalg/tridiagonal": ["csrc/fs_secular.c"],
+        "linalg/csr": ["csrc/fs_csr.c"],
+        "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/dots": ["csrc/fs_dots.c"],
+        "linalg/block": ["csrc/fs_block.c"],
+        "lowrank/entries": ["csrc/fs_sparse.c"],
+        "online/adaptive": ["csrc/fs_secular.c"],
+        "online/diagonal": [],
+        "online/newton": ["csrc/fs_dots.c"],
+        "online/numbers": [],
+        "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
+        "sketching/state": [],
+        "sketching/ledger": [],
+        "sketching/dense": ["csrc/fs_rows.c"],
+        "sketching/sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
+        "sketching/random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
     }
     macros = [("CYTHON_TRACE", "1")] if TRACE else []
     modules = [
         Extension(
-            f"fastsketch._kernels.{name}",
-            [f"{KERNELS}/{name}.pyx", *dict.fromkeys([*files, "csrc/fs_level.c"] if files else [])],
+            f"fastsketch._kernels.{name.replace('/', '.')}",
+            [f"{KERNELS}/{name}.pyx", *dict.fromkeys([*files, "csrc/fs_level.c", "csrc/fs_pool.c"] if files else [])],
             include_dirs=["csrc"],
             depends=headers,
             extra_compile_args=flags,

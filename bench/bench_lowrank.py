@@ -406,9 +406,9 @@ def products(args):
 
 
 def _products(found, dtype):
-    from fastsketch._kernels import entries
-    from fastsketch._kernels import lowrank as kernel
-    from fastsketch._kernels.block import gram_block
+    from fastsketch._kernels.lowrank import entries
+    from fastsketch._kernels.lowrank import products as kernel
+    from fastsketch._kernels.linalg.block import gram_block
     from fastsketch._kernels.losses import LOGISTIC, SQUARE
 
     out = []

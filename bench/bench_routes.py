@@ -8,7 +8,7 @@ from scipy.linalg.blas import dsyrk
 
 import fastsketch as fs
 from bench_tools import table
-from fastsketch._kernels.shrink import top_eigh
+from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch.sketching._leading import leading
 from fastsketch.sketching._whole import RowProducts, column_products, row_steps
 from fastsketch.sklearn import SketchedPCA, _routes

@@ -149,7 +149,7 @@ def exact(args):
 
 def stages(args):
     """Time of each stage of a Gram shrink, measured on the same shapes outside the sketch."""
-    from fastsketch._kernels import dense, shrink
+    from fastsketch._kernels.sketching import dense, shrink
 
     out = []
     for d, size in [(2048, 64), (2048, 128), (2048, 256), (8192, 64), (8192, 128)]:

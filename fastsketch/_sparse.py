@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import csr as kernel
+from fastsketch._kernels.linalg import csr as kernel
 
 Array = NDArray[Any]
 

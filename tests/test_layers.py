@@ -69,7 +69,7 @@ def test_imports_go_down_only():
 
 def test_kernels_import_nothing_above():
     checked = 0
-    for path in (ROOT / "_kernels").glob("*.p[yx]*"):
+    for path in (ROOT / "_kernels").rglob("*.p[yx]*"):
         if path.suffix not in (".pyx", ".pxd"):
             continue
         for line in path.read_text(encoding="utf-8").splitlines():

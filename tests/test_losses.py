@@ -104,7 +104,7 @@ def test_losses_are_convex_and_least_at_the_target(name):
         assert max(table(name, *place)[2] for place in grid(name)) == pytest.approx(LOSSES[name].lipschitz, rel=1e-9)
 
 
-@pytest.mark.parametrize("loops", ["losses", "losses_jit"])
+@pytest.mark.parametrize("loops", ["losses", "lowrank.losses_jit"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_what_compiled_loops_compute(name, loops):
     """value_slope_curvature of the loops in Cython and of those in Numba, kinks and huge scores included."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy import sparse
 
-from fastsketch._kernels import entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.baselines._completion import Completion, Floats, Step, value_and_slopes

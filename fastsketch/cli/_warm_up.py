@@ -12,7 +12,8 @@ from fastsketch.cli._report import report
 
 def warm_up(args: Namespace) -> None:
     """Compile everything that any model compiles, and say what is kept, and where."""
-    from fastsketch._kernels import jit, projection
+    from fastsketch._kernels import jit
+    from fastsketch._kernels.online import projection
 
     begun = time.perf_counter()
     with limited(args.threads):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._kernels import hamming as kernel
+from fastsketch._kernels.hashing import hamming as kernel
 from fastsketch._validation import as_integer
 
 Codes = NDArray[np.uint8]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels.random_map import BlockState
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.sketching.random_map import BlockState
+from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._validation import as_integer
 from fastsketch.hashing._forest import (
     PART_LEVEL,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import svmlight as kernel
+from fastsketch._kernels.io import svmlight as kernel
 from fastsketch._validation import as_flag, as_integer
 from fastsketch.io._input import InputFile, SourceError, whole_lines
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastsketch._kernels import entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases
 from fastsketch.lowrank._setting import LossSetting

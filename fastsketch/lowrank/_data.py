@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import as_targets
 from fastsketch._sparse import as_csr
 from fastsketch._validation import is_sparse

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels import entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._biases import smoothing
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted

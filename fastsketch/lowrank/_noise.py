@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES, Formula
 from fastsketch.lowrank._biases import constant_score
 from fastsketch.lowrank._data import Array, Observed

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fastsketch import _model
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
-from fastsketch._kernels.online import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
+from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, integer, parameter, real, seed
 from fastsketch._validation import as_real

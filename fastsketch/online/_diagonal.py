@@ -1,4 +1,4 @@
-"""The arrays of the adaptive methods with a diagonal H; the rounds are in _kernels/diagonal."""
+"""The arrays of the adaptive methods with a diagonal H; the rounds are in _kernels/online/diagonal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import diagonal as kernel
+from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.losses import NO_PENALTY
-from fastsketch._kernels.online import ADAM, DIAGONAL
+from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
 from fastsketch.online._state import OF_POINTS, SCRATCH, Batch, Csr, Floats, Zeros

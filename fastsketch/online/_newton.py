@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastsketch._kernels.online import ALPHA
+from fastsketch._kernels.online.numbers import ALPHA
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, parameter, real, seed
 from fastsketch._validation import as_real

@@ -1,4 +1,4 @@
-"""The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/newton."""
+"""The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.newton import Rounds
-from fastsketch._kernels.online import (
+from fastsketch._kernels.online.newton import Rounds
+from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
     BOTH,

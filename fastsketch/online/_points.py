@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online import COUNTS, ROUND
+from fastsketch._kernels.online.numbers import COUNTS, ROUND
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
     DECIDED,

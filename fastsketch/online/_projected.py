@@ -5,7 +5,7 @@ from typing import cast
 
 import numpy as np
 
-from fastsketch._kernels.online import ROUND
+from fastsketch._kernels.online.numbers import ROUND
 from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch._random import Normal, random_normal
 from fastsketch.online._points import PointsState, beginning

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._kernels.state import ROUNDING_PER_SHRINK
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch._validation import (

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import hadamard as kernel
+from fastsketch._kernels.linalg import hadamard as kernel
 from fastsketch._validation import Rows, as_integer, in_place
 from fastsketch.sketching._random_maps import Compressor
 

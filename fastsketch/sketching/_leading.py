@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsymv
 
-from fastsketch._kernels.shrink import top_eigh
-from fastsketch._kernels.state import ROUNDING_PER_SHRINK
+from fastsketch._kernels.sketching.shrink import top_eigh
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 
 Matrix = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels import random_map as kernel
+from fastsketch._kernels.sketching import random_map as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import natural_dtype, not_finite
 from fastsketch.io import _checks as checks

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular, svd
 
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._rows_again import Product

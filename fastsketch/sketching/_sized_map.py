@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import random_map as kernel
+from fastsketch._kernels.sketching import random_map as kernel
 from fastsketch._random import Key, as_normal, raw_numbers
 
 MapKind = Literal["srht", "countsketch", "sparse", "gaussian", "sampling"]
@@ -44,7 +44,7 @@ _SIGNS, _PLACES = 0, 1
 
 
 class MapNumbers(NamedTuple):
-    """The random numbers of one block, as the kernel takes them (their meaning: _kernels/random_map.pyx)."""
+    """The random numbers of one block, as the kernel takes them (their meaning: _kernels/sketching/random_map.pyx)."""
 
     value: NDArray[Any]
     target: NDArray[np.int32]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from fastsketch import _threads
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import (
     DenseEngine,

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastsketch._kernels.adaptive import rank_one_update
+from fastsketch._kernels.online.adaptive import rank_one_update
 
 Floats = NDArray[np.float64]
 

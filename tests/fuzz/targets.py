@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from fastsketch._kernels.svmlight import parse_block
+from fastsketch._kernels.io.svmlight import parse_block
 from fastsketch.io import SourceError
 from fastsketch.io._input import InputFile
 from fastsketch.io._state import pack

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastsketch._kernels.dots import row_products
+from fastsketch._kernels.linalg.dots import row_products
 
 
 @pytest.mark.parametrize("d", [0, 1, 7, 8, 9, 123, 1000])

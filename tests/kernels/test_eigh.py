@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastsketch._kernels.shrink import top_eigh
+from fastsketch._kernels.sketching.shrink import top_eigh
 
 
 def spectrum(kind, n, rng):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastsketch._kernels.adaptive import rank_one_update
+from fastsketch._kernels.online.adaptive import rank_one_update
 
 
 def problem(n, seed):

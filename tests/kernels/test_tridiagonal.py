@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh_tridiagonal
 
-from fastsketch._kernels.tridiagonal import eigh_tridiagonal_top
+from fastsketch._kernels.linalg.tridiagonal import eigh_tridiagonal_top
 
 CASES = {
     "random": lambda n, rng: (rng.standard_normal(n), rng.standard_normal(n - 1)),

@@ -197,7 +197,7 @@ def test_fold_in_solves_its_convex_problem(loss):
 
 
 def test_the_median_needs_no_sort():
-    from fastsketch._kernels.entries import weighted_median
+    from fastsketch._kernels.lowrank.entries import weighted_median
 
     rng = np.random.default_rng(0)
     for n in (1, 2, 5, 50, 999):

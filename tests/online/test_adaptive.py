@@ -12,7 +12,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
-from fastsketch._kernels.online import OLD, RANK, ROWS
+from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch.io import load_svmlight
 from fastsketch.online import _adaptive, _projected

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
-from fastsketch._kernels.online import RANK, ROWS
+from fastsketch._kernels.online.numbers import RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import load_svmlight

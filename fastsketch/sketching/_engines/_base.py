@@ -1,6 +1,6 @@
 """The common part of the dense and the sparse buffer: slices of a batch, scale, rollback, merges.
 
-An engine owns its state (``_kernels/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
+An engine owns its state (``_kernels/sketching/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
 is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and
 therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or
 interrupted.
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels.dense import move_mean
-from fastsketch._kernels.ledger import Ledger
-from fastsketch._kernels.state import NOTHING_SEEN, REFRESH, SketchState
+from fastsketch._kernels.sketching.dense import move_mean
+from fastsketch._kernels.sketching.ledger import Ledger
+from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
 from fastsketch.io import _checks as checks
@@ -91,7 +91,7 @@ class Engine(Generic[State, Piece]):
         if setting.keeps_ledger:
             self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
             state.ledger = self.ledger
-        # arrays of the state, in its own memory: their meaning is in _kernels/state.pxd
+        # arrays of the state, in its own memory: their meaning is in _kernels/sketching/state.pxd
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
         self.mean: NDArray[np.float64] = np.asarray(state.mean)

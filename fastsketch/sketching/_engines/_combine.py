@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels.state import ROUNDING_PER_SHRINK
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of

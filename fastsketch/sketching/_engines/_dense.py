@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels import dense as kernel
-from fastsketch._kernels.shrink import top_eigh
-from fastsketch._kernels.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
+from fastsketch._kernels.sketching import dense as kernel
+from fastsketch._kernels.sketching.shrink import top_eigh
+from fastsketch._kernels.sketching.state import EXACT, GRAM, ROUNDING_PER_SHRINK, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, AnyBuffer, Engine, check_gains

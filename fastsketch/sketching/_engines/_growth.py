@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.shrink import top_eigh
-from fastsketch._kernels.state import ROUNDING_PER_SVD
+from fastsketch._kernels.sketching.shrink import top_eigh
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SVD
 
 Reference = Literal["squared_norm", "largest_eigenvalue"]
 

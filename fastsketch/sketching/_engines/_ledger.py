@@ -1,7 +1,7 @@
 """The ledger of an engine as arrays, and what is known of the rows in the basis of a sketch.
 
 ``Known`` is the ledger's view of a whole sketch: orthonormal directions V, the squared lengths of B's rows along them,
-and two l x l matrices whose sum estimates V A'A V' (``_kernels/ledger.pyx``).
+and two l x l matrices whose sum estimates V A'A V' (``_kernels/sketching/ledger.pyx``).
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.ledger import Ledger
+from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 

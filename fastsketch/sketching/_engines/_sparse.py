@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch._kernels import sparse as kernel
+from fastsketch._kernels.sketching import sparse as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks

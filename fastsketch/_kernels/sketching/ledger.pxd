@@ -1,4 +1,4 @@
-from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.linalg.blas cimport real
 
 # What a sketch knows, beyond its rows, of the k <= l directions V that it keeps (orthonormal, as rows).
 

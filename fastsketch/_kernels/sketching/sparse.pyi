@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer, disjoint_base
 
-from fastsketch._kernels.state import SketchState
+from fastsketch._kernels.sketching.state import SketchState
 
 @disjoint_base
 class SparseState(SketchState):

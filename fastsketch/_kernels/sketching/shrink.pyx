@@ -7,15 +7,17 @@ from time import perf_counter
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
-from fastsketch._kernels.ledger cimport Ledger, post
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
+from fastsketch._kernels.pool cimport join
+from fastsketch._kernels.linalg.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
 
 import numpy as np
 
 
 follow()
+join()
 
 
 cdef extern from "fs_panel.h" nogil:

@@ -7,12 +7,12 @@ the state between two blocks.
 cimport cython
 from libc.math cimport sqrt
 
-from fastsketch._kernels.blas cimport real, blas_int, converged, syrk
-from fastsketch._kernels.ledger cimport weaken
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, syrk
+from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.shrink cimport (
+from fastsketch._kernels.sketching.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
-from fastsketch._kernels.state cimport (
+from fastsketch._kernels.sketching.state cimport (
     GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, SketchState)
 
 import numpy as np

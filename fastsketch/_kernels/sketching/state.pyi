@@ -2,7 +2,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import Buffer, disjoint_base
 
-from fastsketch._kernels.ledger import Ledger
+from fastsketch._kernels.sketching.ledger import Ledger
 
 GRAM: Final[int]
 SVD: Final[int]

@@ -9,9 +9,9 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, stedc
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, stedc
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
+from fastsketch._kernels.linalg.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_vectors_s, fs_secular_weights)
 
 import numpy as np

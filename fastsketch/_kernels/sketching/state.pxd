@@ -23,7 +23,7 @@ cpdef enum:
     ROUNDING_PER_SVD = 48
 
 
-from fastsketch._kernels.ledger cimport Ledger
+from fastsketch._kernels.sketching.ledger cimport Ledger
 
 
 cdef class SketchState:

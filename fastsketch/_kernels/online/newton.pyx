@@ -3,7 +3,7 @@
 Between shrinks H = B'B + alpha I with B = [F Z'; C X], where Z (d x r) holds what earlier shrinks kept, X the rows
 appended since, unscaled, and C = diag(factors) their sqrt(mu + eta) * slope. The model is w = base + Z b + X'e. A round
 changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new row everything else is of size at most
-2 m. Only a shrink touches Z and base. How far a step goes, and how M changes, is in _kernels/projection (Numba).
+2 m. Only a shrink touches Z and base. How far a step goes, and how M changes, is in _kernels/online/projection (Numba).
 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
@@ -18,13 +18,13 @@ from libc.math cimport NAN, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
+from fastsketch._kernels.online.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
                                         row_products, take_in)
-from fastsketch._kernels.blas cimport blas_int, ddot, gemm, gemv, gesv, potrf, syevd, trtri
-from fastsketch._kernels.dots cimport fs_dots_d
+from fastsketch._kernels.linalg.blas cimport blas_int, ddot, gemm, gemv, gesv, potrf, syevd, trtri
+from fastsketch._kernels.linalg.dots cimport fs_dots_d
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport finite, flat, loss_and_slope
-from fastsketch._kernels.online cimport (ALPHA, APPENDED, BOTH, CURRENT, LOSS, MISTAKES, NEXT, RANK, ROUND, ROWS,
+from fastsketch._kernels.online.numbers cimport (ALPHA, APPENDED, BOTH, CURRENT, LOSS, MISTAKES, NEXT, RANK, ROUND, ROWS,
                                          SHRINKAGE)
 
 import numpy as np
@@ -765,7 +765,7 @@ cdef class Rounds:
 
     cdef int take_steps(self, method, bint singular) except -1:
         # only what this model may need: each takes a tenth of a second where nothing compiled is kept
-        from fastsketch._kernels.projection import addresses
+        from fastsketch._kernels.online.projection import addresses
 
         cdef Model* s = &self.s
         cdef size_t address

@@ -6,7 +6,7 @@ from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport gemm, gemv
+from fastsketch._kernels.linalg.blas cimport gemm, gemv
 
 cdef enum:
     SOME = 256                   # rows of Z recomputed together

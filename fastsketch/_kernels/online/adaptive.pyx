@@ -8,7 +8,7 @@ C <- T'C, costs as much as an SVD.
 At point k of the grid of (learning rate eta, delta) the model is w = scale (base + Z b) + C'steps. Mirror descent moves
 base and steps; dual averaging keeps the sum of gradients in base, scale = -eta / delta.
 
-Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/newton, and a round
+Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/online/newton, and a round
 costs the nonzeros of x. The arrays are those of fastsketch.online._sketched.SketchedState:
 
     turn (most, cap)    T'                      lam (most,)         descending
@@ -24,13 +24,13 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
+from fastsketch._kernels.online.basis cimport (SOME, Basis, add, add_kept_row, add_row, keep_row, recompute, row_dot,
                                         row_products, solve_small, take_in)
-from fastsketch._kernels.blas cimport gemm, gemv
+from fastsketch._kernels.linalg.blas cimport gemm, gemv
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
-from fastsketch._kernels.online cimport COUNTS, EVERY_ROUND, OLD, RANK, ROUND, ROWS, TURNS, WHEN_FULL
-from fastsketch._kernels.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
+from fastsketch._kernels.online.numbers cimport COUNTS, EVERY_ROUND, OLD, RANK, ROUND, ROWS, TURNS, WHEN_FULL
+from fastsketch._kernels.linalg.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
                                           fs_secular_weights)
 
 

@@ -4,7 +4,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
-from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.level cimport follow
 
 

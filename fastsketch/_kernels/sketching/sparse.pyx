@@ -10,22 +10,22 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, blas_int, converged, gemm, syrk
-from fastsketch._kernels.ledger cimport post, weaken
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.shrink cimport arena_size, top_eigenpairs, rotation, shorten
-from fastsketch._kernels.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
+from fastsketch._kernels.sketching.shrink cimport arena_size, top_eigenpairs, rotation, shorten
+from fastsketch._kernels.sketching.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
                                               fs_csr_common, fs_csr_pivots_s, fs_csr_pivots_d, fs_csr_fill_s,
                                               fs_csr_fill_d, fs_csr_weigh_s, fs_csr_weigh_d, fs_csr_times_z_s,
                                               fs_csr_times_z_d, fs_csr_gram_s, fs_csr_gram_d, fs_csr_add_to_z_s,
                                               fs_csr_add_to_z_d, fs_csr_weighted_sum_s, fs_csr_weighted_sum_d,
                                               fs_csr_dot_s, fs_csr_dot_d, fs_z_dot_s, fs_z_dot_d, fs_z_square_s,
                                               fs_z_square_d, fs_z_rank_one_s, fs_z_rank_one_d)
-from fastsketch._kernels.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
+from fastsketch._kernels.sketching.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
 import numpy as np
 
-from fastsketch._kernels.dense import work_sizes
+from fastsketch._kernels.sketching.dense import work_sizes
 
 
 follow()

@@ -1,4 +1,4 @@
-from fastsketch._kernels.blas cimport real, blas_int
+from fastsketch._kernels.linalg.blas cimport real, blas_int
 
 
 cdef Py_ssize_t doubles_size(Py_ssize_t n) noexcept nogil

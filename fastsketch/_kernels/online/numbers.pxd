@@ -1,5 +1,5 @@
 # The one declaration of what online models and their loops know by number: Cython cimports it, Numba and Python import
-# the same integers from fastsketch._kernels.online.
+# the same integers from fastsketch._kernels.online.numbers.
 
 cpdef enum:
     # Entries of `count` (int64); of an adaptive model, then of a Newton model.

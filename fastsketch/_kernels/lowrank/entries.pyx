@@ -1,6 +1,6 @@
 """Loops over the observed entries of a matrix, in CSR with unsigned 32-bit indices: scores, line searches, row fits.
 
-The residual products and the gradients are in _kernels/lowrank (Numba). Values of rows, of columns and of entries are
+The residual products and the gradients are in _kernels/lowrank/products (Numba). Values of rows, of columns and of entries are
 all float32 or all float64; sums over entries are float64.
 
     indptr (m + 1,) uint32, indices (nnz,) uint32   the observed entries, row by row
@@ -12,10 +12,10 @@ from libc.math cimport NAN, fabs, sqrt
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 
-from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, loss_terms
-from fastsketch._kernels.sparse_rows cimport fs_z_rank_one_d
+from fastsketch._kernels.sketching.sparse_rows cimport fs_z_rank_one_d
 
 import numpy as np
 

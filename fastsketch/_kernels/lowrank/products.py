@@ -4,7 +4,7 @@
 
 In CSR with unsigned 32-bit indices: signed ones cost a test for a negative one in every access, twice the time. Values
 of rows, of columns and of entries may be float32 or float64; sums over entries are float64. All other loops over
-entries, and what the arrays hold, are in _kernels/entries.
+entries, and what the arrays hold, are in _kernels/lowrank/entries.
 
     a (nnz,)    the scaled gradient: weight * dloss/dz * left[i] * right[j]
 """
@@ -12,7 +12,7 @@ entries, and what the arrays hold, are in _kernels/entries.
 import numpy as np
 
 from fastsketch._kernels.jit import compiled
-from fastsketch._kernels.losses_jit import value_slope_curvature
+from fastsketch._kernels.lowrank.losses_jit import value_slope_curvature
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Walsh-Hadamard transforms in place."""
 
-from fastsketch._kernels.blas cimport real
+from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.level cimport follow
 
 

@@ -16,7 +16,7 @@ from libc.math cimport exp, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
-from fastsketch._kernels.online cimport ADAM, DIAGONAL, GRADIENT, ROUND
+from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999

@@ -1,5 +1,5 @@
-from fastsketch._kernels.blas cimport real, blas_int
-from fastsketch._kernels.ledger cimport Ledger
+from fastsketch._kernels.linalg.blas cimport real, blas_int
+from fastsketch._kernels.sketching.ledger cimport Ledger
 
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil

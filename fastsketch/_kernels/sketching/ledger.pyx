@@ -14,7 +14,7 @@ cimport cython
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memset
 
-from fastsketch._kernels.blas cimport real, gemm
+from fastsketch._kernels.linalg.blas cimport real, gemm
 
 import numpy as np
 

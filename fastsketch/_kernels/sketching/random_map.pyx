@@ -13,7 +13,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.blas cimport real, gemm
+from fastsketch._kernels.linalg.blas cimport real, gemm
 from fastsketch._kernels.level cimport follow
 
 import numpy as np

@@ -1,0 +1,1 @@
+"""Loops over the entries of a matrix with holes."""

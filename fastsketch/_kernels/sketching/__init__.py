@@ -1,0 +1,1 @@
+"""Rows through a buffer or a random map."""
