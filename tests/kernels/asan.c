@@ -109,7 +109,7 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
     for (ptrdiff_t j = 0; j < d; j++)
         old[j] = mean[j] = 1e6;
-    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_d(n, d, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
     for (ptrdiff_t j = 0; j < d; j++) {
         double sum = 0, about = 0;
         for (ptrdiff_t i = 0; i < n; i++)
@@ -119,12 +119,12 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         check(n == 0 || fabs(mean[j] - old[j] - 4.0 * (double)n / (3 + 4.0 * (double)n) * about) < 1e-9, "mean");
         check(fabs(low[j]) <= 1e-9, "low part of the mean");
     }
-    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
-    fs_centre_rows_s(n, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
     for (ptrdiff_t i = 0; i < n * d; i++)
         check(v[i] == 0, "rows without weight");
     double *total = space((size_t)(d * d), 8);
-    fs_add_lower_d(d, total, total);
+    fs_add_lower_d(d, 0, d, total, total);
     fs_square_rows_d(n, d, d, x, square);
     note(square, (size_t)n * 8), note(y, (size_t)(n * d) * 8), note(mean, (size_t)d * 8), note(last, (size_t)d * 8);
     fs_square_rows_s(n, d, d, u, square);
@@ -145,8 +145,8 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         fs[i] = (float)(old[i] = f[i] = uniform());
     for (ptrdiff_t i = 0; i < m * r; i++)
         ws[i] = (float)(w[i] = uniform());
-    fs_panel_gram_d(m, columns, d, f, g, pack, n_pack);
-    fs_panel_gram_s(m, columns, d, fs, gs, packs, n_pack);
+    fs_panel_gram_d(m, columns, d, d, f, g, pack, n_pack);
+    fs_panel_gram_s(m, columns, d, d, fs, gs, packs, n_pack);
     for (ptrdiff_t j = 0; j < columns; j++)
         for (ptrdiff_t i = j; i < m; i++) {
             double sum = 0;
@@ -156,7 +156,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
             note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
-    fs_panel_rotate_d(m, r, d, f, w, square, pack, n_pack);
+    fs_panel_rotate_d(m, r, d, d, f, w, square, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
         double norm = 0;
         for (ptrdiff_t c = 0; c < d; c++) {
@@ -169,7 +169,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         check(fabs(norm - square[i]) < 1e-10 * (double)(m * d), "panel rotate, norm");
     }
     note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
-    fs_panel_rotate_s(m, r, d, fs, ws, square, packs, n_pack);
+    fs_panel_rotate_s(m, r, d, d, fs, ws, square, packs, n_pack);
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
     free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
 }

@@ -5,14 +5,14 @@ A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call 
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, gesdd
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
-from fastsketch._kernels.linalg.panel cimport fs_panel_pays, panel_gram, panel_rotate
-from fastsketch._kernels.linalg.rows cimport copy_square, scan_rows, square_rows
+from fastsketch._kernels.linalg.rows cimport scan_rows
 from fastsketch._kernels.linalg.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
-from fastsketch._kernels.pool cimport join
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.sketching.products cimport gram_products, rotate_rows
 
 import numpy as np
 
@@ -33,7 +33,7 @@ cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
 
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
     """Doubles that gram_shrink works in beside the arena."""
-    return 2 * (n_keep + 1) + doubles_size(m)
+    return (FS_PARTS + 1) * (n_keep + 1) + doubles_size(m)
 
 
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
@@ -147,49 +147,14 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
     return delta
 
 
-cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagonal, const real* f, real* g, real* pack,
-                        Py_ssize_t n_pack) noexcept nogil:
-    """Lower triangle of F F' for a buffer of m rows; of the last `kept` rows among themselves unless `diagonal`."""
-    cdef Py_ssize_t h = m - kept
-    cdef const real* k = f + h * d
-    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
-    if fs_panel_pays(m, sizeof(real)):
-        panel_gram(m, h if diagonal else m, d, f, g, pack, n_pack)
-        return
-    syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-    gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
-    if not diagonal:
-        syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, g + h * m + h, m)
-
-
-cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const real* w, double* square, real* pack,
-                      Py_ssize_t n_pack) noexcept nogil:
-    """F[-1-i] = w[:, i].T @ F for i < r - 1, in place; square gets the squared norms, also of the last result."""
-    cdef Py_ssize_t panel, start = 0, width, i
-    cdef double part = 0.0
-    if fs_panel_pays(m, sizeof(real)):
-        panel_rotate(m, r, d, f, w, square, pack, n_pack)
-        return
-    memset(square, 0, r * sizeof(double))
-    panel = n_pack // r
-    while start < d:
-        width = panel if panel < d - start else d - start
-        gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, w, m, <real> 0.0, pack, width)
-        for i in range(r - 1):
-            square[i] += copy_square(width, pack + i * width, f + (m - 1 - i) * d + start)
-        square_rows(1, width, width, pack + (r - 1) * width, &part)
-        square[r - 1] += part
-        start += width
-
-
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
-                     real* arena, double* small, blas_int* iwork) noexcept nogil:
+                     real* arena, real* partials, double* small, blas_int* iwork) noexcept nogil:
     """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
 
     The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
     With `diagonal` the kept rows are orthogonal with squared norms lam, and only the blocks that involve new rows are
-    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles.
+    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles, partials partials_size(m, d).
 
     The order is not a matter of taste: gemm adds row after row into a float, and a long row first would round away
     the same part of every short row that follows, with the same sign, at every shrink. With the longest row last the
@@ -203,10 +168,10 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef Py_ssize_t spare = arena_size(m) - m * m  # from z on: free before and after the eigensolver
     cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j
     cdef real* corner = g + h * m + h
-    cdef double* square = small
-    cdef double* vector_square = small + r
+    cdef double* vector_square = small
+    cdef double* square = small + r
     cdef int info
-    gram_products(m, kept, d, diagonal, f, g, z, spare)
+    gram_products(m, kept, d, diagonal, f, g, partials, z, spare)
     for j in range(h):
         for i in range(kept):
             g[j * m + h + i] = <real> (gain[kept - 1 - i] * <double> g[j * m + h + i])
@@ -219,7 +184,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         for i in range(kept):
             for j in range(i, kept):
                 corner[i * m + j] = <real> (gain[kept - 1 - i] * gain[kept - 1 - j] * <double> corner[i * m + j])
-    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + 2 * r, iwork)
+    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + (FS_PARTS + 1) * r, iwork)
     if info:
         return info
     top[0] = <double> w[m - 1]
