@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+
 from bench_tools import ROOT, seconds, table
 
 # What makes a machine of less: for the C kernels, for OpenBLAS, for Numba.
@@ -33,7 +34,8 @@ def processors(args):
                 env.update(settings)
                 if folder:
                     env["PYTHONPATH"] = folder
-                code = f"import sys; sys.path.insert(1, {str(ROOT / 'bench')!r}); import bench_processors as b; b.work()"
+                bench = str(ROOT / "bench")
+                code = f"import sys; sys.path.insert(1, {bench!r}); import bench_processors as b; b.work()"
                 done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
                 for name, value in json.loads(done.stdout.splitlines()[-1]).items():
                     found.setdefault((name, machine, build), []).append(value)
@@ -61,22 +63,22 @@ def work():
 
     rng = np.random.default_rng(0)
     out = {}
-    for d, l, dtype in (
+    for d, size, dtype in (
         (2048, 64, np.float64),
         (8192, 64, np.float64),
         (2048, 64, np.float32),
         (8192, 32, np.float32),
         (8192, 64, np.float32),
     ):
-        rows = rng.standard_normal((20 * l, d)).astype(dtype)
-        sketch = fs.FrequentDirections(l, method="fd", solver="gram").update(rows[: 3 * l])
+        rows = rng.standard_normal((20 * size, d)).astype(dtype)
+        sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows[: 3 * size])
         shares = []
         for _ in range(4):
             a = np.asfortranarray(rng.standard_normal((1200, 1200)), dtype)
             limit = 2 * 1200**3 / min(seconds(lambda a=a: _gemm(a)) for _ in range(3))
             spent = min(seconds(lambda rows=rows, sketch=sketch: sketch.update(rows)) for _ in range(2))
-            shares.append(100 * 7 * d * l * len(rows) / spent / limit)
-        out[f"FD d = {d:,}, l = {l}, {np.dtype(dtype).name}: % of GEMM"] = float(np.median(shares))
+            shares.append(100 * 7 * d * size * len(rows) / spent / limit)
+        out[f"FD d = {d:,}, l = {size}, {np.dtype(dtype).name}: % of GEMM"] = float(np.median(shares))
     x, y = rng.standard_normal((300, 4000)), np.sign(rng.standard_normal(300))
     newton = fs.SketchedNewton(20).update(x[:100], y[:100])
     out["Newton, dense, d = 4,000, 300 rows: ms"] = _best(lambda: newton.copy().update(x, y), 5)
