@@ -5,7 +5,7 @@ A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call 
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
@@ -45,6 +45,55 @@ cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* ta
     return 0
 
 
+# Reflectors that are applied together, and the size from which on ours is no slower than LAPACK's ormtr.
+cdef enum:
+    TOGETHER = 32
+    BACK_FROM = 96
+cdef double LEAST_BACK = 4e5  # products of a part
+
+
+cdef struct Back:
+    Py_ssize_t m, k, n_blocks, n_parts
+    const void* g
+    const void* tau
+    void* t
+    void* z
+
+
+cdef void reflectors(Back* job, ptrdiff_t part, real* unused) noexcept nogil:
+    """The triangular factor of one block of reflectors."""
+    cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i
+    larft(n, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m, <const real*> job.tau + i,
+          <real*> job.t + part * TOGETHER * TOGETHER, TOGETHER)
+
+
+cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
+    """All blocks of reflectors, the last first, on some columns of z."""
+    cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n
+    cdef Py_ssize_t count = fs_pool_from(job.k, job.n_parts, part + 1, 1) - first
+    for b in range(job.n_blocks - 1, -1, -1):
+        i = b * TOGETHER
+        n = m - 1 - i
+        larfb(n, count, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m,
+              <const real*> job.t + b * TOGETHER * TOGETHER, TOGETHER, <real*> job.z + first * m + i + 1, m, work)
+
+
+cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work, Py_ssize_t lwork) noexcept nogil:
+    """z (m x k) = Q @ z, Q the product of the reflectors below the first subdiagonal of g; lwork >= m^2 + 5m + 1."""
+    cdef Back job
+    cdef Py_ssize_t widest
+    if m < BACK_FROM:
+        return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z, m, work, lwork)
+    job.m, job.k, job.g, job.tau, job.t, job.z = m, k, g, tau, work, z
+    job.n_blocks = (m - 1 + TOGETHER - 1) // TOGETHER
+    fs_pool_run(job.n_blocks, <fs_part> reflectors[real], &job, NULL, 0)
+    job.n_parts = min(fs_pool_parts(<double> m * m * k, LEAST_BACK), 1 + k // TOGETHER)
+    widest = fs_pool_from(k, job.n_parts, 1, 1)
+    fs_pool_run(job.n_parts, <fs_part> turn_columns[real], &job, work + job.n_blocks * TOGETHER * TOGETHER,
+                widest * TOGETHER * sizeof(real))
+    return 0
+
+
 cdef bint trace_is_finite(Py_ssize_t m, const real* g) noexcept nogil:
     cdef Py_ssize_t i
     cdef double trace = 0.0
@@ -59,23 +108,10 @@ cdef enum:
     NOT_FINITE = 1 << 20  # beyond every status of LAPACK
 
 
-cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
-                        double* doubles, blas_int* iwork) noexcept nogil:
-    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
-
-    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
-    reals, doubles doubles_size(m), iwork iwork_size(m).
-    """
-    cdef real* e = work
-    cdef real* tau = work + m
-    cdef real* rest = work + 2 * m
+cdef int eigenpairs_of(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* e, real* tau, real* rest,
+                       Py_ssize_t lwork, double* doubles, blas_int* iwork) noexcept nogil:
     cdef Py_ssize_t i
     cdef int info
-    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
-    # is asked what it makes of infinity.
-    if not trace_is_finite(m, g):
-        return NOT_FINITE
-    lwork -= 2 * m
     info = reduce_to_tridiagonal(m, g, w, e, tau, rest, lwork)
     if info:
         return info
@@ -89,7 +125,29 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
         if not isfinite(w[i]):
             return NOT_FINITE
     # z[:, -k:] = Q @ z[:, -k:]
-    return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z + (m - k) * m, m, rest, lwork)
+    return turn_back(m, k, g, tau, z + (m - k) * m, rest, lwork)
+
+
+cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
+                        double* doubles, blas_int* iwork) noexcept nogil:
+    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
+
+    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
+    reals, doubles doubles_size(m), iwork iwork_size(m).
+    """
+    cdef real* e = work
+    cdef real* tau = work + m
+    cdef real* rest = work + 2 * m
+    cdef int info
+    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
+    # is asked what it makes of infinity.
+    if not trace_is_finite(m, g):
+        return NOT_FINITE
+    lwork -= 2 * m
+    fs_blas_alone(1)
+    info = eigenpairs_of(m, k, g, w, z, e, tau, rest, lwork, doubles, iwork)
+    fs_blas_alone(0)
+    return info
 
 
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
@@ -241,11 +299,15 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
     if d >= m:
         # F' = U S V'; U overwrites F', that is, F's rows become its right singular vectors
         rest = vt + m * m
+        fs_blas_alone(1)
         info = gesdd(c'O', d, m, f, d, s, f, d, vt, m, rest, lwork - r - m * m, iwork)
+        fs_blas_alone(0)
     else:
         u = vt + d * m
         rest = u + d * d
+        fs_blas_alone(1)
         info = gesdd(c'S', d, m, f, d, s, u, d, vt, d, rest, lwork - r - d * m - d * d, iwork)
+        fs_blas_alone(0)
         if info == 0:
             memcpy(f, u, d * d * sizeof(real))
     if info:
