@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online import adaptive as kernel
 from fastsketch._kernels.losses import L1_PENALTY
+from fastsketch._kernels.online import adaptive as kernel
 from fastsketch._kernels.online.numbers import EVERY_ROUND, NEVER, OLD, RANK, ROWS, TURNS
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
