@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastsketch._kernels.lowrank import products as kernel
-from fastsketch._kernels.linalg.block import BLOCK, gram_block
+from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 
@@ -42,26 +42,10 @@ def leading_of_eight(data: Observed, a: Array, start: Array, *, iterations: int)
     Eight vectors cost little more than one. Of `start` (n, 8) seven begin where the last rank left them, near the
     singular vectors that come next; one is random, for what they cannot see.
     """
-    dtype = data.o.dtype
-    u, w = np.empty((data.m, BLOCK), dtype), np.empty((data.n, BLOCK), dtype)
-    v = _orthonormal(start.astype(dtype))
-    y, ritz = v[:BLOCK], v[:, 0]
-    for _ in range(iterations):
-        gram_block(*data.where, a, v, u, w)
-        values, vectors = np.linalg.eigh((u.T @ u).astype(np.float64))
-        y = vectors[:, ::-1].astype(dtype)
-        top = float(values[-1])
-        if not top > 0:
-            return None
-        rest = w @ y[:, 0] - dtype.type(top) * (v @ y[:, 0])
-        ritz = v @ y[:, 0]
-        if float(rest @ rest) <= (TURNED * top) ** 2:
-            break
-        v = _orthonormal(w @ y)
-    block = _orthonormal(w @ y)
-    left = u @ y[:, 0]
-    s = float(np.linalg.norm(left))
-    return Found(_signed(left / s, s, ritz), block)
+    block = np.ascontiguousarray(start, data.o.dtype)
+    left, right = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
+    s = leading_of_block(*data.where, a, block, iterations, TURNED, left, right)
+    return Found(_signed(left / s, s, right), block) if s > 0 else None
 
 
 def leading(
@@ -100,15 +84,3 @@ def leading(
 
 def _signed(u: Array, s: float, v: Array) -> Triplet:
     return Triplet(-u, s, -v) if u[np.argmax(np.abs(u))] < 0 else Triplet(u, s, v)
-
-
-def _orthonormal(w: Array) -> Array:
-    """Orthonormal columns with the span of w (n, 8): by Cholesky twice, or by Householder if that fails."""
-    for _ in range(2):
-        gram = (w.T @ w).astype(np.float64)
-        try:
-            lower = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError:
-            return np.ascontiguousarray(np.linalg.qr(w.astype(np.float64))[0].astype(w.dtype))
-        w = np.ascontiguousarray(w @ np.linalg.inv(lower).T.astype(w.dtype))
-    return w
