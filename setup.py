@@ -53,6 +53,7 @@ def extensions():
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "lowrank/entries": ["csrc/fs_sparse.c"],
+        "lowrank/gradients": ["csrc/fs_pool.c"],
         "online/adaptive": ["csrc/fs_secular.c"],
         "online/diagonal": [],
         "online/newton": ["csrc/fs_dots.c"],

@@ -212,7 +212,7 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
     """Sum of the losses at scores z of the entries o, and the slope of each."""
-    from fastsketch._kernels.lowrank import products as kernel
+    from fastsketch._kernels.lowrank import gradients as kernel
 
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)

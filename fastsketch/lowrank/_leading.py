@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import products as kernel
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import entries
-from fastsketch._kernels.lowrank import products as kernel
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._kernels.losses import ABSOLUTE, SQUARE
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
