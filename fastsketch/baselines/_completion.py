@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES
 from fastsketch._model import Arrays, Model
@@ -87,14 +86,13 @@ class Completion(Model, abstract=True):
         history: list[Iteration] = []
         last = None
         start = time.perf_counter()
-        with _threads.blas_for(2):
-            for last in islice(self._run(data), self._most()):
-                line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
-                history.append(line)
-                if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
-                    break
-                if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
-                    break
+        for last in islice(self._run(data), self._most()):
+            line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
+            history.append(line)
+            if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
+                break
+            if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
+                break
         self._last, self._history = last, history
         return self
 

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
+from fastsketch._kernels.lowrank import entries
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 
@@ -54,29 +55,29 @@ def leading(
     """The leading triplet of that matrix less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
     dtype = data.o.dtype
     u, w = np.empty(data.m, dtype), np.empty(data.n, dtype)
-    v = start / (np.linalg.norm(start) or 1)
+    v = start / dtype.type(_norm(start) or 1)
     for _ in range(iterations):
         if minus:
             kernel.times(*data.where, a, v, u)
             for uq, sq, vq in minus:
-                u -= sq * (vq @ v) * uq
+                u -= dtype.type(sq * entries.dot(vq, v)) * uq
             kernel.transposed_times(*data.where, a, u, w)
             for uq, sq, vq in minus:
-                w -= sq * (uq @ u) * vq
+                w -= dtype.type(sq * entries.dot(uq, u)) * vq
         else:
             kernel.gram_product(*data.where, a, v, u, w)
-        size = np.linalg.norm(w)
+        size = _norm(w)
         if not size > 0:
             return None
-        w /= size
-        inner = float(w @ v)
+        w /= dtype.type(size)
+        inner = entries.dot(w, v)
         v, w = w, v
         if inner * inner > 1 - TURNED * TURNED:
             break
     kernel.times(*data.where, a, v, u)
     for uq, sq, vq in minus:
-        u -= sq * (vq @ v) * uq
-    s = float(np.linalg.norm(u))
+        u -= dtype.type(sq * entries.dot(vq, v)) * uq
+    s = _norm(u)
     if not s > 0:
         return None
     return _signed(u / s, s, v)
@@ -84,3 +85,8 @@ def leading(
 
 def _signed(u: Array, s: float, v: Array) -> Triplet:
     return Triplet(-u, s, -v) if u[np.argmax(np.abs(u))] < 0 else Triplet(u, s, v)
+
+
+def _norm(x: Array) -> float:
+    # not by BLAS, whose bits depend on its threads
+    return float(np.sqrt(entries.dot(x, x)))

@@ -34,9 +34,7 @@ def gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, rig
     return total
 
 
-def step_gradient(
-    loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, keep_theta, u, v, rb, cb, a
-):
+def step_gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, keep_theta, u, v, rb, cb, a):
     """z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient; keep_theta: these two."""
     total, keep, theta = 0.0, keep_theta[0], keep_theta[1]
     for i in range(first, stop):
