@@ -90,10 +90,10 @@ static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
 static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }
 static void along_rows_d(void) { fs_fwht_rows_d(A, B, B, xd); }
 static void along_rows_s(void) { fs_fwht_rows_s(A, B, B, xs); }
-static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, more, wd, zd, yd); }
-static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys); }
-static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd); }
-static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys); }
+static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, more, wd, zd, yd, B); }
+static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys, B); }
+static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd, B); }
+static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys, B); }
 static void scan_d(void) { fs_scan_rows_d(A, B, B, xd, vd); }
 static void scan_s(void) { fs_scan_rows_s(A, B, B, xs, vd); }
 static void load_d(void) { fs_load_rows_d(A, B, B, xd, NULL, 1, 0.5, yd, B, vd); }

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import products as kernel
 from fastsketch._kernels.linalg.block import BLOCK, gram_block
+from fastsketch._kernels.lowrank import products as kernel
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 

@@ -5,9 +5,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.losses import ABSOLUTE, SQUARE
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import products as kernel
-from fastsketch._kernels.losses import ABSOLUTE, SQUARE
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem

@@ -386,7 +386,7 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
     }
     for (ptrdiff_t k = 0; k < q; k++)
         lo[k] = (int32_t)((k * 5) % p), fflip[k] = (float)(flip[k] = k % 2 ? -1 : 1);
-    fs_srht_block_d(p, d, d, x, factor, NULL, NULL, sums, q, lo, flip, work, out);
+    fs_srht_block_d(p, d, d, x, factor, NULL, NULL, sums, q, lo, flip, work, out, d);
     for (ptrdiff_t k = 0; k < q; k++)
         for (ptrdiff_t j = 0; j < d; j++) {
             double sum = 0;
@@ -395,13 +395,13 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
                     flip[k] * (__builtin_parityll((unsigned long long)(lo[k] & i)) ? -1 : 1) * factor[i] * x[i * d + j];
             check(fabs(sum - out[k * d + j]) < 1e-11 * (double)p, "srht");
         }
-    fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out);
-    fs_srht_block_d(p, d, d, x, factor, root, shift, NULL, q, lo, flip, work, out);
-    fs_srht_block_s(p, d, d, fx, ffactor, NULL, fshift, sums, q, lo, fflip, fwork, fout);
-    fs_srht_block_s(p, d, d, fx, ffactor, root, NULL, sums, q, lo, fflip, fwork, fout);
-    fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out);
-    fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout);
-    fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout);
+    fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out, d);
+    fs_srht_block_d(p, d, d, x, factor, root, shift, NULL, q, lo, flip, work, out, d);
+    fs_srht_block_s(p, d, d, fx, ffactor, NULL, fshift, sums, q, lo, fflip, fwork, fout, d);
+    fs_srht_block_s(p, d, d, fx, ffactor, root, NULL, sums, q, lo, fflip, fwork, fout, d);
+    fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out, d);
+    fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout, d);
+    fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout, d);
     note(out, (size_t)(q * d) * 8), note(fout, (size_t)(q * d) * 4), note(sums, (size_t)d * 8);
     free(x), free(factor), free(flip), free(out), free(work), free(sums), free(shift), free(root), free(fx);
     free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value),

@@ -1,23 +1,12 @@
 """A sparse matrix times eight vectors, and its transpose times the result (csrc/fs_block)."""
 
-from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
-from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.level cimport follow
-
+from fastsketch._kernels.linalg.blas cimport real
 
 follow()
-
-
-cdef extern from "fs_block.h" nogil:
-    enum:
-        FS_BLOCK
-    void fs_gram_block_s(ptrdiff_t m, const uint32_t *indptr, const uint32_t *indices, const float *a, const float *v,
-                         float *u, float *w)
-    void fs_gram_block_d(ptrdiff_t m, const uint32_t *indptr, const uint32_t *indices, const double *a,
-                         const double *v, double *u, double *w)
 
 BLOCK = FS_BLOCK
 
@@ -33,9 +22,5 @@ def gram_block(const uint32_t[::1] indptr, const uint32_t[::1] indices, const re
         return
     with nogil:
         memset(&w[0, 0], 0, w.shape[0] * FS_BLOCK * sizeof(real))
-        if real is float:
-            fs_gram_block_s(m, &indptr[0], &indices[0] if a.shape[0] else NULL, &a[0] if a.shape[0] else NULL,
-                            &v[0, 0], &u[0, 0], &w[0, 0])
-        else:
-            fs_gram_block_d(m, &indptr[0], &indices[0] if a.shape[0] else NULL, &a[0] if a.shape[0] else NULL,
-                            &v[0, 0], &u[0, 0], &w[0, 0])
+        block_of_products(m, &indptr[0], &indices[0] if a.shape[0] else NULL, &a[0] if a.shape[0] else NULL, &v[0, 0],
+                          &u[0, 0], &w[0, 0])

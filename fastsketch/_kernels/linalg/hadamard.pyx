@@ -7,23 +7,13 @@ from fastsketch._kernels.level cimport follow
 follow()
 
 
-cdef extern from "fs_hadamard.h" nogil:
-    void fs_fwht_columns_s(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, float *x)
-    void fs_fwht_columns_d(ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, double *x)
-    void fs_fwht_rows_s(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, float *x)
-    void fs_fwht_rows_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, double *x)
-
-
 def fwht_columns(real[:, :] x):
     """x = H @ x for a power of two of rows whose columns are contiguous; H has entries +-1."""
     cdef Py_ssize_t m = x.shape[0], d = x.shape[1], ld = x.strides[0] // <Py_ssize_t> sizeof(real)
     if m == 0 or d == 0:
         return
     with nogil:
-        if real is float:
-            fs_fwht_columns_s(m, d, ld, &x[0, 0])
-        else:
-            fs_fwht_columns_d(m, d, ld, &x[0, 0])
+        transform_columns(m, d, ld, &x[0, 0])
 
 
 def fwht_rows(real[:, :] x):
@@ -32,7 +22,4 @@ def fwht_rows(real[:, :] x):
     if n == 0 or m == 0:
         return
     with nogil:
-        if real is float:
-            fs_fwht_rows_s(n, m, ld, &x[0, 0])
-        else:
-            fs_fwht_rows_d(n, m, ld, &x[0, 0])
+        transform_rows(n, m, ld, &x[0, 0])

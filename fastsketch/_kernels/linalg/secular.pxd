@@ -1,7 +1,9 @@
-# csrc/fs_secular.h, where each function is explained.
+# csrc/fs_secular.h, where each function is explained: one name for float and double.
 
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
+
+from fastsketch._kernels.linalg.blas cimport real
 
 
 cdef extern from "fs_secular.h" nogil:
@@ -16,3 +18,12 @@ cdef extern from "fs_secular.h" nogil:
                               const double *tau, const double *z, const int32_t *place, double *v, float *s)
     void fs_secular_vectors_d(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
                               const double *tau, const double *z, const int32_t *place, double *v, double *s)
+
+
+cdef inline void secular_vectors(Py_ssize_t k, Py_ssize_t first, Py_ssize_t count, const double* d,
+                                 const int32_t* origin, const double* tau, const double* z, const int32_t* place,
+                                 double* v, real* s) noexcept nogil:
+    if real is float:
+        fs_secular_vectors_s(k, first, count, d, origin, tau, z, place, v, s)
+    else:
+        fs_secular_vectors_d(k, first, count, d, origin, tau, z, place, v, s)

@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, stedc
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.linalg.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
-                                          fs_secular_vectors_s, fs_secular_weights)
+from fastsketch._kernels.linalg.secular cimport (
+    fs_secular_deflate, fs_secular_roots, fs_secular_weights, secular_vectors)
 
 import numpy as np
 
@@ -171,10 +171,7 @@ cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double c
                 first = j
                 break
     count = k - first
-    if real is float:
-        fs_secular_vectors_s(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
-    else:
-        fs_secular_vectors_d(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
+    secular_vectors(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
     # Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run], over runs of neighbouring columns
     i = first
     while i < k:

@@ -8,6 +8,8 @@ cimport cython
 from libc.math cimport sqrt
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, syrk
+from fastsketch._kernels.linalg.rows cimport (
+    add_lower, centre_rows, fs_move_mean, load_rows, scale_rows, scan_rows, square_rows)
 from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.sketching.shrink cimport (
@@ -19,29 +21,6 @@ import numpy as np
 
 
 follow()
-
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
-    void fs_load_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root_weight,
-                        ptrdiff_t root_step, double scale, float *out, ptrdiff_t ld_out, double *square)
-    void fs_load_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root_weight,
-                        ptrdiff_t root_step, double scale, double *out, ptrdiff_t ld_out, double *square)
-    void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
-    void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square)
-    void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
-    void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
-    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
-    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
-    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                      const double *shift)
-    void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
-    void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
 
 cdef enum:
@@ -85,10 +64,7 @@ def scan(const real[:, :] rows):
     if n == 0 or d == 0:
         return -1, 0.0
     with nogil:
-        if real is float:
-            bad = fs_scan_rows_s(n, d, ld, &rows[0, 0], &largest)
-        else:
-            bad = fs_scan_rows_d(n, d, ld, &rows[0, 0], &largest)
+        bad = scan_rows(n, d, ld, &rows[0, 0], &largest)
     return bad, largest
 
 
@@ -133,10 +109,7 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             power *= s.decay
             factor = sqrt(power)
         if not s.center:  # else the rows are not weighted yet
-            if real is float:
-                fs_scale_rows_s(h, d, fresh, &s.square[0])
-            else:
-                fs_scale_rows_d(h, d, fresh, &s.square[0])
+            scale_rows(h, d, fresh, &s.square[0])
         for i in range(kept):
             s.gain[i] *= factor
             s.lam[i] *= power
@@ -155,14 +128,9 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         weight = 0.0
         for j in range(h):
             weight += root[j] * root[j]
-        if real is float:
-            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
-                             &s.base[0], &s.shift[0])
-            fs_square_rows_s(h + 1, d, d, fresh - d, &s.square[0])
-        else:
-            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
-                             &s.base[0], &s.shift[0])
-            fs_square_rows_d(h + 1, d, d, fresh - d, &s.square[0])
+        centre_rows(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0],
+                    &s.shift[0])
+        square_rows(h + 1, d, d, fresh - d, &s.square[0])
         for j in range(h + 1):
             s.squared_norm += s.square[j]
         s.settled_weight += weight
@@ -191,7 +159,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
             before += s.cov[i, i]
         if real is float:
             syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 0.0, part, d)
-            fs_add_lower_s(d, part, &s.cov[0, 0])
+            add_lower(d, <const float*> part, &s.cov[0, 0])
             for i in range(d):
                 top += <double> part[i * d + i]  # the block's trace bounds its largest eigenvalue
         else:
@@ -251,12 +219,8 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
             count = n - done
         for j in range(count):
             s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
-        if real is float:
-            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
-                           buffer + slot * d, -d, &s.square[0])
-        else:
-            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
-                           buffer + slot * d, -d, &s.square[0])
+        load_rows(count, d, ld, rows + done * ld, &s.root[slot] if weighted else <double*> NULL, -1, scale,
+                  buffer + slot * d, -d, &s.square[0])
         for j in range(count):
             w = s.root[slot - j]
             s.weight = s.decay * s.weight + w * w

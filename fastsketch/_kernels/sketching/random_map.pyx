@@ -14,6 +14,9 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, gemm
+from fastsketch._kernels.linalg.hadamard cimport (
+    fs_srht_work_d, fs_srht_work_s, scatter_rows, srht_block, transform_rows,
+)
 from fastsketch._kernels.level cimport follow
 
 import numpy as np
@@ -21,24 +24,6 @@ import numpy as np
 
 follow()
 
-
-cdef extern from "fs_hadamard.h" nogil:
-    void fs_fwht_rows_s(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, float *x)
-    void fs_fwht_rows_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, double *x)
-    ptrdiff_t fs_srht_work_s(ptrdiff_t p)
-    ptrdiff_t fs_srht_work_d(ptrdiff_t p)
-    void fs_srht_block_s(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const float *x, const float *factor,
-                         const double *root, const float *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                         const float *flip, float *work, float *out)
-    void fs_srht_block_d(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *factor,
-                         const double *root, const double *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                         const double *flip, double *work, double *out)
-    void fs_scatter_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root,
-                           const float *shift, double *sums, ptrdiff_t s, const int32_t *target, const float *value,
-                           float *out)
-    void fs_scatter_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root,
-                           const double *shift, double *sums, ptrdiff_t s, const int32_t *target,
-                           const double *value, double *out)
 
 cdef extern from "fs_rows.h" nogil:
     ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
@@ -150,19 +135,11 @@ cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, con
             for i in range(p):
                 factor[p + i] = <real> (value[first + i] * b.root[i])
             value = factor + p - first
-        if real is float:
-            fs_srht_block_s(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
-                            factor + 2 * p, out)
-        else:
-            fs_srht_block_d(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
-                            factor + 2 * p, out)
+        srht_block(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip, factor + 2 * p, out, d)
         if b.center:
             # ones[k] += flip[k] (H_p factor)[target_k]
             memcpy(factor, value + first, p * sizeof(real))
-            if real is float:
-                fs_fwht_rows_s(1, p, p, factor)
-            else:
-                fs_fwht_rows_d(1, p, p, factor)
+            transform_rows(1, p, p, factor)
             for k in range(q):
                 b.ones[k] += flip[k] * factor[b.target[k]]
         return
@@ -172,17 +149,11 @@ cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, con
             for t in range(s):
                 scratch[i * s + t] = <real> (value[(first + i) * s + t] * (b.root[i] if b.weighted else 1.0))
                 b.ones[target[i * s + t]] += scratch[i * s + t]
-        if real is float:
-            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
-        else:
-            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
+        scatter_rows(p, d, ld, x, weight, shift, sums, s, target, <const real*> scratch, out, d)
         return
     # gemm: rows = root (x - shift), out += value[step].T @ rows
     if b.center:
-        if real is float:
-            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
-        else:
-            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
+        scatter_rows(p, d, ld, x, weight, shift, sums, 0, NULL, <const real*> NULL, out, d)
     cdef real r
     for i in range(p):
         r = <real> (b.root[i] if b.weighted else 1.0)

@@ -7,6 +7,12 @@ cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil
 cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
                         double* doubles, blas_int* iwork) noexcept nogil
+cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
+                               Py_ssize_t lwork) noexcept nogil
+cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagonal, const real* f, real* g, real* pack,
+                        Py_ssize_t n_pack) noexcept nogil
+cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const real* w, double* square, real* pack,
+                      Py_ssize_t n_pack) noexcept nogil
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
                    Py_ssize_t step, real* out, double* square) noexcept nogil
 cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger ledger, const double* square,

@@ -2,42 +2,23 @@
 
 A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
-from time import perf_counter
-
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.pool cimport join
+from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
+from fastsketch._kernels.linalg.panel cimport fs_panel_pays, panel_gram, panel_rotate
+from fastsketch._kernels.linalg.rows cimport copy_square, scan_rows, square_rows
 from fastsketch._kernels.linalg.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
+from fastsketch._kernels.pool cimport join
 
 import numpy as np
 
 
 follow()
 join()
-
-
-cdef extern from "fs_panel.h" nogil:
-    int fs_panel_pays(ptrdiff_t m, size_t real)
-    void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
-                         ptrdiff_t n_pack)
-    void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
-                         ptrdiff_t n_pack)
-    void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, float *f, const float *w, double *square,
-                           float *pack, ptrdiff_t n_pack)
-    void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, double *f, const double *w, double *square,
-                           double *pack, ptrdiff_t n_pack)
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
-    double fs_copy_square_s(ptrdiff_t n, const float *x, float *out)
-    double fs_copy_square_d(ptrdiff_t n, const double *x, double *out)
-    void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
-    void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square)
 
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil:
@@ -55,21 +36,12 @@ cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
     return 2 * (n_keep + 1) + doubles_size(m)
 
 
-cdef extern from "fs_tridiag.h" nogil:
-    int fs_tridiagonal_pays(ptrdiff_t n, size_t real)
-    void fs_tridiagonalise_s(ptrdiff_t n, float *a, float *d, float *e, float *tau, float *work)
-    void fs_tridiagonalise_d(ptrdiff_t n, double *a, double *d, double *e, double *tau, double *work)
-
-
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
                                Py_ssize_t lwork) noexcept nogil:
     """sytrd of the lower triangle: our one-pass version where it pays, else LAPACK's."""
     if not fs_tridiagonal_pays(m, sizeof(real)):
         return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
-    if real is float:
-        fs_tridiagonalise_s(m, g, d, e, tau, work)
-    else:
-        fs_tridiagonalise_d(m, g, d, e, tau, work)
+    tridiagonalise(m, g, d, e, tau, work)
     return 0
 
 
@@ -175,6 +147,41 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
     return delta
 
 
+cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagonal, const real* f, real* g, real* pack,
+                        Py_ssize_t n_pack) noexcept nogil:
+    """Lower triangle of F F' for a buffer of m rows; of the last `kept` rows among themselves unless `diagonal`."""
+    cdef Py_ssize_t h = m - kept
+    cdef const real* k = f + h * d
+    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
+    if fs_panel_pays(m, sizeof(real)):
+        panel_gram(m, h if diagonal else m, d, f, g, pack, n_pack)
+        return
+    syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
+    gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
+    if not diagonal:
+        syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, g + h * m + h, m)
+
+
+cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const real* w, double* square, real* pack,
+                      Py_ssize_t n_pack) noexcept nogil:
+    """F[-1-i] = w[:, i].T @ F for i < r - 1, in place; square gets the squared norms, also of the last result."""
+    cdef Py_ssize_t panel, start = 0, width, i
+    cdef double part = 0.0
+    if fs_panel_pays(m, sizeof(real)):
+        panel_rotate(m, r, d, f, w, square, pack, n_pack)
+        return
+    memset(square, 0, r * sizeof(double))
+    panel = n_pack // r
+    while start < d:
+        width = panel if panel < d - start else d - start
+        gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, w, m, <real> 0.0, pack, width)
+        for i in range(r - 1):
+            square[i] += copy_square(width, pack + i * width, f + (m - 1 - i) * d + start)
+        square_rows(1, width, width, pack + (r - 1) * width, &part)
+        square[r - 1] += part
+        start += width
+
+
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
                      real* arena, double* small, blas_int* iwork) noexcept nogil:
@@ -194,25 +201,12 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef real* work = w + m
     cdef Py_ssize_t lwork = arena_size(m) - 2 * m * m - m
     cdef Py_ssize_t spare = arena_size(m) - m * m  # from z on: free before and after the eigensolver
-    cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j, start, width, panel
-    cdef real* k = f + h * d
+    cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j
     cdef real* corner = g + h * m + h
     cdef double* square = small
     cdef double* vector_square = small + r
-    cdef double part = 0.0
     cdef int info
-    cdef bint panels = fs_panel_pays(m, sizeof(real))
-    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
-    if panels:
-        if real is float:
-            fs_panel_gram_s(m, h if diagonal else m, d, f, g, z, spare)
-        else:
-            fs_panel_gram_d(m, h if diagonal else m, d, f, g, z, spare)
-    else:
-        syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-        gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
-        if not diagonal:
-            syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, corner, m)
+    gram_products(m, kept, d, diagonal, f, g, z, spare)
     for j in range(h):
         for i in range(kept):
             g[j * m + h + i] = <real> (gain[kept - 1 - i] * <double> g[j * m + h + i])
@@ -233,31 +227,9 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     if ledger is not None and post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m,
                                    False, lam):
         return NOT_FINITE
-    # F[-1-i] = z_i.T @ F, in place: a panel of columns at a time through the space that the eigenvectors leave.
-    # Direction n_keep is needed for delta only.
-    if panels:
-        if real is float:
-            fs_panel_rotate_s(m, r, d, f, g, square, z, spare)
-        else:
-            fs_panel_rotate_d(m, r, d, f, g, square, z, spare)
-    else:
-        memset(square, 0, r * sizeof(double))
-        panel = spare // r
-        start = 0
-        while start < d:
-            width = panel if panel < d - start else d - start
-            gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, g, m, <real> 0.0, z, width)
-            for i in range(n_keep):
-                if real is float:
-                    square[i] += fs_copy_square_s(width, z + i * width, f + (m - 1 - i) * d + start)
-                else:
-                    square[i] += fs_copy_square_d(width, z + i * width, f + (m - 1 - i) * d + start)
-            if real is float:
-                fs_square_rows_s(1, width, width, z + n_keep * width, &part)
-            else:
-                fs_square_rows_d(1, width, width, z + n_keep * width, &part)
-            square[n_keep] += part
-            start += width
+    # F[-1-i] = z_i.T @ F, in place, through the space that the eigenvectors leave; direction n_keep is needed for delta
+    # only.
+    rotate_rows(m, r, d, f, g, square, z, spare)
     delta[0] = shorten(m, n_keep, n_spare, ledger, square, vector_square, lam, gain)
     return 0
 
@@ -299,12 +271,8 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
             row[j] = <real> (gain[i] * <double> row[j])
         gain[i] = 1.0
     # squares that leave the range are LAPACK's matter, an infinity is not
-    if real is float:
-        if fs_scan_rows_s(m, d, d, f, &value) >= 0:
-            return NOT_FINITE
-    else:
-        if fs_scan_rows_d(m, d, d, f, &value) >= 0:
-            return NOT_FINITE
+    if scan_rows(m, d, d, f, &value) >= 0:
+        return NOT_FINITE
     if d >= m:
         # F' = U S V'; U overwrites F', that is, F's rows become its right singular vectors
         rest = vt + m * m
@@ -370,53 +338,3 @@ def top_eigh(real[:, ::1] lower, Py_ssize_t k):
                               &iwork_v[0])
     converged(info, "the symmetric eigensolver")
     return w, z[m - k:]
-
-
-def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
-    """For the benches: (stage, shortest seconds) of one shrink of the full buffer `rows` (m x d) to size - 1 rows."""
-    cdef Py_ssize_t m = rows.shape[0], d = rows.shape[1], kept = size - 1, h = m - kept, spare, lwork
-    cdef bint panels = fs_panel_pays(m, sizeof(real))
-    cdef double[::1] gain = np.ones(size), square = np.empty(size), vector_square = np.empty(size)
-    cdef double[::1] doubles = np.empty(doubles_size(m))
-    cdef blas_int[::1] iwork = np.empty(iwork_size(m), np.intc)
-    cdef real[::1] arena = np.empty(arena_size(m), np.asarray(rows).dtype)
-    cdef real* g = &arena[0]
-    cdef real* z = g + m * m
-    cdef real* w = z + m * m
-    cdef real* work = w + m
-    cdef real* f = &rows[0, 0]
-    spare, lwork = arena_size(m) - m * m, arena_size(m) - 2 * m * m - m
-    fresh = np.asarray(rows).copy()
-    best = {"Gram": 1e9, "tridiagonal": 1e9, "divide and conquer": 1e9, "back": 1e9, "rotate": 1e9}
-    for _ in range(repeats):
-        np.asarray(rows)[:] = fresh
-        t0 = perf_counter()
-        if panels:
-            if real is float:
-                fs_panel_gram_s(m, h, d, f, g, z, spare)
-            else:
-                fs_panel_gram_d(m, h, d, f, g, z, spare)
-        else:
-            syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-            gemm(c'T', c'N', kept, h, d, <real> 1.0, f + h * d, d, f, d, <real> 0.0, g + h, m)
-        t1 = perf_counter()
-        syrk(c'L', c'T', m, d, <real> 1.0, f, d, <real> 0.0, g, m)
-        t2 = perf_counter()
-        reduce_to_tridiagonal(m, g, w, work, work + m, work + 2 * m, lwork - 2 * m)
-        t3 = perf_counter()
-        tridiagonal_top(m, size, w, work, z, work + 2 * m, &doubles[0], &iwork[0])
-        t4 = perf_counter()
-        ormtr(c'L', c'L', c'N', m, size, g, m, work + m, z + (m - size) * m, m, work + 2 * m, lwork - 2 * m)
-        t5 = perf_counter()
-        rotation(m, h, kept, size, z, &gain[kept - 1], -1, g, &vector_square[0])
-        if panels:
-            if real is float:
-                fs_panel_rotate_s(m, size, d, f, g, &square[0], z, spare)
-            else:
-                fs_panel_rotate_d(m, size, d, f, g, &square[0], z, spare)
-        else:
-            gemm(c'N', c'N', min(d, spare // size), size, m, <real> 1.0, f, d, g, m, <real> 0.0, z, d)
-        t6 = perf_counter()
-        for name, value in zip(best, (t1 - t0, t3 - t2, t4 - t3, t5 - t4, t6 - t5)):
-            best[name] = min(best[name], value)
-    return list(best.items())

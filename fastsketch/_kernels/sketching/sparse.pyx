@@ -14,13 +14,9 @@ from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, sy
 from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.sketching.shrink cimport arena_size, top_eigenpairs, rotation, shorten
-from fastsketch._kernels.sketching.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
-                                              fs_csr_common, fs_csr_pivots_s, fs_csr_pivots_d, fs_csr_fill_s,
-                                              fs_csr_fill_d, fs_csr_weigh_s, fs_csr_weigh_d, fs_csr_times_z_s,
-                                              fs_csr_times_z_d, fs_csr_gram_s, fs_csr_gram_d, fs_csr_add_to_z_s,
-                                              fs_csr_add_to_z_d, fs_csr_weighted_sum_s, fs_csr_weighted_sum_d,
-                                              fs_csr_dot_s, fs_csr_dot_d, fs_z_dot_s, fs_z_dot_d, fs_z_square_s,
-                                              fs_z_square_d, fs_z_rank_one_s, fs_z_rank_one_d)
+from fastsketch._kernels.sketching.sparse_rows cimport (
+    csr_add_to_z, csr_dot, csr_fill, csr_gram, csr_pivots, csr_times_z, csr_weigh, csr_weighted_sum, fs_csr_common,
+    load_csr, scan_csr, z_dot, z_rank_one, z_square)
 from fastsketch._kernels.sketching.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
 import numpy as np
@@ -33,7 +29,6 @@ follow()
 
 cdef enum:
     NOT_FINITE = 1 << 20  # as of the shrink of dense rows
-
 
 
 cdef extern from "fs_rows.h" nogil:
@@ -109,10 +104,7 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
     if data.shape[0] == 0:
         return -1, 0.0
     with nogil:
-        if real is float:
-            bad = fs_scan_csr_s(n, &indptr[0], &data[0], &largest)
-        else:
-            bad = fs_scan_csr_d(n, &indptr[0], &data[0], &largest)
+        bad = scan_csr(n, &indptr[0], &data[0], &largest)
     return bad, largest
 
 
@@ -175,33 +167,21 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
     n_chosen = fs_csr_common(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
                              &s.head[0])
     if n_chosen > 0:
-        if real is float:
-            n_fill = fs_csr_pivots_s(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
-                                     &s.head[0], &s.shift[0], &s.base[0])
-        else:
-            n_fill = fs_csr_pivots_d(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
-                                     &s.head[0], &s.shift[0], &s.base[0])
+        n_fill = csr_pivots(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0], &s.head[0],
+                            &s.shift[0], &s.base[0])
         n_fill = h * n_chosen - n_fill
         try:
             if n_fill > 0:
                 make_room_now(s, s.indptr[h] + n_fill)
                 data = <real*> s.values
-                if real is float:
-                    fs_csr_fill_s(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
-                                  &s.next[0])
-                else:
-                    fs_csr_fill_d(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
-                                  &s.next[0])
+                csr_fill(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0], &s.next[0])
         finally:
             for i in range(n_chosen):
                 s.head[s.chosen[i]] = 0
     for i in range(h):
         plain = plain and s.root[i] == 1.0
     if n_chosen > 0 or not plain:
-        if real is float:
-            fs_csr_weigh_s(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
-        else:
-            fs_csr_weigh_d(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
+        csr_weigh(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
     return 0
 
 
@@ -221,10 +201,7 @@ cdef int block_mean(SparseState s, Py_ssize_t h, real* z, double* spread) except
     if weight > 0.0:
         for j in range(h):
             s.vectors[j] = s.root[j] / weight
-        if real is float:
-            fs_csr_weighted_sum_s(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
-        else:
-            fs_csr_weighted_sum_d(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
+        csr_weighted_sum(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
         fs_move_mean(d, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0], &s.shift[0])
     for j in range(d):
         z[j * s.ldz + kept] = <real> s.base[j]
@@ -261,12 +238,8 @@ cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
         data = <real*> s.values
         for i in range(d):
             mu2 += s.shift[i] * s.shift[i]
-        if real is float:
-            fs_csr_dot_s(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
-            fs_z_dot_s(d, k, s.ldz, z, &s.shift[0], k_mu)
-        else:
-            fs_csr_dot_d(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
-            fs_z_dot_d(d, k, s.ldz, z, &s.shift[0], k_mu)
+        csr_dot(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
+        z_dot(d, k, s.ldz, z, &s.shift[0], k_mu)
     r = s.n_keep + 1 if s.n_keep + 1 < m else m
 
     # G[:k, :k] = K @ K.T
@@ -280,12 +253,8 @@ cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
             for c in range(i, k):
                 g[i * m + c] = <real> (s.gain[i] * s.gain[c] * <double> g[i * m + c])
     # G[k:, :k] = N @ K.T  (work space: the eigenvectors' place)
-    if real is float:
-        fs_csr_times_z_s(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
-        fs_csr_gram_s(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
-    else:
-        fs_csr_times_z_d(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
-        fs_csr_gram_d(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
+    csr_times_z(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
+    csr_gram(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
     for i in range(h):
         for c in range(k):
             value = <double> vec[i * k + c]
@@ -325,27 +294,18 @@ cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
     for i in range(h):
         for c in range(r):
             vec[i * r + c] = g[c * m + k + i]
-    if real is float:
-        fs_csr_add_to_z_s(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
-    else:
-        fs_csr_add_to_z_d(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
+    csr_add_to_z(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
     if s.center:
         # K -= (W2.T @ root) mu'
         for c in range(r):
             w_mu[c] = 0.0
             for i in range(h):
                 w_mu[c] += s.root[i] * <double> vec[i * r + c]
-        if real is float:
-            fs_z_rank_one_s(d, r, s.ldz, &s.shift[0], w_mu, z)
-        else:
-            fs_z_rank_one_d(d, r, s.ldz, &s.shift[0], w_mu, z)
+        z_rank_one(d, r, s.ldz, &s.shift[0], w_mu, z)
     for i in range(d):
         for c in range(r, s.n_keep):
             z[i * s.ldz + c] = 0
-    if real is float:
-        fs_z_square_s(d, r, s.ldz, z, square)
-    else:
-        fs_z_square_d(d, r, s.ldz, z, square)
+    z_square(d, r, s.ldz, z, square)
     delta = shorten(m, s.n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
     s.shrinkage += delta
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
@@ -378,10 +338,7 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
         w = weight[i] if weight is not NULL else 1.0
         s.root[j] = sqrt(w)
         factor = scale if s.center else scale * s.root[j]
-        if real is float:
-            square = fs_load_csr_s(nnz, data + indptr[i], factor, stored + start)
-        else:
-            square = fs_load_csr_d(nnz, data + indptr[i], factor, stored + start)
+        square = load_csr(nnz, data + indptr[i], factor, stored + start)
         if nnz:  # of an empty batch there is no array to copy from
             memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
         s.indptr[j + 1] = start + nnz

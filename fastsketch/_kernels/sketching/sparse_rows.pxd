@@ -1,7 +1,9 @@
-# csrc/fs_sparse.h.
+# csrc/fs_sparse.h, and one name for float and double of each of its loops.
 
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
+
+from fastsketch._kernels.linalg.blas cimport real
 
 
 cdef extern from "fs_sparse.h" nogil:
@@ -51,3 +53,105 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out)
     void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z)
     void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z)
+
+
+cdef inline ptrdiff_t scan_csr(ptrdiff_t n, const int64_t* indptr, const real* data, double* largest) noexcept nogil:
+    if real is float:
+        return fs_scan_csr_s(n, indptr, data, largest)
+    else:
+        return fs_scan_csr_d(n, indptr, data, largest)
+
+
+cdef inline double load_csr(ptrdiff_t nnz, const real* data, double factor, real* out) noexcept nogil:
+    if real is float:
+        return fs_load_csr_s(nnz, data, factor, out)
+    else:
+        return fs_load_csr_d(nnz, data, factor, out)
+
+
+cdef inline int64_t csr_pivots(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t* indptr, const int32_t* indices,
+                               const real* data, const double* root_weight, const int32_t* chosen, const int32_t* slot,
+                               double* present, double* pivot) noexcept nogil:
+    if real is float:
+        return fs_csr_pivots_s(n, n_chosen, indptr, indices, data, root_weight, chosen, slot, present, pivot)
+    else:
+        return fs_csr_pivots_d(n, n_chosen, indptr, indices, data, root_weight, chosen, slot, present, pivot)
+
+
+cdef inline void csr_fill(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t* indptr, int32_t* indices,
+                          real* data, const int32_t* chosen, const int32_t* slot, int32_t* stamp) noexcept nogil:
+    if real is float:
+        fs_csr_fill_s(n, n_chosen, n_fill, indptr, indices, data, chosen, slot, stamp)
+    else:
+        fs_csr_fill_d(n, n_chosen, n_fill, indptr, indices, data, chosen, slot, stamp)
+
+
+cdef inline void csr_weigh(ptrdiff_t n, const int64_t* indptr, const int32_t* indices, real* data,
+                           const double* root_weight, const double* pivot) noexcept nogil:
+    if real is float:
+        fs_csr_weigh_s(n, indptr, indices, data, root_weight, pivot)
+    else:
+        fs_csr_weigh_d(n, indptr, indices, data, root_weight, pivot)
+
+
+cdef inline void csr_times_z(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t* indptr, const int32_t* indices,
+                             const real* data, const real* z, real* out) noexcept nogil:
+    if real is float:
+        fs_csr_times_z_s(n, k, ldz, indptr, indices, data, z, out)
+    else:
+        fs_csr_times_z_d(n, k, ldz, indptr, indices, data, z, out)
+
+
+cdef inline void csr_gram(ptrdiff_t n, const int64_t* indptr, const int32_t* indices, const real* data, int32_t* head,
+                          int32_t* next, int32_t* owner, double* gram) noexcept nogil:
+    if real is float:
+        fs_csr_gram_s(n, indptr, indices, data, head, next, owner, gram)
+    else:
+        fs_csr_gram_d(n, indptr, indices, data, head, next, owner, gram)
+
+
+cdef inline void csr_add_to_z(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t* indptr, const int32_t* indices,
+                              const real* data, const real* w, real* z) noexcept nogil:
+    if real is float:
+        fs_csr_add_to_z_s(n, r, ldz, indptr, indices, data, w, z)
+    else:
+        fs_csr_add_to_z_d(n, r, ldz, indptr, indices, data, w, z)
+
+
+cdef inline void csr_weighted_sum(ptrdiff_t n, const int64_t* indptr, const int32_t* indices, const real* data,
+                                  const double* coefficient, double* mean) noexcept nogil:
+    if real is float:
+        fs_csr_weighted_sum_s(n, indptr, indices, data, coefficient, mean)
+    else:
+        fs_csr_weighted_sum_d(n, indptr, indices, data, coefficient, mean)
+
+
+cdef inline void csr_dot(ptrdiff_t n, const int64_t* indptr, const int32_t* indices, const real* data, const double* v,
+                         double* out) noexcept nogil:
+    if real is float:
+        fs_csr_dot_s(n, indptr, indices, data, v, out)
+    else:
+        fs_csr_dot_d(n, indptr, indices, data, v, out)
+
+
+cdef inline void z_dot(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const real* z, const double* v,
+                       double* out) noexcept nogil:
+    if real is float:
+        fs_z_dot_s(d, k, ldz, z, v, out)
+    else:
+        fs_z_dot_d(d, k, ldz, z, v, out)
+
+
+cdef inline void z_square(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const real* z, double* out) noexcept nogil:
+    if real is float:
+        fs_z_square_s(d, k, ldz, z, out)
+    else:
+        fs_z_square_d(d, k, ldz, z, out)
+
+
+cdef inline void z_rank_one(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double* v, const double* w,
+                            real* z) noexcept nogil:
+    if real is float:
+        fs_z_rank_one_s(d, r, ldz, v, w, z)
+    else:
+        fs_z_rank_one_d(d, r, ldz, v, w, z)
