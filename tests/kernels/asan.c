@@ -109,7 +109,11 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
     for (ptrdiff_t j = 0; j < d; j++)
         old[j] = mean[j] = 1e6;
-    fs_centre_rows_d(n, d, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    /* columns do not meet: some, then the others */
+    const ptrdiff_t half = d / 2;
+    fs_centre_rows_d(n, half, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_d(n, d - half, d, y + half, last + half, root, 3, 4.0 * (double)n, mean + half, low + half,
+                     base + half, shift + half);
     for (ptrdiff_t j = 0; j < d; j++) {
         double sum = 0, about = 0;
         for (ptrdiff_t i = 0; i < n; i++)
@@ -145,7 +149,15 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         fs[i] = (float)(old[i] = f[i] = uniform());
     for (ptrdiff_t i = 0; i < m * r; i++)
         ws[i] = (float)(w[i] = uniform());
-    fs_panel_gram_d(m, columns, d, d, f, g, pack, n_pack);
+    /* the sum over parts of the columns */
+    const ptrdiff_t half = d / 2;
+    double *other = space((size_t)(m * m), 8);
+    fs_panel_gram_d(m, columns, half, d, f, g, pack, n_pack);
+    fs_panel_gram_d(m, columns, d - half, d, f + half, other, pack, n_pack);
+    for (ptrdiff_t j = 0; j < columns; j++)
+        for (ptrdiff_t i = j; i < m; i++)
+            g[j * m + i] = (half ? g[j * m + i] : 0) + (half < d ? other[j * m + i] : 0);
+    free(other);
     fs_panel_gram_s(m, columns, d, d, fs, gs, packs, n_pack);
     for (ptrdiff_t j = 0; j < columns; j++)
         for (ptrdiff_t i = j; i < m; i++) {
@@ -156,9 +168,12 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
             note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
-    fs_panel_rotate_d(m, r, d, d, f, w, square, pack, n_pack);
+    double *more = space((size_t)r, 8);
+    fs_panel_rotate_d(m, r, half, d, f, w, square, pack, n_pack);
+    fs_panel_rotate_d(m, r, d - half, d, f + half, w, more, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
         double norm = 0;
+        square[i] += more[i];
         for (ptrdiff_t c = 0; c < d; c++) {
             double sum = 0;
             for (ptrdiff_t k = 0; k < m; k++)
@@ -171,7 +186,8 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
     note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
     fs_panel_rotate_s(m, r, d, d, fs, ws, square, packs, n_pack);
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
-    free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
+    free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws),
+        free(more);
 }
 
 static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
@@ -334,12 +350,15 @@ static void secular(ptrdiff_t n)
     check(k >= 0 && k <= n && turns <= n, "deflate");
     for (ptrdiff_t i = 0; i < k; i++)
         poles[i] = d[keep[i]], w[i] = z[keep[i]];
-    fs_secular_roots(k, poles, w, 2.0, origin, tau);
+    const ptrdiff_t half = k / 2 / FS_ROOTS * FS_ROOTS;
+    fs_secular_some_roots(k, half, k, poles, w, 2.0, origin, tau);
+    fs_secular_some_roots(k, 0, half, poles, w, 2.0, origin, tau);
     for (ptrdiff_t i = 0; i < k; i++) {
         const double root = poles[origin[i]] + tau[i];
         check(root >= poles[i] && (i + 1 == k || root <= poles[i + 1]), "roots interlace");
     }
-    fs_secular_weights(k, poles, origin, tau, w);
+    fs_secular_some_weights(k, half, k, poles, origin, tau, w);
+    fs_secular_some_weights(k, 0, half, poles, origin, tau, w);
     fs_secular_vectors_d(k, 0, k, poles, origin, tau, w, place, v, s);
     fs_secular_vectors_s(k, 0, k, poles, origin, tau, w, place, v, fs);
     note(w, (size_t)k * 8), note(tau, (size_t)k * 8), note(s, (size_t)(k * k) * 8), note(fs, (size_t)(k * k) * 4);
