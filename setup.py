@@ -50,6 +50,7 @@ def extensions():
         "linalg/tridiagonal": ["csrc/fs_secular.c"],
         "linalg/csr": ["csrc/fs_csr.c"],
         "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "lowrank/entries": ["csrc/fs_sparse.c"],
