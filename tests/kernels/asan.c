@@ -109,7 +109,7 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
     for (ptrdiff_t j = 0; j < d; j++)
         old[j] = mean[j] = 1e6;
-    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_d(n, d, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
     for (ptrdiff_t j = 0; j < d; j++) {
         double sum = 0, about = 0;
         for (ptrdiff_t i = 0; i < n; i++)
@@ -119,12 +119,12 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         check(n == 0 || fabs(mean[j] - old[j] - 4.0 * (double)n / (3 + 4.0 * (double)n) * about) < 1e-9, "mean");
         check(fabs(low[j]) <= 1e-9, "low part of the mean");
     }
-    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
-    fs_centre_rows_s(n, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
     for (ptrdiff_t i = 0; i < n * d; i++)
         check(v[i] == 0, "rows without weight");
     double *total = space((size_t)(d * d), 8);
-    fs_add_lower_d(d, total, total);
+    fs_add_lower_d(d, 0, d, total, total);
     fs_square_rows_d(n, d, d, x, square);
     note(square, (size_t)n * 8), note(y, (size_t)(n * d) * 8), note(mean, (size_t)d * 8), note(last, (size_t)d * 8);
     fs_square_rows_s(n, d, d, u, square);
@@ -145,8 +145,8 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         fs[i] = (float)(old[i] = f[i] = uniform());
     for (ptrdiff_t i = 0; i < m * r; i++)
         ws[i] = (float)(w[i] = uniform());
-    fs_panel_gram_d(m, columns, d, f, g, pack, n_pack);
-    fs_panel_gram_s(m, columns, d, fs, gs, packs, n_pack);
+    fs_panel_gram_d(m, columns, d, d, f, g, pack, n_pack);
+    fs_panel_gram_s(m, columns, d, d, fs, gs, packs, n_pack);
     for (ptrdiff_t j = 0; j < columns; j++)
         for (ptrdiff_t i = j; i < m; i++) {
             double sum = 0;
@@ -156,7 +156,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
             note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
-    fs_panel_rotate_d(m, r, d, f, w, square, pack, n_pack);
+    fs_panel_rotate_d(m, r, d, d, f, w, square, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
         double norm = 0;
         for (ptrdiff_t c = 0; c < d; c++) {
@@ -169,7 +169,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         check(fabs(norm - square[i]) < 1e-10 * (double)(m * d), "panel rotate, norm");
     }
     note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
-    fs_panel_rotate_s(m, r, d, fs, ws, square, packs, n_pack);
+    fs_panel_rotate_s(m, r, d, d, fs, ws, square, packs, n_pack);
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
     free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
 }
@@ -474,24 +474,53 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
     free(codes), free(queries), free(tile), free(all), free(distance), free(index);
 }
 
+typedef struct {
+    fs_svm_block block;
+    double *labels, *data;
+    int64_t *indptr;
+    int32_t *indices;
+} parsed;
+
+static parsed parse_parts(const char *text, size_t size, ptrdiff_t least, int *status)
+{
+    parsed r;
+    fs_svm_cut(&r.block, text, (ptrdiff_t)size, least);
+    check(r.block.nnz <= (ptrdiff_t)size / 4 && r.block.n_parts <= FS_PARTS, "bounds of svmlight");
+    r.labels = space((size_t)r.block.rows + 1, 8), r.indptr = space((size_t)r.block.rows + 2, 8); /* as svmlight.pyx */
+    r.data = space((size_t)r.block.nnz + 1, 8), r.indices = space((size_t)r.block.nnz + 1, 4);
+    r.block.base = 1;
+    *status = fs_svm_parse(&r.block, r.labels, r.indptr, r.indices, r.data);
+    ptrdiff_t slow = 0;
+    for (ptrdiff_t i = 0; i < r.block.rows; i++)
+        slow += fs_svm_place(r.labels[i]) >= 0;
+    for (ptrdiff_t e = 0; e < r.block.nnz; e++) {
+        const ptrdiff_t place = fs_svm_place(r.data[e]);
+        slow += place >= 0;
+        check(place < 0 || place + fs_svm_length(text + place) < (ptrdiff_t)size, "a number to convert");
+    }
+    check(slow == r.block.slow || text[size - 1] != '\n', "numbers to convert"); /* without it no row has ended */
+    return r;
+}
+
+/* In parts of any size as in one. */
 static int parse(const char *text, size_t size)
 {
     char *copy = space(size, 1); /* no terminating zero: reading on is caught */
-    ptrdiff_t lines, colons;
     memcpy(copy, text, size);
-    fs_svm_count(copy, (ptrdiff_t)size, &lines, &colons);
-    const size_t most = (colons < (ptrdiff_t)size / 4 ? (size_t)colons : size / 4) + 1; /* as svmlight.pyx */
-    double *labels = space((size_t)lines + 1, 8), *data = space(most, 8);
-    int64_t *indptr = space((size_t)lines + 2, 8);
-    int32_t *indices = space(most, 4);
-    fs_svm s;
-    memset(&s, 0, sizeof s);
-    s.text = copy, s.size = (ptrdiff_t)size, s.base = 1;
-    int status;
-    do
-        status = fs_svm_parse(&s, labels, indptr, indices, data);
-    while (status > 0);
-    free(copy), free(labels), free(data), free(indptr), free(indices);
+    int status, other;
+    parsed one = parse_parts(copy, size, (ptrdiff_t)size + 1, &status);
+    for (ptrdiff_t least = 1; least < 20; least += 6) {
+        parsed many = parse_parts(copy, size, least, &other);
+        const size_t rows = (size_t)one.block.rows, nnz = (size_t)one.block.nnz;
+        check(status == other && one.block.pos == many.block.pos && one.block.line == many.block.line, "parts: place");
+        check(one.block.widest == many.block.widest && one.block.slow == many.block.slow, "parts: numbers");
+        check(one.block.rows == many.block.rows && one.block.nnz == many.block.nnz, "parts: sizes");
+        check(!memcmp(one.labels, many.labels, rows * 8) && !memcmp(one.indptr, many.indptr, (rows + 1) * 8) &&
+                  !memcmp(one.data, many.data, nnz * 8) && !memcmp(one.indices, many.indices, nnz * 4),
+              "parts: arrays");
+        free(many.labels), free(many.data), free(many.indptr), free(many.indices);
+    }
+    free(copy), free(one.labels), free(one.data), free(one.indptr), free(one.indices);
     return status;
 }
 
@@ -627,11 +656,20 @@ int main(void)
         parse(fixed[i], strlen(fixed[i]));
     check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
     check(parse("1 1:1 2:1 3:1 4:1\n", 18) == FS_SVM_DONE && parse("1 1:1\r1:1\n", 10) == FS_SVM_RETURN, "svmlight");
+    const char *rows[] = {"1 1:1 3:2\n",     "-1 qid:3 2:1e-40\r\n", "\n", "# a: b\n",
+                          "1e-30 7:1 # x\n", "2 1:1 1:2\n",          "3\n"};
     for (int round = 0; round < 200000; round++) {
-        char text[40];
-        const size_t size = (size_t)((uniform() + 0.5) * 40);
+        char text[400];
+        size_t size = (size_t)((uniform() + 0.5) * 40);
         for (size_t i = 0; i < size; i++)
             text[i] = alphabet[(size_t)((uniform() + 0.5) * (double)(sizeof alphabet - 1))];
+        for (int i = 0; i < round % 16; i++) {
+            const char *row = rows[(size_t)((uniform() + 0.5) * (double)(sizeof rows / sizeof *rows))];
+            if (i == 0)
+                size = 0;
+            memcpy(text + size, row, strlen(row));
+            size += strlen(row);
+        }
         parse(text, size);
     }
     puts("all C kernels: clean");

@@ -18,16 +18,16 @@ cdef extern from "fs_rows.h" nogil:
     double fs_copy_square_d(ptrdiff_t n, const double *x, double *out)
     void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
     void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
-    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
-    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
+    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, float *x, float *correction,
+                          const double *root_weight, double old_weight, double block_weight, double *mean,
+                          double *low, double *base, double *shift)
+    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, double *x, double *correction,
+                          const double *root_weight, double old_weight, double block_weight, double *mean,
+                          double *low, double *base, double *shift)
     void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
                       const double *shift)
-    void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
-    void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
+    void fs_add_lower_s(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const float *part, double *total)
+    void fs_add_lower_d(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const double *part, double *total)
 
 
 cdef inline Py_ssize_t scan_rows(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, const real* x,
@@ -68,17 +68,18 @@ cdef inline void scale_rows(Py_ssize_t n, Py_ssize_t d, real* x, const double* f
         fs_scale_rows_d(n, d, x, factor)
 
 
-cdef inline void centre_rows(Py_ssize_t n, Py_ssize_t d, real* x, real* correction, const double* root_weight,
-                             double old_weight, double block_weight, double* mean, double* low, double* base,
-                             double* shift) noexcept nogil:
+cdef inline void centre_rows(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, real* x, real* correction,
+                             const double* root_weight, double old_weight, double block_weight, double* mean,
+                             double* low, double* base, double* shift) noexcept nogil:
     if real is float:
-        fs_centre_rows_s(n, d, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift)
+        fs_centre_rows_s(n, d, ld, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift)
     else:
-        fs_centre_rows_d(n, d, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift)
+        fs_centre_rows_d(n, d, ld, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift)
 
 
-cdef inline void add_lower(Py_ssize_t d, const real* part, double* total) noexcept nogil:
+cdef inline void add_lower(Py_ssize_t d, Py_ssize_t first, Py_ssize_t stop, const real* part,
+                           double* total) noexcept nogil:
     if real is float:
-        fs_add_lower_s(d, part, total)
+        fs_add_lower_s(d, first, stop, part, total)
     else:
-        fs_add_lower_d(d, part, total)
+        fs_add_lower_d(d, first, stop, part, total)

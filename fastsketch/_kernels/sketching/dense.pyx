@@ -7,11 +7,13 @@ the state between two blocks.
 cimport cython
 from libc.math cimport sqrt
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, syrk
-from fastsketch._kernels.linalg.rows cimport (
-    add_lower, centre_rows, fs_move_mean, load_rows, scale_rows, scan_rows, square_rows)
-from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged
+from fastsketch._kernels.linalg.row_parts cimport (
+    add_lower_parts, centre_parts, load_parts, scale_lower, scale_parts, scan_parts, square_parts)
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
+from fastsketch._kernels.sketching.ledger cimport weaken
+from fastsketch._kernels.sketching.products cimport outer_product, partials_size
 from fastsketch._kernels.sketching.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.sketching.state cimport (
@@ -64,7 +66,7 @@ def scan(const real[:, :] rows):
     if n == 0 or d == 0:
         return -1, 0.0
     with nogil:
-        bad = scan_rows(n, d, ld, &rows[0, 0], &largest)
+        bad = scan_parts(n, d, ld, &rows[0, 0], &largest)
     return bad, largest
 
 
@@ -82,7 +84,7 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
         if size < 0:
             raise OverflowError(f"gesdd's workspace for {m} x {d} exceeds LAPACK's 32-bit integers: use solver='gram'")
         return size, iwork_size(m), 1
-    return arena_size(m), iwork_size(m), small_size(m, n_keep)
+    return arena_size(m) + partials_size(m, d), iwork_size(m), small_size(m, n_keep)
 
 
 cdef void settle(DenseState s, real* buffer) noexcept nogil:
@@ -95,7 +97,6 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
     cdef Py_ssize_t first = s.capacity - s.fill
     cdef real* fresh = buffer + first * d
     cdef double* root = &s.root[first]
-    cdef double* cov
     cdef double factor, power, weight
     if h == 0:
         return
@@ -109,14 +110,12 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             power *= s.decay
             factor = sqrt(power)
         if not s.center:  # else the rows are not weighted yet
-            scale_rows(h, d, fresh, &s.square[0])
+            scale_parts(h, d, fresh, &s.square[0])
         for i in range(kept):
             s.gain[i] *= factor
             s.lam[i] *= power
         if s.solver == EXACT:
-            cov = &s.cov[0, 0]
-            for i in range(d * d):
-                cov[i] *= power
+            scale_lower(d, &s.cov[0, 0], power)
         if s.ledger is not None:
             weaken(s.ledger, power)
         s.shrinkage *= power
@@ -128,9 +127,9 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         weight = 0.0
         for j in range(h):
             weight += root[j] * root[j]
-        centre_rows(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0],
-                    &s.shift[0])
-        square_rows(h + 1, d, d, fresh - d, &s.square[0])
+        centre_parts(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0],
+                     &s.shift[0])
+        square_parts(h + 1, d, d, fresh - d, &s.square[0])
         for j in range(h + 1):
             s.squared_norm += s.square[j]
         s.settled_weight += weight
@@ -158,12 +157,12 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         for i in range(d):
             before += s.cov[i, i]
         if real is float:
-            syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 0.0, part, d)
-            add_lower(d, <const float*> part, &s.cov[0, 0])
+            outer_product(m, d, f, 0.0, part)
+            add_lower_parts(d, part, &s.cov[0, 0])
             for i in range(d):
                 top += <double> part[i * d + i]  # the block's trace bounds its largest eigenvalue
         else:
-            syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 1.0, &s.cov[0, 0], d)
+            outer_product(m, d, f, 1.0, &s.cov[0, 0])
             for i in range(d):
                 top += s.cov[i, i]
             top -= before
@@ -182,7 +181,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     else:
         diagonal = 0 <= s.age < REFRESH
         info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, diagonal, f, &s.lam[0], &s.gain[0], &top,
-                           &delta, work, &s.small[0], &s.iwork[0])
+                           &delta, work, work + arena_size(s.capacity), &s.small[0], &s.iwork[0])
         if info:
             return info
         s.age = s.age + 1 if diagonal else 0
@@ -219,8 +218,8 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
             count = n - done
         for j in range(count):
             s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
-        load_rows(count, d, ld, rows + done * ld, &s.root[slot] if weighted else <double*> NULL, -1, scale,
-                  buffer + slot * d, -d, &s.square[0])
+        load_parts(count, d, ld, rows + done * ld, &s.root[slot] if weighted else <double*> NULL, -1, scale,
+                   buffer + slot * d, -d, &s.square[0])
         for j in range(count):
             w = s.root[slot - j]
             s.weight = s.decay * s.weight + w * w

@@ -5,14 +5,14 @@ A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call 
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
-from fastsketch._kernels.linalg.panel cimport fs_panel_pays, panel_gram, panel_rotate
-from fastsketch._kernels.linalg.rows cimport copy_square, scan_rows, square_rows
+from fastsketch._kernels.linalg.rows cimport scan_rows
 from fastsketch._kernels.linalg.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
-from fastsketch._kernels.pool cimport join
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.sketching.products cimport gram_products, rotate_rows
 
 import numpy as np
 
@@ -33,7 +33,7 @@ cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
 
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
     """Doubles that gram_shrink works in beside the arena."""
-    return 2 * (n_keep + 1) + doubles_size(m)
+    return (FS_PARTS + 1) * (n_keep + 1) + doubles_size(m)
 
 
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
@@ -42,6 +42,55 @@ cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* ta
     if not fs_tridiagonal_pays(m, sizeof(real)):
         return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
     tridiagonalise(m, g, d, e, tau, work)
+    return 0
+
+
+# Reflectors that are applied together, and the size from which on ours is no slower than LAPACK's ormtr.
+cdef enum:
+    TOGETHER = 32
+    BACK_FROM = 96
+cdef double LEAST_BACK = 4e5  # products of a part
+
+
+cdef struct Back:
+    Py_ssize_t m, k, n_blocks, n_parts
+    const void* g
+    const void* tau
+    void* t
+    void* z
+
+
+cdef void reflectors(Back* job, ptrdiff_t part, real* unused) noexcept nogil:
+    """The triangular factor of one block of reflectors."""
+    cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i
+    larft(n, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m, <const real*> job.tau + i,
+          <real*> job.t + part * TOGETHER * TOGETHER, TOGETHER)
+
+
+cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
+    """All blocks of reflectors, the last first, on some columns of z."""
+    cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n
+    cdef Py_ssize_t count = fs_pool_from(job.k, job.n_parts, part + 1, 1) - first
+    for b in range(job.n_blocks - 1, -1, -1):
+        i = b * TOGETHER
+        n = m - 1 - i
+        larfb(n, count, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m,
+              <const real*> job.t + b * TOGETHER * TOGETHER, TOGETHER, <real*> job.z + first * m + i + 1, m, work)
+
+
+cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work, Py_ssize_t lwork) noexcept nogil:
+    """z (m x k) = Q @ z, Q the product of the reflectors below the first subdiagonal of g; lwork >= m^2 + 5m + 1."""
+    cdef Back job
+    cdef Py_ssize_t widest
+    if m < BACK_FROM:
+        return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z, m, work, lwork)
+    job.m, job.k, job.g, job.tau, job.t, job.z = m, k, g, tau, work, z
+    job.n_blocks = (m - 1 + TOGETHER - 1) // TOGETHER
+    fs_pool_run(job.n_blocks, <fs_part> reflectors[real], &job, NULL, 0)
+    job.n_parts = min(fs_pool_parts(<double> m * m * k, LEAST_BACK), 1 + k // TOGETHER)
+    widest = fs_pool_from(k, job.n_parts, 1, 1)
+    fs_pool_run(job.n_parts, <fs_part> turn_columns[real], &job, work + job.n_blocks * TOGETHER * TOGETHER,
+                widest * TOGETHER * sizeof(real))
     return 0
 
 
@@ -59,23 +108,10 @@ cdef enum:
     NOT_FINITE = 1 << 20  # beyond every status of LAPACK
 
 
-cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
-                        double* doubles, blas_int* iwork) noexcept nogil:
-    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
-
-    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
-    reals, doubles doubles_size(m), iwork iwork_size(m).
-    """
-    cdef real* e = work
-    cdef real* tau = work + m
-    cdef real* rest = work + 2 * m
+cdef int eigenpairs_of(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* e, real* tau, real* rest,
+                       Py_ssize_t lwork, double* doubles, blas_int* iwork) noexcept nogil:
     cdef Py_ssize_t i
     cdef int info
-    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
-    # is asked what it makes of infinity.
-    if not trace_is_finite(m, g):
-        return NOT_FINITE
-    lwork -= 2 * m
     info = reduce_to_tridiagonal(m, g, w, e, tau, rest, lwork)
     if info:
         return info
@@ -89,7 +125,29 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
         if not isfinite(w[i]):
             return NOT_FINITE
     # z[:, -k:] = Q @ z[:, -k:]
-    return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z + (m - k) * m, m, rest, lwork)
+    return turn_back(m, k, g, tau, z + (m - k) * m, rest, lwork)
+
+
+cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
+                        double* doubles, blas_int* iwork) noexcept nogil:
+    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
+
+    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
+    reals, doubles doubles_size(m), iwork iwork_size(m).
+    """
+    cdef real* e = work
+    cdef real* tau = work + m
+    cdef real* rest = work + 2 * m
+    cdef int info
+    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
+    # is asked what it makes of infinity.
+    if not trace_is_finite(m, g):
+        return NOT_FINITE
+    lwork -= 2 * m
+    fs_blas_alone(1)
+    info = eigenpairs_of(m, k, g, w, z, e, tau, rest, lwork, doubles, iwork)
+    fs_blas_alone(0)
+    return info
 
 
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
@@ -147,49 +205,14 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
     return delta
 
 
-cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagonal, const real* f, real* g, real* pack,
-                        Py_ssize_t n_pack) noexcept nogil:
-    """Lower triangle of F F' for a buffer of m rows; of the last `kept` rows among themselves unless `diagonal`."""
-    cdef Py_ssize_t h = m - kept
-    cdef const real* k = f + h * d
-    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
-    if fs_panel_pays(m, sizeof(real)):
-        panel_gram(m, h if diagonal else m, d, f, g, pack, n_pack)
-        return
-    syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-    gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
-    if not diagonal:
-        syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, g + h * m + h, m)
-
-
-cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const real* w, double* square, real* pack,
-                      Py_ssize_t n_pack) noexcept nogil:
-    """F[-1-i] = w[:, i].T @ F for i < r - 1, in place; square gets the squared norms, also of the last result."""
-    cdef Py_ssize_t panel, start = 0, width, i
-    cdef double part = 0.0
-    if fs_panel_pays(m, sizeof(real)):
-        panel_rotate(m, r, d, f, w, square, pack, n_pack)
-        return
-    memset(square, 0, r * sizeof(double))
-    panel = n_pack // r
-    while start < d:
-        width = panel if panel < d - start else d - start
-        gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, w, m, <real> 0.0, pack, width)
-        for i in range(r - 1):
-            square[i] += copy_square(width, pack + i * width, f + (m - 1 - i) * d + start)
-        square_rows(1, width, width, pack + (r - 1) * width, &part)
-        square[r - 1] += part
-        start += width
-
-
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
-                     real* arena, double* small, blas_int* iwork) noexcept nogil:
+                     real* arena, real* partials, double* small, blas_int* iwork) noexcept nogil:
     """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
 
     The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
     With `diagonal` the kept rows are orthogonal with squared norms lam, and only the blocks that involve new rows are
-    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles.
+    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles, partials partials_size(m, d).
 
     The order is not a matter of taste: gemm adds row after row into a float, and a long row first would round away
     the same part of every short row that follows, with the same sign, at every shrink. With the longest row last the
@@ -203,10 +226,10 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef Py_ssize_t spare = arena_size(m) - m * m  # from z on: free before and after the eigensolver
     cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j
     cdef real* corner = g + h * m + h
-    cdef double* square = small
-    cdef double* vector_square = small + r
+    cdef double* vector_square = small
+    cdef double* square = small + r
     cdef int info
-    gram_products(m, kept, d, diagonal, f, g, z, spare)
+    gram_products(m, kept, d, diagonal, f, g, partials, z, spare)
     for j in range(h):
         for i in range(kept):
             g[j * m + h + i] = <real> (gain[kept - 1 - i] * <double> g[j * m + h + i])
@@ -219,7 +242,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         for i in range(kept):
             for j in range(i, kept):
                 corner[i * m + j] = <real> (gain[kept - 1 - i] * gain[kept - 1 - j] * <double> corner[i * m + j])
-    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + 2 * r, iwork)
+    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + (FS_PARTS + 1) * r, iwork)
     if info:
         return info
     top[0] = <double> w[m - 1]
@@ -276,11 +299,15 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
     if d >= m:
         # F' = U S V'; U overwrites F', that is, F's rows become its right singular vectors
         rest = vt + m * m
+        fs_blas_alone(1)
         info = gesdd(c'O', d, m, f, d, s, f, d, vt, m, rest, lwork - r - m * m, iwork)
+        fs_blas_alone(0)
     else:
         u = vt + d * m
         rest = u + d * d
+        fs_blas_alone(1)
         info = gesdd(c'S', d, m, f, d, s, u, d, vt, d, rest, lwork - r - d * m - d * d, iwork)
+        fs_blas_alone(0)
         if info == 0:
             memcpy(f, u, d * d * sizeof(real))
     if info:
