@@ -100,6 +100,7 @@ def extensions():
         "linalg/row_parts": ["csrc/fs_rows.c"],
         "linalg/csr": ["csrc/fs_csr.c"],
         "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "lowrank/dense": ["csrc/fs_pool.c"],
