@@ -62,10 +62,10 @@ static char *text;
 static ptrdiff_t A, B, C; /* sizes of the case that runs */
 
 /* buffers of a shrink: m = A rows, B columns of the Gram matrix, d = C */
-static void gram_d(void) { fs_panel_gram_d(A, B, C, xd, yd, zd, 2 * A * A + 8 * A); }
-static void gram_s(void) { fs_panel_gram_s(A, B, C, xs, ys, zs, 2 * A * A + 8 * A); }
-static void rotate_d(void) { fs_panel_rotate_d(A, B, C, xd, wd, vd, zd, 2 * A * A + 8 * A); }
-static void rotate_s(void) { fs_panel_rotate_s(A, B, C, xs, ws, vd, zs, 2 * A * A + 8 * A); }
+static void gram_d(void) { fs_panel_gram_d(A, B, C, C, xd, yd, zd, 2 * A * A + 8 * A); }
+static void gram_s(void) { fs_panel_gram_s(A, B, C, C, xs, ys, zs, 2 * A * A + 8 * A); }
+static void rotate_d(void) { fs_panel_rotate_d(A, B, C, C, xd, wd, vd, zd, 2 * A * A + 8 * A); }
+static void rotate_s(void) { fs_panel_rotate_s(A, B, C, C, xs, ws, vd, zs, 2 * A * A + 8 * A); }
 static void tridiagonal_d(void)
 {
     memcpy(yd, xd, (size_t)(A * A) * 8);
@@ -111,14 +111,14 @@ static void scale_d(void) { fs_scale_rows_d(A, B, xd, zd); }
 static void scale_s(void) { fs_scale_rows_s(A, B, xs, zd); }
 static void centre_d(void)
 {
-    fs_centre_rows_d(A, B, xd, yd, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+    fs_centre_rows_d(A, B, B, xd, yd, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
 }
 static void centre_s(void)
 {
-    fs_centre_rows_s(A, B, xs, ys, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+    fs_centre_rows_s(A, B, B, xs, ys, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
 }
-static void lower_d(void) { fs_add_lower_d(A, xd, yd); }
-static void lower_s(void) { fs_add_lower_s(A, xs, yd); }
+static void lower_d(void) { fs_add_lower_d(A, 0, A, xd, yd); }
+static void lower_s(void) { fs_add_lower_s(A, 0, A, xs, yd); }
 static void times_z_d(void) { fs_csr_times_z_d(A, C, C, starts, ints, xd, zd, yd); }
 static void times_z_s(void) { fs_csr_times_z_s(A, C, C, starts, ints, xs, zs, ys); }
 static void to_z_d(void) { fs_csr_add_to_z_d(A, C, C, starts, ints, xd, wd, zd); }

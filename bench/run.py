@@ -79,7 +79,7 @@ def main():
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
     args = parser.parse_args()
     home = {
-        "stages": "speed",
+        "stages": "stages",
         "exact": "speed",
         "profile": "speed",
         "adversary": "figures",
