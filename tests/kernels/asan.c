@@ -462,7 +462,25 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
         codes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(n, n_bytes, codes, queries);
     fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
-    fs_hamming_topk(n, queries, n, n_bytes, codes, k, tile, distance, index);
+    fs_hamming_begin(n, k, NULL, distance, index);
+    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, k, tile, distance, index);
+    /* the same in two ranges, by way of tiles, each with heaps of its own */
+    const ptrdiff_t half = n / 2, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
+    uint64_t *both = space((size_t)(tiles * words * FS_HAMMING_TILE), 8);
+    int32_t *near = space((size_t)(n * k), 4), *other = space((size_t)(n * k), 4);
+    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8);
+    fs_hamming_begin(n, k, NULL, near, who);
+    fs_hamming_begin(n, k, NULL, other, whose);
+    fs_hamming_tiles(half, n_bytes, codes, (n - half) * n_bytes, both);
+    fs_hamming_scan(n, queries, half, words, both, 0, k, near, who);
+    fs_hamming_tiles(n - half, n_bytes, codes + half * n_bytes, 0, both);
+    fs_hamming_scan(n, queries, n - half, words, both, half, k, other, whose);
+    fs_hamming_join(n, k, other, whose, near, who);
+    fs_hamming_sort(n, k, distance, index);
+    fs_hamming_sort(n, k, near, who);
+    for (ptrdiff_t i = 0; i < n * k; i++)
+        check(near[i] == distance[i] && who[i] == index[i], "neighbours in two ranges");
+    free(both), free(near), free(other), free(who), free(whose);
     for (ptrdiff_t i = 0; i < n; i++) {
         check(all[i * n + i] == 0, "distance to itself");
         for (ptrdiff_t j = 0; j < k; j++) {
