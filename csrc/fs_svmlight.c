@@ -23,7 +23,9 @@ static int is_lone_return(const char *p, const char *stop)
 #define FS_LOOPS "fs_count.inc.h"
 #include "fs_each_level.inc.h"
 
-#if defined(__SIZEOF_INT128__)
+/* clang-cl has the type, but links nothing that divides it. */
+#if defined(__SIZEOF_INT128__) && !defined(_MSC_VER)
+#define FS_EXACT_128
 /* mantissa * 10^exponent, correctly rounded, for mantissa > 2^53 and |exponent| <= 19: 10^19 < 2^64, so the product or
  * the quotient with its remainder is exact in 128 bits, and only the last step rounds. */
 static double scale_exactly(uint64_t mantissa, int exponent)
@@ -105,7 +107,7 @@ static int read_number(const char *p, const char *stop, double *value, const cha
             *value = negative ? -v : v;
             return 0;
         }
-#if defined(__SIZEOF_INT128__)
+#ifdef FS_EXACT_128
         if (digits < 20 && mantissa > (UINT64_C(1) << 53) && exponent >= -19 && exponent <= 19) {
             const double v = scale_exactly(mantissa, exponent);
             *value = negative ? -v : v;

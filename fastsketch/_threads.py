@@ -1,9 +1,9 @@
 """How many threads fastsketch and the numerical libraries may use, shared by everything in the process.
 
-The kernels have one pool of threads (``_kernels/pool.pyx``), numpy and scipy each bring their own OpenBLAS with its own,
-and a limit set by one Python thread holds for all of them. So every limit in force is kept in one list under one lock:
-the smallest wins, and the values found before the first come back when the last one ends, in whatever order overlapping
-limits end.
+The kernels have one pool of threads (``_kernels/pool.pyx``), numpy and scipy each bring their own OpenBLAS with its
+own, and a limit set by one Python thread holds for all of them. So every limit in force is kept in one list under one
+lock: the smallest wins, and the values found before the first come back when the last one ends, in whatever order
+overlapping limits end.
 """
 
 import contextlib

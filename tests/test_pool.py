@@ -1,4 +1,4 @@
-"""The pool of threads: how many it has, what governs it, and what a fork makes of it. tests/kernels/pool.c has the rest."""
+"""The pool of threads: how many it has, what governs it, and what a fork makes of it; the rest is in kernels/pool.c."""
 
 import os
 import subprocess
@@ -118,7 +118,7 @@ def test_blas_of_scipy_is_in_step():
         assert pool.blas_threads() == 1
 
 
-# -- cores ---------------------------------------------------------------------------------------------------------------
+# -- cores -------------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A function that sets what the process is allowed."""

@@ -4,12 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.sketching._sized_map import SizedMap
-from tests.helpers import DTYPES, same_state, stream, tol
+from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
 RNG = np.random.default_rng(0)
@@ -218,7 +217,7 @@ def test_fade_and_weight():
 
 
 def test_sparse_rows_are_dense_rows():
-    rows = sparse.random_array((700, 30), density=0.1, rng=np.random.default_rng(0), format="csr")
+    rows = sparse_rows(np.random.default_rng(0), 700, 30, 0.1)
     one = fs.FrequentDirections(8, compressor="srht", center=True).update(rows)
     assert same_state(one, fs.FrequentDirections(8, compressor="srht", center=True).update(rows.toarray()))
 
