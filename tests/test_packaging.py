@@ -33,7 +33,8 @@ def test_the_sdist_has_all_that_was_written(listed):
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and not any(part in LEFTOVERS for part in path.parts) and path.suffix != ".so"
     }
-    wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "fastsketch").rglob("*.p[yx][xdi]")}
+    for suffix in (".pyx", ".pxd", ".pyi"):
+        wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "fastsketch").rglob("*" + suffix)}
     wanted |= {name for name in FILES if name != "MANIFEST.in"}  # setuptools adds that
     assert len(wanted) > 200 and not sorted(wanted - listed)
 
