@@ -2,11 +2,7 @@
 
 #include <string.h>
 
-#include "fs_level.h"
-
-#if FS_X86
-#include <immintrin.h>
-#endif
+#include "fs_intrinsics.h"
 
 /* Distances are compared in groups of this many before a single one is looked at. */
 #define GROUP 32

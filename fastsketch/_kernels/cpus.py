@@ -4,14 +4,14 @@ import math
 import os
 from pathlib import Path
 
-_GROUPS = Path("/sys/fs/cgroup")
+_GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def _quota() -> float:
     """Cores by the limits of the control groups that this process is in; infinite without any."""
     best = math.inf
     try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = _MINE.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return best
     for line in lines:

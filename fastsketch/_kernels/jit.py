@@ -87,9 +87,9 @@ def compiled(function=None, **options):
     return made
 
 
-def c_function(function, signature):
+def c_function(function, signature, **options):
     """A C function of this signature, compiled at once; its ``address`` is good for as long as it is kept."""
-    made = CFunc(function, normalize_signature(signature), locals={}, options={})
+    made = CFunc(function, normalize_signature(signature), locals={}, options=options)
     vars(made)["_cache"] = _Caches(function)
     made.compile()
     return made

@@ -1,8 +1,8 @@
 """The projected steps of the online Newton learner (Numba), which its rounds call through pointers to C functions.
 
-A round (_kernels/online/newton) computes inner products; what follows from them is here: how long the step w <- w - H^-1 g is
-that ends within |w'x| <= 1, and how the inverse that gave it changes. All arrays are float64; a matrix comes with its
-leading dimension. A C function costs nothing to call, where a call through Python costs a quarter of a round.
+A round (_kernels/online/newton) computes inner products; what follows from them is here: how long the step w <- w -
+H^-1 g is that ends within |w'x| <= 1, and how the inverse that gave it changes. All arrays are float64; a matrix comes
+with its leading dimension. A C function costs nothing to call, where a call through Python costs a quarter of a round.
 """
 
 # pyright: basic

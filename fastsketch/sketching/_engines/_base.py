@@ -1,9 +1,9 @@
 """The common part of the dense and the sparse buffer: slices of a batch, scale, rollback, merges.
 
-An engine owns its state (``_kernels/sketching/state.pxd``), which the kernels update in place. A batch passes in slices: a slice
-is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers is one slice and
-therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice is refused or
-interrupted.
+An engine owns its state (``_kernels/sketching/state.pxd``), which the kernels update in place. A batch passes in
+slices: a slice is checked, then put through the buffer in one call that no signal interrupts. A batch of a few buffers
+is one slice and therefore all or nothing by itself; a longer one is undone from a copy of the buffer if a later slice
+is refused or interrupted.
 """
 
 from math import frexp, ldexp, sqrt
