@@ -97,6 +97,8 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     """(s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
 
+    if not rows.size:  # scipy before 1.14 decomposes no empty matrix
+        return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
     if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     with alone():
