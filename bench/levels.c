@@ -84,7 +84,12 @@ static void vectors_s(void) { fs_secular_vectors_s(A, 0, A, vd, ints, yd, wd, mo
 static void dots(void) { fs_dots_d(A, B, C, xd, C, wd, C, yd, B, A == B); }
 static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws); }
 static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
-static void topk(void) { fs_hamming_topk(A, words, B, C, bytes, 10, tile, ints, longs); }
+static void topk(void)
+{
+    fs_hamming_begin(A, 10, NULL, ints, longs);
+    fs_hamming_look(A, words, B, C, bytes, 8, 0, 10, tile, ints, longs);
+    fs_hamming_sort(A, 10, ints, longs);
+}
 static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
 static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
 static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }

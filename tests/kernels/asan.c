@@ -11,6 +11,7 @@
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
+#include "fs_threads.h"
 #include "fs_tridiag.h"
 
 #include <math.h>
@@ -481,7 +482,25 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
         codes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(n, n_bytes, codes, queries);
     fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
-    fs_hamming_topk(n, queries, n, n_bytes, codes, k, tile, distance, index);
+    fs_hamming_begin(n, k, NULL, distance, index);
+    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, k, tile, distance, index);
+    /* the same in two ranges, by way of tiles, each with heaps of its own */
+    const ptrdiff_t half = n / 2, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
+    uint64_t *both = space((size_t)(tiles * words * FS_HAMMING_TILE), 8);
+    int32_t *near = space((size_t)(n * k), 4), *other = space((size_t)(n * k), 4);
+    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8);
+    fs_hamming_begin(n, k, NULL, near, who);
+    fs_hamming_begin(n, k, NULL, other, whose);
+    fs_hamming_tiles(half, n_bytes, codes, (n - half) * n_bytes, both);
+    fs_hamming_scan(n, queries, half, words, both, 0, k, near, who);
+    fs_hamming_tiles(n - half, n_bytes, codes + half * n_bytes, 0, both);
+    fs_hamming_scan(n, queries, n - half, words, both, half, k, other, whose);
+    fs_hamming_join(n, k, other, whose, near, who);
+    fs_hamming_sort(n, k, distance, index);
+    fs_hamming_sort(n, k, near, who);
+    for (ptrdiff_t i = 0; i < n * k; i++)
+        check(near[i] == distance[i] && who[i] == index[i], "neighbours in two ranges");
+    free(both), free(near), free(other), free(who), free(whose);
     for (ptrdiff_t i = 0; i < n; i++) {
         check(all[i * n + i] == 0, "distance to itself");
         for (ptrdiff_t j = 0; j < k; j++) {
@@ -665,9 +684,35 @@ static void every_level(void)
     fs_level_share(&best);
 }
 
+static void add_own_number(void *context, ptrdiff_t part, void *scratch)
+{
+    memset(scratch, (int)part, 100);
+    ((double *)context)[part] += (double)part;
+}
+
+/* Every part of a job once, with fewer and with more threads than parts. */
+static void pool(void)
+{
+    char scratch[100];
+    fs_pool_share(fs_threads_service());
+    for (int threads = 1; threads < 9; threads++) {
+        fs_threads_set(threads);
+        for (ptrdiff_t n_parts = 0; n_parts < 40; n_parts++) {
+            double *out = space((size_t)n_parts, 8);
+            for (int again = 0; again < 5; again++)
+                fs_pool_run(n_parts, add_own_number, out, scratch, sizeof scratch);
+            for (ptrdiff_t i = 0; i < n_parts; i++)
+                check(out[i] == 5.0 * (double)i, "pool");
+            free(out);
+        }
+    }
+    check(fs_threads_started() == 7, "threads of the pool");
+}
+
 int main(void)
 {
     every_level();
+    pool();
     const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};

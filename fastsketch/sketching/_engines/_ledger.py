@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.linalg.products import alone
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._model import Arrays
 from fastsketch._threads import one_blas_thread
@@ -96,12 +97,15 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     """(s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
 
+    if not rows.size:  # scipy before 1.14 decomposes no empty matrix
+        return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
     if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
-    try:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    with alone():
+        try:
+            _, s, vt = svd(rows, full_matrices=False, check_finite=False)
+        except np.linalg.LinAlgError:
+            _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
     rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
     return s[:rank], vt[:rank]
 
