@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from fastsketch._kernels.linalg.products import alone, product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
-from fastsketch._threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 
@@ -22,7 +21,6 @@ TOLERANCE, LEADING_ROUNDING = 1e-12, 2e-12
 MISSED = 1e-3
 
 
-@one_blas_thread
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
     """(values (k,) descending, vectors (k, n)) of a symmetric matrix of which the column-major lower triangle is given.
 
