@@ -69,7 +69,7 @@ class View:
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
         """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
-        mean = self.mean * self.scale
+        mean, q = self.mean * self.scale, np.ascontiguousarray(q)
         with np.errstate(over="ignore", invalid="ignore"):
             x = rows.astype(self.dtype, copy=False)
             total = float(rows.shape[0] if weights is None else weights.sum())
