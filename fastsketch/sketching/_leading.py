@@ -1,12 +1,11 @@
 """Leading eigenpairs of an exact matrix of products."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.linalg.products import alone, product, symmetric_product
+from fastsketch._kernels.linalg.products import product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 
@@ -43,6 +42,7 @@ def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
     return lanczos(lambda v: symmetric_product(lower, v), len(lower), k)
 
 
+@one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
     """As ``leading``: the k leading pairs of a positive semidefinite matrix of side n that can multiply vectors.
 
@@ -57,8 +57,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
     start = rng.standard_normal(n)
     operator = LinearOperator((n, n), matvec=flat, dtype=np.float64)
     try:
-        with alone():  # ARPACK's own products
-            values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
+        values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
         order = np.argsort(-values)
         values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
 
@@ -69,8 +68,7 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
         # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
-        with alone():
-            found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+        found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
     except ArpackError:
         return None
     return None if found[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)

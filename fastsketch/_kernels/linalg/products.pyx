@@ -22,16 +22,6 @@ cdef enum:
     STRIP = 1 << 15       # entries of a matrix that are multiplied from both sides while they are in the cache
 
 
-cdef class alone:
-    """Within `with alone():` scipy's BLAS and LAPACK use one thread, so that what they return has the same bits."""
-
-    def __enter__(self):
-        fs_blas_alone(1)
-
-    def __exit__(self, *_):
-        fs_blas_alone(0)
-
-
 cdef struct Work:
     Py_ssize_t n_parts, m, n, k
     const double* a

@@ -11,6 +11,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
+from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.sketching.ledger cimport post, weaken
@@ -112,8 +113,11 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
     cdef Py_ssize_t n = indptr.shape[0] - 1, bad
     if data.shape[0] == 0:
         return -1, 0.0
-    with nogil:
+    if is_brief(1, data.shape[0] + n):
         bad = scan_csr(n, &indptr[0], &data[0], &largest)
+    else:
+        with nogil:
+            bad = scan_csr(n, &indptr[0], &data[0], &largest)
     return bad, largest
 
 
@@ -491,8 +495,11 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
     if weights is not None:
         w = weights
         wp = &w[0]
-    with nogil:
+    if state.fill + n < state.capacity - state.center and is_brief(1, data.shape[0] + n):
         info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &arena[0])
+    else:
+        with nogil:
+            info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &arena[0])
     converged(info, "the eigensolver of the shrink")
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.linalg.products import alone
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._model import Arrays
 from fastsketch._threads import one_blas_thread
@@ -100,11 +99,10 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
         return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
     if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
-    with alone():
-        try:
-            _, s, vt = svd(rows, full_matrices=False, check_finite=False)
-        except np.linalg.LinAlgError:
-            _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    try:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
+    except np.linalg.LinAlgError:
+        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
     rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
     return s[:rank], vt[:rank]
 
