@@ -14,13 +14,18 @@
 #include "fs_svmlight.h"
 #include "fs_tridiag.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* A level may be this much slower than the one below it: what two runs of the same code differ by. */
+/* A level counts as slower than the one below it if it is so beyond all doubt: by more than this in the best of all
+ * rounds, which other work on the machine can only lengthen, and in the median of the ratios of the two within a round,
+ * which meet the same other work, by SURE standard errors of that median. What two places of the same code in memory
+ * differ by stays below. */
 #define TOLERANCE 1.05
+#define SURE 3
 
 static unsigned state = 1;
 static double uniform(void)
@@ -294,22 +299,71 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int is_slower(const double *best)
+enum { MOST_ROUNDS = 400 };
+static double taken[FS_LEVELS][MOST_ROUNDS]; /* seconds of a call; 0 where other code does the work */
+static int rounds;
+
+static int ascending(const void *a, const void *b)
 {
-    double below = 1e9;
-    int bad = 0;
-    for (int level = 0; fs_level_supported(level); level++) {
-        bad += best[level] < 1e9 && best[level] > TOLERANCE * below;
-        below = best[level];
-    }
-    return bad;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double best(int level)
+{
+    double least = taken[level][0];
+    for (int i = 1; i < rounds; i++)
+        least = taken[level][i] < least ? taken[level][i] : least;
+    return least;
+}
+
+/* How much slower a level is than the one below: the median of the rounds, and what it may be off by. */
+static double ratio(int level, double *error)
+{
+    static double ratios[MOST_ROUNDS];
+    for (int i = 0; i < rounds; i++)
+        ratios[i] = taken[level][i] / taken[level - 1][i];
+    qsort(ratios, (size_t)rounds, sizeof *ratios, ascending);
+    /* of a median: 1.25 standard deviations over the root of n, these by the middle half, 1.35 of them wide */
+    *error = 1.25 / 1.35 * (ratios[3 * rounds / 4] - ratios[rounds / 4]) / sqrt(rounds);
+    return ratios[rounds / 2];
+}
+
+/* 0: not slower; 1: it looks so; 2: it is */
+static int slower_than_below(int level)
+{
+    double error;
+    if (level == 0 || taken[level][0] == 0 || taken[level - 1][0] == 0 || best(level) <= TOLERANCE * best(level - 1))
+        return 0;
+    return 1 + (ratio(level, &error) - SURE * error > TOLERANCE);
+}
+
+static int any_looks_slower(void)
+{
+    for (int level = 1; fs_level_supported(level); level++)
+        if (slower_than_below(level))
+            return 1;
+    return 0;
+}
+
+/* A call, in seconds; of as many as take a millisecond: the clock is coarse, and a level may need to wake up. */
+static double one_call(void (*run)(void))
+{
+    int calls = 0;
+    run();
+    const double start = now();
+    do
+        run(), calls++;
+    while (now() - start < 1e-3);
+    return (now() - start) / calls;
 }
 
 /* Arguments: how many times each is measured (default 15), then a part of the names that are wanted. */
 int main(int n, char **arguments)
 {
-    const int repeats = n > 1 ? atoi(arguments[1]) : 15;
+    int repeats = n > 1 ? atoi(arguments[1]) : 15;
     int slower = 0, level;
+    repeats = repeats < 4 ? 4 : repeats > MOST_ROUNDS / 4 ? MOST_ROUNDS / 4 : repeats;
     xd = doubles(MOST), yd = doubles(MOST), zd = doubles(MOST), wd = doubles(MOST), vd = doubles(MOST);
     xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
     ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
@@ -321,7 +375,6 @@ int main(int n, char **arguments)
         printf(" %*s", level < 4 ? 9 : 16, fs_level_name(level));
     puts("");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double best[FS_LEVELS];
         char sizes[40];
         if (n > 2 && !strstr(cases[i].name, arguments[2]))
             continue;
@@ -329,33 +382,23 @@ int main(int n, char **arguments)
         snprintf(sizes, sizeof sizes, "%td x %td x %td", A, B, C);
         level = 0;
         cases[i].numbers();
-        for (level = 0; level < FS_LEVELS; level++)
-            best[level] = 1e9;
-        /* what looks slower is measured once more: on a machine with other work, most of it is not */
-        for (int round = 0; round < repeats || (round < 3 * repeats && is_slower(best)); round++)
-            for (level = 0; fs_level_supported(level); level++) {
-                if (!cases[i].pays())
-                    continue;
-                int calls = 0; /* as many as take a millisecond: the clock is coarse, and a level may need to wake up */
-                cases[i].run();
-                const double start = now();
-                do
-                    cases[i].run(), calls++;
-                while (now() - start < 1e-3);
-                const double taken = (now() - start) / calls;
-                best[level] = taken < best[level] ? taken : best[level];
-            }
+        /* the levels in turn; what looks slower is measured for longer */
+        for (rounds = 0; rounds < repeats || (rounds < 4 * repeats && any_looks_slower()); rounds++)
+            for (level = 0; fs_level_supported(level); level++)
+                taken[level][rounds] = cases[i].pays() ? one_call(cases[i].run) : 0;
         printf("%-20s %16s", cases[i].name, sizes);
-        double below = 1e9;
-        for (level = 0; fs_level_supported(level); level++) {
-            const int bad = best[level] < 1e9 && best[level] > TOLERANCE * below;
-            if (best[level] < 1e9)
-                printf(" %*.2f%s", level < 4 ? 8 : 15, 1e6 * best[level], bad ? "!" : " ");
+        for (level = 0; fs_level_supported(level); level++)
+            if (taken[level][0] > 0)
+                printf(" %*.2f%s", level < 4 ? 8 : 15, 1e6 * best(level), slower_than_below(level) == 2 ? "!" : " ");
             else
                 printf(" %*s", level < 4 ? 9 : 16, "-");
-            slower += bad;
-            below = best[level];
-        }
+        for (level = 1; fs_level_supported(level); level++)
+            if (slower_than_below(level) == 2) {
+                double error;
+                const double median = ratio(level, &error);
+                printf("  %s: %.2f +- %.2f", fs_level_name(level), median, SURE * error);
+                slower++;
+            }
         puts("");
         fflush(stdout);
     }
