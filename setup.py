@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent
 KERNELS = "fastsketch/_kernels"
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
-# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC, on Windows
-# too: with CC=clang-cl the kernels have vector instructions there, with Microsoft's cl they are plain C.
+# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC: on
+# Windows the kernels have vector instructions with CC=clang-cl, with Microsoft's cl they are plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -101,6 +101,7 @@ def extensions():
         "linalg/row_parts": ["csrc/fs_rows.c"],
         "linalg/csr": ["csrc/fs_csr.c"],
         "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "lowrank/dense": ["csrc/fs_pool.c"],

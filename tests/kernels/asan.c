@@ -11,6 +11,7 @@
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
+#include "fs_threads.h"
 #include "fs_tridiag.h"
 
 #include <math.h>
@@ -664,9 +665,35 @@ static void every_level(void)
     fs_level_share(&best);
 }
 
+static void add_own_number(void *context, ptrdiff_t part, void *scratch)
+{
+    memset(scratch, (int)part, 100);
+    ((double *)context)[part] += (double)part;
+}
+
+/* Every part of a job once, with fewer and with more threads than parts. */
+static void pool(void)
+{
+    char scratch[100];
+    fs_pool_share(fs_threads_service());
+    for (int threads = 1; threads < 9; threads++) {
+        fs_threads_set(threads);
+        for (ptrdiff_t n_parts = 0; n_parts < 40; n_parts++) {
+            double *out = space((size_t)n_parts, 8);
+            for (int again = 0; again < 5; again++)
+                fs_pool_run(n_parts, add_own_number, out, scratch, sizeof scratch);
+            for (ptrdiff_t i = 0; i < n_parts; i++)
+                check(out[i] == 5.0 * (double)i, "pool");
+            free(out);
+        }
+    }
+    check(fs_threads_started() == 7, "threads of the pool");
+}
+
 int main(void)
 {
     every_level();
+    pool();
     const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};

@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
@@ -36,11 +37,6 @@ cdef enum:
     LEAST_DENSE = 1 << 20
     LEAST_SPARSE = 1 << 18
     PANEL = 256  # features that are rotated at a time: with their sums they stay in the second cache
-
-
-cdef extern from "fs_rows.h" nogil:
-    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                      const double *shift)
 
 
 @cython.auto_pickle(False)
