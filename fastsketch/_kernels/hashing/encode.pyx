@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real, gemm, gemv
+from fastsketch._kernels.linalg.rows cimport scan_rows
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_run, join
 from fastsketch._kernels.sketching.sparse_rows cimport csr_times_z, scan_csr
 
@@ -16,10 +17,6 @@ import numpy as np
 follow()
 join()
 
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
 
 cdef enum:
     PART_PRODUCTS = 1 << 23  # of a part: some tenths of a millisecond
@@ -80,10 +77,7 @@ cdef void some_rows(void* context, ptrdiff_t part, real* scratch) noexcept nogil
         bad = scan_csr(n, c.indptr + first, x, &largest)
     else:
         x += first * c.ld
-        if real is float:
-            bad = fs_scan_rows_s(n, c.d, c.ld, x, &largest)
-        else:
-            bad = fs_scan_rows_d(n, c.d, c.ld, x, &largest)
+        bad = scan_rows(n, c.d, c.ld, x, &largest)
     c.bad[part] = bad if bad < 0 else first + bad
     if bad >= 0:
         return
