@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.losses import NO_PENALTY
+from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning

@@ -1,4 +1,4 @@
-"""The arrays of the adaptive methods with a sketched H, and of the whole one; the rounds are in _kernels/online/adaptive."""
+"""The arrays of the adaptive methods with a sketched H, and of the whole one (rounds: _kernels/online/adaptive)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online import adaptive as kernel
 from fastsketch._kernels.losses import L1_PENALTY
+from fastsketch._kernels.online import adaptive as kernel
 from fastsketch._kernels.online.numbers import EVERY_ROUND, NEVER, OLD, RANK, ROWS, TURNS
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning

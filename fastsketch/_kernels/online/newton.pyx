@@ -815,14 +815,16 @@ cdef class Rounds:
         """Learn from rows (n, d); rho (n, m): the random numbers of "rp". A row that is refused has no finite score."""
         cdef Py_ssize_t n = rows.shape[0]
         cdef int status
+        cdef const double* numbers = NULL
         if n == 0:
             return
+        if rho is not None:
+            numbers = &rho[0, 0]
         with nogil:
             if self.s.frame == NULL:
                 status = full_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0], &scores[0])
             else:
-                status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0],
-                                    NULL if rho is None else &rho[0, 0], &scores[0])
+                status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0], numbers, &scores[0])
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")
 
@@ -832,11 +834,14 @@ cdef class Rounds:
         """Learn from CSR rows; there must be room for 2 m of the longest in what is kept."""
         cdef Py_ssize_t n = indptr.shape[0] - 1
         cdef int status
+        cdef const double* numbers = NULL
         if n == 0:
             return
+        if rho is not None:
+            numbers = &rho[0, 0]
         with nogil:
             status = sparse_loop(&self.s, n, &data[0] if data.shape[0] else NULL,
                                  &indices[0] if data.shape[0] else NULL, &indptr[0], &targets[0], &sample_weight[0],
-                                 NULL if rho is None else &rho[0, 0], &scores[0])
+                                 numbers, &scores[0])
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")
