@@ -601,6 +601,20 @@ static void block(ptrdiff_t m, ptrdiff_t n)
     }
     for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
         check(fabs(dw[i] - (double)w[i]) <= 1e-4 * (double)(n + m), "block, second product");
+    /* columns turned, and their products */
+    double gram[FS_BLOCK * FS_BLOCK] = {0}, narrow[FS_BLOCK * FS_BLOCK] = {0};
+    float turn[FS_BLOCK * FS_BLOCK] = {0};
+    double dturn[FS_BLOCK * FS_BLOCK] = {0};
+    for (int q = 0; q < FS_BLOCK; q++) /* backwards */
+        turn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1, dturn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1;
+    fs_turn_block_s(n, v, turn, w);
+    fs_turn_block_d(n, dv, dturn, dw);
+    fs_square_block_s(n, v, narrow);
+    fs_square_block_d(n, dv, gram);
+    for (ptrdiff_t i = 0; i < n; i++)
+        check(w[FS_BLOCK * i + 1] == v[FS_BLOCK * i + 6] && dw[FS_BLOCK * i] == dv[FS_BLOCK * i + 7], "turned block");
+    for (int q = 0; q < FS_BLOCK * FS_BLOCK; q++)
+        check(fabs(gram[q] - narrow[q]) <= 1e-5 * (double)(n + 1), "products of a block");
     free(da), free(dv), free(du), free(dw);
     free(indptr);
     free(indices);
