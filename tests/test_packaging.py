@@ -1,6 +1,7 @@
 """What goes into the sdist, and what a build says that has nothing to compile with."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -71,6 +72,13 @@ def test_numba_is_asked_for_where_it_has_wheels():
     pattern = musl["before-build"].split("/")[1]
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     assert [line.strip()[:6] for line in lines if line.strip().startswith(pattern)] == ['"numba']
+
+
+def test_one_module_imports_numba():
+    """It says what needs numba, where that is absent: every other takes what it needs from there."""
+    sources = [path for suffix in ("*.py", "*.pyx") for path in (ROOT / "fastsketch").rglob(suffix)]
+    importing = [path.name for path in sources if re.search(r"^\s*(from|import) numba", path.read_text("utf-8"), re.M)]
+    assert importing == ["jit.py"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the compiler is looked for otherwise")
