@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.losses import NO_PENALTY
+from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
@@ -54,9 +54,6 @@ class DiagonalState(PointsState):
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY
-
-    def is_small(self) -> bool:
-        return True
 
     def coefs(self) -> Floats:
         return kernel.coef_now(self.copied(), self.setting)
