@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fastsketch
+from fastsketch.online._adaptive import METHODS
 
 NEWTON = "fs.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
 LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
@@ -34,6 +35,11 @@ def package(tmp_path):
     return env, tmp_path / "lib/fastsketch/_kernels"
 
 
+def caches(kernels):
+    """The folders beside the modules that Numba compiles."""
+    return [kernels / wing / "__pycache__" for wing in ("online", "lowrank")]
+
+
 def closed(*folders):
     """Make a file of each folder that must not be written to: permissions would not stop root."""
     for folder in folders:
@@ -43,7 +49,7 @@ def closed(*folders):
 @pytest.mark.parametrize("code", [NEWTON, LOW_RANK])
 def test_no_writable_folder_is_no_error(package, code):
     env, kernels = package
-    closed(kernels / "__pycache__", kernels.parents[2] / "home/.cache")
+    closed(*caches(kernels), kernels.parents[2] / "home/.cache")
     counts = eval(child(code + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == counts["read"] == 0
 
@@ -64,7 +70,7 @@ def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     env, kernels = package
     command = [sys.executable, "-m", "fastsketch", "warm-up", "--json"]
     said = subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
-    assert f'"{kernels / "__pycache__"}"' in said and '"kept": 0' not in said
+    assert all(f'"{folder}"' in said for folder in caches(kernels)) and '"kept": 0' not in said
     # numba makes a file in a folder to see whether it can be written to: here it cannot
     no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
     closed(kernels.parents[2] / "home/.cache")
@@ -75,10 +81,25 @@ def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
 def test_a_damaged_cache_is_passed_over(package):
     env, kernels = package
     child(NEWTON, env)
-    for path in (kernels / "__pycache__").glob("*.nb*"):
+    kept = list(kernels.rglob("*.nb*"))
+    assert kept
+    for path in kept:
         path.write_bytes(b"damaged")
     counts = eval(child(NEWTON + COUNTS, env))
     assert counts["compiled"] > 0
+
+
+# Each in one process: commands that learn nothing by Numba.
+COMMANDS = """
+import contextlib, io
+from fastsketch.cli import main
+np.savetxt('a.csv', np.eye(8) + 0.5, delimiter=',')
+lines = 'sketch a.csv -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.csv --n-bits 2 -o h.fsk'
+for line in lines:
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(line.split()) == 0, line
+    assert 'numba' not in sys.modules, line
+"""
 
 
 @pytest.mark.parametrize(
@@ -86,14 +107,22 @@ def test_a_damaged_cache_is_passed_over(package):
     [
         "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
         "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
-        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4))",
-        "fs.AdaptiveSubgradient(method='ada_diag').update(np.eye(8), np.array([1.0, -1.0] * 4))",
+        "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
+        "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
+        *[
+            f"fs.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+            for method in METHODS
+        ],
+        "from scipy import sparse; fs.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
+        "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
+        "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
+        COMMANDS,
         "from fastsketch.cli._parser import make_parser; make_parser()",
         "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._hashing, fastsketch.cli._lowrank",
     ],
 )
-def test_only_what_needs_numba_imports_it(code):
-    assert child(code + "\nprint('numba' in sys.modules)") == "False"
+def test_only_what_needs_numba_imports_it(code, tmp_path):
+    assert child(code + "\nprint('numba' in sys.modules)", cwd=tmp_path) == "False"
 
 
 def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
