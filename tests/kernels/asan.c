@@ -667,6 +667,10 @@ static void every_kernel(void)
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
+    /* more than a block of rows, of columns, and than a piece of d */
+    dots(29, 70, 517);
+    dots(13, 33, 256);
+    dots(1, 40, 1031);
     for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
         tridiagonal(sizes[a]);

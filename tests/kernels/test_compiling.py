@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastsketch
+from fastsketch.online._adaptive import METHODS
 
 pytest.importorskip("numba")
 
@@ -91,19 +92,40 @@ def test_a_damaged_cache_is_passed_over(package):
     assert counts["compiled"] > 0
 
 
+# Each in one process: commands that learn nothing by Numba.
+COMMANDS = """
+import contextlib, io
+from fastsketch.cli import main
+np.savetxt('a.csv', np.eye(8) + 0.5, delimiter=',')
+lines = 'sketch a.csv -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.csv --n-bits 2 -o h.fsk'
+for line in lines:
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(line.split()) == 0, line
+    assert 'numba' not in sys.modules, line
+"""
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
         "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
-        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4))",
-        "fs.AdaptiveSubgradient(method='ada_diag').update(np.eye(8), np.array([1.0, -1.0] * 4))",
+        "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
+        "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
+        *[
+            f"fs.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+            for method in METHODS
+        ],
+        "from scipy import sparse; fs.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
+        "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
+        "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
+        COMMANDS,
         "from fastsketch.cli._parser import make_parser; make_parser()",
         "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._hashing, fastsketch.cli._lowrank",
     ],
 )
-def test_only_what_needs_numba_imports_it(code):
-    assert child(code + "\nprint('numba' in sys.modules)") == "False"
+def test_only_what_needs_numba_imports_it(code, tmp_path):
+    assert child(code + "\nprint('numba' in sys.modules)", cwd=tmp_path) == "False"
 
 
 def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
