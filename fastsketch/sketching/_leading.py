@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.linalg.products import product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
+from fastsketch._threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 
