@@ -1,7 +1,6 @@
 """Leading eigenpairs of an exact matrix of products."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
