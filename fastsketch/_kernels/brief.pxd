@@ -2,8 +2,8 @@
 # that learns row by row takes a switch of threads, as long as a round: two such threads would be slower than one.
 
 cdef enum:
-    BRIEF = 32768                # entries that are looked at or copied: about ten microseconds
+    BRIEF = 32768  # multiplications, or entries that are looked at or copied: about ten microseconds
 
 
-cdef inline bint is_brief(Py_ssize_t rows, Py_ssize_t entries) noexcept nogil:
-    return rows * entries <= BRIEF
+cdef inline bint is_brief(Py_ssize_t rows, Py_ssize_t each) noexcept nogil:
+    return rows * each <= BRIEF

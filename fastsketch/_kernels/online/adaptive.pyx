@@ -21,6 +21,7 @@ costs the nonzeros of x. The arrays are those of fastsketch.online._sketched.Ske
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from fastsketch._kernels.brief cimport BRIEF, is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport L1_PENALTY
 from fastsketch._kernels.online.adaptive_dense cimport dense_round
@@ -28,7 +29,6 @@ from fastsketch._kernels.online.adaptive_l1 cimport PACKED
 from fastsketch._kernels.online.adaptive_model cimport Model
 from fastsketch._kernels.online.adaptive_sparse cimport LEARNED, ROOM, sparse_round
 from fastsketch._kernels.online.basis cimport SOME, Basis
-from fastsketch._kernels.online.brief cimport BRIEF, is_brief
 from fastsketch._kernels.online.turning cimport ints_size, secular_size, small_size
 from fastsketch._kernels.pool cimport join
 

@@ -15,8 +15,8 @@ that its rounds cost d). The arrays are those of fastsketch.online._diagonal.Dia
 from libc.math cimport exp, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t
 
+from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
-from fastsketch._kernels.online.brief cimport is_brief
 from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
 
 cdef double BETA1 = 0.9

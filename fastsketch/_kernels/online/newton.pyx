@@ -19,12 +19,12 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
+from fastsketch._kernels.brief cimport BRIEF, is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int, gemv
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
 from fastsketch._kernels.losses cimport finite, flat
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products
-from fastsketch._kernels.online.brief cimport BRIEF, is_brief
 from fastsketch._kernels.online.newton_mixed cimport mixed_round
 from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, bordered_inverse_t,
                                                       flat_projection_t, flat_steps_t, less_rank_one_t, lower_solve_t,
