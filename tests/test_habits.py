@@ -68,7 +68,9 @@ def test_the_oldest_packages_are_the_lower_bounds(pyproject):
     extras = pyproject["project"]["optional-dependencies"]
     wanted = [*pyproject["project"]["dependencies"], *(one for name in extras for one in extras[name])]
     bounds = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)", "\n".join(wanted), re.MULTILINE))
-    assert set(bounds) >= {one.split("[")[0].split(">")[0] for one in wanted} - {"fastsketch"}, "a bound of another form"
+    assert set(bounds) >= {one.split("[")[0].split(">")[0] for one in wanted} - {"fastsketch"}, (
+        "a bound of another form"
+    )
     lines = [line for line in text("tests/oldest.txt").splitlines() if not line.startswith("#")]
     assert lines == [f"{name}=={bounds[name]}" for name in sorted(bounds) if name not in ("asv", "torch")]
     workflow = read_yaml(".github/workflows/tests.yml")["jobs"]["oldest"]["steps"]
