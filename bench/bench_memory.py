@@ -107,7 +107,7 @@ else:
 """
 
 
-def threads(args):
+def servers(args):
     """Eight Python threads, each with its own sketch, under default BLAS settings and under explicit limits."""
     import os
 

@@ -1,17 +1,20 @@
 """Benches of fastsketch: ``python bench/run.py COMMAND``, see ``--help``.
 
-BLAS threads are pinned to one before numpy is imported; every ratio compares runs of one process, interleaved, by
-their minimum; bench/README.md tells what each command shows.
+BLAS threads are pinned to one before numpy is imported, but for ``threads``; every ratio compares runs of one process,
+interleaved, by their minimum; bench/README.md tells what each command shows.
 """
 
 import os
+import sys
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
+    if sys.argv[1:2] == ["threads"]:  # which compares numbers of threads
+        os.environ.pop(_name, None)
+    else:
+        os.environ[_name] = "1"
 
 import argparse  # noqa: E402
 import importlib  # noqa: E402
-import sys  # noqa: E402
 import tempfile  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -33,7 +36,9 @@ COMMANDS = {
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
-    "threads": "eight Python threads with default BLAS settings",
+    "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
+    "threads": "n threads against one within a call, beside what gemm gains; two Python threads with a model each",
+    "servers": "eight Python threads with default BLAS settings",
     "fwht": "Walsh-Hadamard transforms against a copy and against other packages",
     "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
@@ -84,7 +89,8 @@ def main():
         "profile": "speed",
         "adversary": "figures",
         "cold": "memory",
-        "threads": "memory",
+        "first": "cold",
+        "servers": "memory",
         "loader": "sparse",
         "srht": "frosh",
         "fwht": "frosh",

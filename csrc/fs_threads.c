@@ -30,6 +30,7 @@ static double seconds(void)
     QueryPerformanceFrequency(&frequency);
     return (double)now.QuadPart / (double)frequency.QuadPart;
 }
+static double own_seconds(void) { return seconds(); }
 #else
 #include <pthread.h>
 #include <signal.h>
@@ -46,6 +47,12 @@ static double seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+static double own_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 #endif
@@ -231,6 +238,32 @@ static void forked(void)
 }
 #endif
 
+static fs_rehearsal rehearsal;
+
+fs_rehearsal fs_threads_rehearse(int cores)
+{
+    const fs_rehearsal before = rehearsal;
+    const fs_rehearsal fresh = {cores, 0, 0};
+    rehearsal = fresh;
+    return before;
+}
+
+static void rehearse(ptrdiff_t n_parts, fs_part part, void *context, void *scratch)
+{
+    double sum = 0, longest = 0;
+    busy = 1; /* what is within a part is part of it */
+    for (ptrdiff_t i = 0; i < n_parts; i++) {
+        const double begun = own_seconds();
+        part(context, i, scratch);
+        const double taken = own_seconds() - begun;
+        sum += taken;
+        longest = taken > longest ? taken : longest;
+    }
+    busy = 0;
+    rehearsal.jobs += sum;
+    rehearsal.on_cores += longest > sum / rehearsal.cores ? longest : sum / rehearsal.cores;
+}
+
 static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes)
 {
     int helpers = 0;
@@ -246,6 +279,10 @@ static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, s
         }
         if (!helpers)
             unlock(&pool.lock);
+    }
+    if (!helpers && rehearsal.cores && !busy) {
+        rehearse(n_parts, part, context, scratch);
+        return;
     }
     if (!helpers) {
         for (ptrdiff_t i = 0; i < n_parts; i++)

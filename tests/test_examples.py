@@ -106,6 +106,18 @@ def test_read_outs_example(capsys):
     assert np.abs(printed - stated).max() <= 1
 
 
+def test_examples_of_threads():
+    """Each in a fresh process, as a reader's: the second has to load the kernels before it limits their threads."""
+    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "threads.md").read_text(), re.DOTALL)
+    ends = {
+        first: "    assert fs.show_config('dicts')['threads']['in_force'] == 2\n",
+        second: "    assert fs.show_config('dicts')['threads']['in_force'] == 1\n"
+        "assert fs.show_config('dicts')['threads']['in_force'] == fs.show_config('dicts')['threads']['usable']\n",
+    }
+    for code, end in ends.items():
+        subprocess.run([sys.executable, "-W", "error", "-c", code + end], check=True)
+
+
 def test_contributing_example(tmp_path):
     """The family of models that CONTRIBUTING shows has what it is said to have."""
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)

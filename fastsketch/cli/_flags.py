@@ -74,7 +74,7 @@ def renamed(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> None:
 # -- flags of many commands --------------------------------------------------------------------------------------------
 def common(parser: argparse.ArgumentParser, run: str) -> None:
     """The flags of every command, and the function that it runs."""
-    parser.add_argument("--threads", type=int, metavar="N", help="at most N BLAS threads")
+    parser.add_argument("--threads", type=int, metavar="N", help="use N threads (default: the cores that may be used)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=lazy(run))
 

@@ -70,7 +70,7 @@ def said_in_parts(text, zero_based):
 
 
 def svmlight(data):
-    """The parser in C accepts and refuses what the reference does, and gives the same bits, in blocks and parts of any size."""
+    """The parser in C accepts and refuses what the reference does, with the same bits, in any block size or parts."""
     for zero_based in (False, True):
         expected, bad = reference(data, 0 if zero_based else 1)
         try:

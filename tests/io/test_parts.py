@@ -11,17 +11,9 @@ from fastsketch._kernels.io.svmlight import join_blocks, parse_block
 from fastsketch.io import SourceError, load_svmlight
 from fastsketch.io._input import InputFile, whole_lines
 
-# A row of each kind: blank, comments with colons, queries, numbers that need a full conversion, line ends of two kinds.
-KINDS = [
-    "1 {a}:{v} {b}:2",
-    "-1 qid:7 {a}:{v}",
-    "# a: b: c:",
-    "",
-    "3 # 1:1",
-    "1e-30 {a}:{v}e-40\r",
-    "2.5",
-    "1 {b}:{v}\r",
-]
+# Blank ones, comments with colons, queries, numbers that need a full conversion, line ends of both kinds.
+ROWS = ["1 {a}:{v} {b}:2", "-1 qid:7 {a}:{v}", "1 {b}:{v}\r", "2.5", "1e-30 {a}:{v}e-40\r"]
+KINDS = [*ROWS, "3 # 1:1", "# a: b: c:", ""]
 
 
 def text_of(n, seed=0):

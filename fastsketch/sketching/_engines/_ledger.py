@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._model import Arrays
+from fastsketch._threads import one_blas_thread
 from fastsketch.io import _checks as checks
 
 Matrix = NDArray[np.float64]
@@ -106,6 +107,7 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     return s[:rank], vt[:rank]
 
 
+@one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     """From the settled rows of a buffer: new ones, and kept ones (orthogonal, in the order of the ledger)."""
     s, vt = decomposed(np.vstack([new, kept]))
@@ -122,6 +124,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     return Known(s**2, vt, seen, leaked, max(0.0, lost))
 
 
+@one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
     """Both, and rows besides, as one sketch of at most `most` rows, or else of n_keep by a shrink; with its delta."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
