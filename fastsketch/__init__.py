@@ -9,8 +9,6 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-import_module("fastsketch._kernels.level")  # a FASTSKETCH_LEVEL that cannot be is refused here
-
 _HOME = {
     "FrequentDirections": "fastsketch.sketching",
     "RobustFrequentDirections": "fastsketch.sketching",
@@ -41,6 +39,8 @@ __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedD
 
 
 def __getattr__(name: str) -> Any:
+    if name in _HOME or name in _ROOMS:
+        import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     elif name in _ROOMS:

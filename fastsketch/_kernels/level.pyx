@@ -1,4 +1,4 @@
-"""Which instructions the C loops use: chosen when fastsketch is imported, the same in all modules (csrc/fs_level.h)."""
+"""Which instructions the C loops use: chosen when fastsketch is first used, the same in all modules (csrc/fs_level.h)."""
 
 import os
 

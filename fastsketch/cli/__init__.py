@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    try:
+        import_module("fastsketch._kernels.level")
+    except ValueError as error:  # FASTSKETCH_LEVEL names a level that this CPU lacks: no other import would pass
+        _complain(f"error: {error}", error)
+        return 2
     from fastsketch.cli._output import mute
     from fastsketch.cli._parser import make_parser
     from fastsketch.cli._signals import OF_CTRL_C, handled

@@ -118,12 +118,24 @@ def test_the_environment_chooses_the_level(name):
 
 
 @pytest.mark.parametrize("name", ["neon" if "sse2" in level.supported() else "avx512", "AVX2", "best", " "])
-def test_a_level_that_this_cpu_lacks_is_refused_when_fastsketch_is_imported(name):
-    done = run("import fastsketch", FASTSKETCH_LEVEL=name)
+@pytest.mark.parametrize(
+    "code", ["fastsketch.FrequentDirections", "fastsketch.io", "import fastsketch.hashing", "fastsketch.show_config"]
+)
+def test_a_level_that_this_cpu_lacks_is_refused_at_first_use(name, code):
+    done = run(f"import fastsketch; {code}", FASTSKETCH_LEVEL=name)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"ValueError: the environment variable FASTSKETCH_LEVEL: {name!r} is no level of this CPU")
     assert ", ".join(level.supported()) in last
+
+
+def test_a_level_that_this_cpu_lacks_is_one_line_of_the_command(tmp_path):
+    command = [sys.executable, "-m", "fastsketch", "info", str(tmp_path / "none.fsk")]
+    environment = {**os.environ, "FASTSKETCH_LEVEL": "mmx"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fastsketch: error: the environment variable FASTSKETCH_LEVEL: 'mmx' is no level of")
+    assert done.stderr.count("\n") == 1 and not done.stdout
 
 
 def test_the_level_is_read_once():
