@@ -1,20 +1,67 @@
-"""Extension modules only; all metadata is in pyproject.toml."""
+"""Extension modules, and what is said where they cannot be compiled; all metadata is in pyproject.toml."""
 
 import os
+import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import PlatformError
 
 ROOT = Path(__file__).parent
 KERNELS = "fastsketch/_kernels"
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
-# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured.
+# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC: on
+# Windows the kernels have vector instructions with CC=clang-cl, with Microsoft's cl they are plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SANITIZE = os.environ.get("FASTSKETCH_SANITIZE") == "1"
+
+
+NO_COMPILER = """fastsketch is being built from source, and {what}.
+Wheels need no compiler: update pip, or take a Python version and a system that fastsketch has wheels for.
+To compile: {do}."""
+TO_COMPILE = {
+    "win32": "install Microsoft's C++ Build Tools (Visual Studio 2022 or newer)",
+    "darwin": "run xcode-select --install",
+}.get(sys.platform, "install gcc or clang and Python's headers (Debian: gcc python3-dev; Fedora: gcc python3-devel)")
+
+
+class BuildKernels(build_ext):
+    """Compiles, or tells in words what there is to compile with is lacking."""
+
+    def build_extensions(self):
+        lacks = self.use_clang_cl() if self.compiler.compiler_type == "msvc" else self.lacking()
+        if lacks:
+            raise PlatformError(NO_COMPILER.format(what=lacks, do=TO_COMPILE))
+        super().build_extensions()
+
+    def lacking(self):
+        for word in self.compiler.compiler_so:
+            if Path(word).name not in ("ccache", "sccache", "env"):
+                if not shutil.which(word):
+                    return f"there is no C compiler: {word} is not found"
+                break
+        folders = [sysconfig.get_path("include"), *self.compiler.include_dirs]
+        if not any(Path(folder, "Python.h").exists() for folder in folders):
+            return f"Python's headers are not installed: no Python.h in {folders[0]}"
+        return None
+
+    def use_clang_cl(self):
+        try:
+            self.compiler.initialize()
+        except PlatformError as error:
+            return f"there is no C compiler: {str(error).splitlines()[0]}"
+        cc = os.environ.get("CC", "")
+        if Path(cc).stem == "clang-cl":
+            if not shutil.which(cc):
+                return f"there is no C compiler: {cc} (CC) is not found"
+            self.compiler.cc = shutil.which(cc)
+        return None
 
 
 def write_blas_int():
@@ -34,6 +81,8 @@ def extensions():
     write_blas_int()
     if sys.platform == "win32":
         flags = ["/O2", "/std:c11"]
+        if Path(os.environ.get("CC", "")).stem == "clang-cl":
+            flags += ["/clang:-O3", "/clang:-ffp-contract=off"]
     else:
         # -std=c11 and no contraction: levels of a kernel that round alike return the same bits (csrc/fs_level.h)
         flags = ["-O3", "-std=c11", "-ffp-contract=off", "-g0", "-fvisibility=hidden"]
@@ -45,26 +94,35 @@ def extensions():
         "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
         "losses": [],
         "guard": [],
+        "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],
         "io/svmlight": ["csrc/fs_svmlight.c"],
         "linalg/tridiagonal": ["csrc/fs_secular.c"],
+        "linalg/row_parts": ["csrc/fs_rows.c"],
         "linalg/csr": ["csrc/fs_csr.c"],
         "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
-        "lowrank/entries": ["csrc/fs_sparse.c"],
+        "lowrank/dense": ["csrc/fs_pool.c"],
+        "lowrank/entries": ["csrc/fs_pool.c"],
+        "lowrank/fits": ["csrc/fs_sparse.c"],
+        "lowrank/gradients": ["csrc/fs_pool.c"],
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/diagonal": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
         "online/turning": ["csrc/fs_secular.c"],
-        "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_panel.c", "csrc/fs_tridiag.c"],
+        "sketching/products": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
+        "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_tridiag.c"],
         "sketching/state": [],
         "sketching/ledger": [],
         "sketching/dense": ["csrc/fs_rows.c"],
         "sketching/sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
         "sketching/random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
     }
+    # What a Python executable need not have linked itself: older C libraries keep threads and mathematics apart.
+    libraries = [] if sys.platform == "win32" else ["m", "pthread"]
     macros = [("CYTHON_TRACE", "1")] if TRACE else []
     modules = [
         Extension(
@@ -74,6 +132,7 @@ def extensions():
             depends=headers,
             extra_compile_args=flags,
             extra_link_args=SANITIZERS if SANITIZE else [],
+            libraries=libraries,
             define_macros=macros,
         )
         for name, files in sources.items()
@@ -93,4 +152,4 @@ def extensions():
     )
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})

@@ -406,10 +406,10 @@ def products(args):
 
 
 def _products(found, dtype):
-    from fastsketch._kernels.lowrank import entries
-    from fastsketch._kernels.lowrank import products as kernel
     from fastsketch._kernels.linalg.block import gram_block
     from fastsketch._kernels.losses import LOGISTIC, SQUARE
+    from fastsketch._kernels.lowrank import entries
+    from fastsketch._kernels.lowrank import gradients as kernel
 
     out = []
     a = matrix(found, slice(None)).astype(dtype)

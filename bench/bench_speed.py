@@ -147,34 +147,6 @@ def exact(args):
     table(out, ["l", "d", "gram rows/s", "exact rows/s", "auto", "of the better"])
 
 
-def stages(args):
-    """Time of each stage of a Gram shrink, measured on the same shapes outside the sketch."""
-    from fastsketch._kernels.sketching import dense, shrink
-
-    out = []
-    for d, size in [(2048, 64), (2048, 128), (2048, 256), (8192, 64), (8192, 128)]:
-        for dtype in (np.float64, np.float32):
-            rows = frosh_rows(6 * size, d, np.random.default_rng(0), dtype)
-            limit = gemm_rate(dtype)
-            parts = dict(shrink.time_stages(rows[: 2 * size].copy(), size, 30 if d < 4000 else 12))
-            block = rows[: size + 1]
-            parts["check and load"] = min(seconds(lambda b=block: dense.scan(b)) for _ in range(20)) * 2
-            total = sum(parts.values())
-            ideal = 7 * d * size * (size + 1) / limit
-            out.append(
-                [
-                    d,
-                    size,
-                    np.dtype(dtype).name,
-                    *(f"{parts[k] * 1e3:.2f}" for k in parts),
-                    f"{total * 1e3:.2f}",
-                    f"{ideal * 1e3:.2f}",
-                    f"{ideal / total:.0%}",
-                ]
-            )
-    table(out, ["d", "l", "dtype", *(f"{k}, ms" for k in parts), "sum, ms", "7 d l (l+1) at GEMM rate, ms", "share"])
-
-
 def profile(args):
     """Function by function, where one stream spends its time."""
     rows = frosh_rows(20_000, 1024, np.random.default_rng(0))

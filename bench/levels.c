@@ -62,10 +62,10 @@ static char *text;
 static ptrdiff_t A, B, C; /* sizes of the case that runs */
 
 /* buffers of a shrink: m = A rows, B columns of the Gram matrix, d = C */
-static void gram_d(void) { fs_panel_gram_d(A, B, C, xd, yd, zd, 2 * A * A + 8 * A); }
-static void gram_s(void) { fs_panel_gram_s(A, B, C, xs, ys, zs, 2 * A * A + 8 * A); }
-static void rotate_d(void) { fs_panel_rotate_d(A, B, C, xd, wd, vd, zd, 2 * A * A + 8 * A); }
-static void rotate_s(void) { fs_panel_rotate_s(A, B, C, xs, ws, vd, zs, 2 * A * A + 8 * A); }
+static void gram_d(void) { fs_panel_gram_d(A, B, C, C, xd, yd, zd, 2 * A * A + 8 * A); }
+static void gram_s(void) { fs_panel_gram_s(A, B, C, C, xs, ys, zs, 2 * A * A + 8 * A); }
+static void rotate_d(void) { fs_panel_rotate_d(A, B, C, C, xd, wd, vd, zd, 2 * A * A + 8 * A); }
+static void rotate_s(void) { fs_panel_rotate_s(A, B, C, C, xs, ws, vd, zs, 2 * A * A + 8 * A); }
 static void tridiagonal_d(void)
 {
     memcpy(yd, xd, (size_t)(A * A) * 8);
@@ -84,16 +84,21 @@ static void vectors_s(void) { fs_secular_vectors_s(A, 0, A, vd, ints, yd, wd, mo
 static void dots(void) { fs_dots_d(A, B, C, xd, C, wd, C, yd, B, A == B); }
 static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws); }
 static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
-static void topk(void) { fs_hamming_topk(A, words, B, C, bytes, 10, tile, ints, longs); }
+static void topk(void)
+{
+    fs_hamming_begin(A, 10, NULL, ints, longs);
+    fs_hamming_look(A, words, B, C, bytes, 8, 0, 10, tile, ints, longs);
+    fs_hamming_sort(A, 10, ints, longs);
+}
 static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
 static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
 static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }
 static void along_rows_d(void) { fs_fwht_rows_d(A, B, B, xd); }
 static void along_rows_s(void) { fs_fwht_rows_s(A, B, B, xs); }
-static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, more, wd, zd, yd); }
-static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys); }
-static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd); }
-static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys); }
+static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, more, wd, zd, yd, B); }
+static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys, B); }
+static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd, B); }
+static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys, B); }
 static void scan_d(void) { fs_scan_rows_d(A, B, B, xd, vd); }
 static void scan_s(void) { fs_scan_rows_s(A, B, B, xs, vd); }
 static void load_d(void) { fs_load_rows_d(A, B, B, xd, NULL, 1, 0.5, yd, B, vd); }
@@ -106,14 +111,14 @@ static void scale_d(void) { fs_scale_rows_d(A, B, xd, zd); }
 static void scale_s(void) { fs_scale_rows_s(A, B, xs, zd); }
 static void centre_d(void)
 {
-    fs_centre_rows_d(A, B, xd, yd, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+    fs_centre_rows_d(A, B, B, xd, yd, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
 }
 static void centre_s(void)
 {
-    fs_centre_rows_s(A, B, xs, ys, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
+    fs_centre_rows_s(A, B, B, xs, ys, vd, 3, 4.0 * (double)A, zd, zd + B, zd + 2 * B, zd + 3 * B);
 }
-static void lower_d(void) { fs_add_lower_d(A, xd, yd); }
-static void lower_s(void) { fs_add_lower_s(A, xs, yd); }
+static void lower_d(void) { fs_add_lower_d(A, 0, A, xd, yd); }
+static void lower_s(void) { fs_add_lower_s(A, 0, A, xs, yd); }
 static void times_z_d(void) { fs_csr_times_z_d(A, C, C, starts, ints, xd, zd, yd); }
 static void times_z_s(void) { fs_csr_times_z_s(A, C, C, starts, ints, xs, zs, ys); }
 static void to_z_d(void) { fs_csr_add_to_z_d(A, C, C, starts, ints, xd, wd, zd); }

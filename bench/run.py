@@ -20,6 +20,7 @@ COMMANDS = {
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
     "levels": "every C loop at every level of instructions; fails if one is slower than the level below it",
+    "processors": "whole calls with AVX-512, AVX2, SSE2; beside the build in the folder FASTSKETCH_OLD, if that is set",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
@@ -79,7 +80,7 @@ def main():
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
     args = parser.parse_args()
     home = {
-        "stages": "speed",
+        "stages": "stages",
         "exact": "speed",
         "profile": "speed",
         "adversary": "figures",

@@ -11,4 +11,12 @@ void fs_gram_block_s(ptrdiff_t m, const uint32_t *indptr, const uint32_t *indice
 void fs_gram_block_d(ptrdiff_t m, const uint32_t *indptr, const uint32_t *indices, const double *a, const double *v,
                      double *u, double *w);
 
+/* out (n, 8) = x t for x (n, 8) and t (8, 8); out is not x. */
+void fs_turn_block_s(ptrdiff_t n, const float *x, const float *t, float *out);
+void fs_turn_block_d(ptrdiff_t n, const double *x, const double *t, double *out);
+
+/* gram (8, 8) += x'x for x (n, 8); of floats, rows are summed in double 32 at a time. */
+void fs_square_block_s(ptrdiff_t n, const float *x, double *gram);
+void fs_square_block_d(ptrdiff_t n, const double *x, double *gram);
+
 #endif

@@ -25,6 +25,7 @@
 
 /* Before a loop whose iterations read and write the same element only, or arrays that do not overlap. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* a hint that clang has no use for */
 #define FS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 #define FS_INDEPENDENT _Pragma("GCC ivdep")

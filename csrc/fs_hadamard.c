@@ -7,8 +7,7 @@
 /* Bytes of a strip of columns: a pass works on strips of 64 rows, 32 KB, which stay in the first caches between
  * their two steps, and every memory access is to pieces of at least this length. */
 #define STRIP_BYTES 512
-/* The same for the fused transform, which reads its rows from memory: longer pieces, still in the second cache. */
-#define SRHT_STRIP_BYTES 1024
+/* The fused transform reads its rows from memory: longer pieces (FS_SRHT_STRIP_BYTES), still in the second cache. */
 
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
 #define FS_SHUFFLES 1

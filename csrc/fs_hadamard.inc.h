@@ -4,7 +4,7 @@
 #define STRIP ((ptrdiff_t)(STRIP_BYTES / sizeof(REAL)))
 /* Between rows of a strip: a line more, so that eight of them do not fall on the same place of every cache page. */
 #define PITCH (STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
-#define SRHT_STRIP ((ptrdiff_t)(SRHT_STRIP_BYTES / sizeof(REAL)))
+#define SRHT_STRIP ((ptrdiff_t)(FS_SRHT_STRIP_BYTES / sizeof(REAL)))
 #define SRHT_PITCH (SRHT_STRIP + (ptrdiff_t)(64 / sizeof(REAL)))
 
 /* w columns of H_r between r = 2, 4 or 8 rows, `gap` apart in `from` and `step` apart in `to`. */
@@ -279,7 +279,7 @@ FS_INLINE void NAME(load_eight)(ptrdiff_t w, const REAL *x, ptrdiff_t gap, const
 
 FS_LOOP void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const REAL *factor,
                               const double *root, const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                              const REAL *flip, REAL *work, REAL *out)
+                              const REAL *flip, REAL *work, REAL *out, ptrdiff_t ld_out)
 {
     static const REAL zeros[SRHT_STRIP] = {0};
     const ptrdiff_t eighth = p / 8;
@@ -300,7 +300,7 @@ FS_LOOP void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL
         }
         for (ptrdiff_t k = 0; k < q; k++) {
             const REAL *FS_RESTRICT from = work + lo[k] * SRHT_PITCH;
-            REAL *FS_RESTRICT to = out + k * d + j;
+            REAL *FS_RESTRICT to = out + k * ld_out + j;
             if (flip[k] > 0)
                 for (ptrdiff_t c = 0; c < w; c++)
                     to[c] += from[c];
@@ -313,7 +313,7 @@ FS_LOOP void NAME(srht_block)(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL
 
 FS_LOOP void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root,
                                 const REAL *shift, double *sums, ptrdiff_t s, const int32_t *target, const REAL *value,
-                                REAL *out)
+                                REAL *out, ptrdiff_t ld_out)
 {
     static const REAL zeros[SRHT_STRIP] = {0};
     REAL y[SRHT_STRIP];
@@ -331,7 +331,7 @@ FS_LOOP void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const RE
                     total[c] += weight * (double)y[c];
             }
             for (ptrdiff_t t = 0; t < s; t++) {
-                REAL *FS_RESTRICT to = out + target[i * s + t] * d + j;
+                REAL *FS_RESTRICT to = out + target[i * s + t] * ld_out + j;
                 const REAL v = value[i * s + t];
                 if (v == 0)
                     continue;
@@ -351,17 +351,21 @@ FS_LOOP void NAME(scatter_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const RE
 
 #else
 
-ptrdiff_t FS_JOIN(fs, TYPED(srht_work))(ptrdiff_t p) { return p * (ptrdiff_t)((SRHT_STRIP_BYTES + 64) / sizeof(REAL)); }
+ptrdiff_t FS_JOIN(fs, TYPED(srht_work))(ptrdiff_t p)
+{
+    return p * (ptrdiff_t)((FS_SRHT_STRIP_BYTES + 64) / sizeof(REAL));
+}
 
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(fwht_columns), (ptrdiff_t m, ptrdiff_t d, ptrdiff_t ld, REAL *x), (m, d, ld, x))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(fwht_rows), (ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, REAL *x), (n, m, ld, x))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(srht_block),
         (ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const REAL *factor, const double *root,
-         const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo, const REAL *flip, REAL *work, REAL *out),
-        (p, d, ld, x, factor, root, shift, sums, q, lo, flip, work, out))
+         const REAL *shift, double *sums, ptrdiff_t q, const int32_t *lo, const REAL *flip, REAL *work, REAL *out,
+         ptrdiff_t ld_out),
+        (p, d, ld, x, factor, root, shift, sums, q, lo, flip, work, out, ld_out))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(scatter_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root, const REAL *shift, double *sums,
-         ptrdiff_t s, const int32_t *target, const REAL *value, REAL *out),
-        (n, d, ld, x, root, shift, sums, s, target, value, out))
+         ptrdiff_t s, const int32_t *target, const REAL *value, REAL *out, ptrdiff_t ld_out),
+        (n, d, ld, x, root, shift, sums, s, target, value, out, ld_out))
 
 #endif

@@ -29,18 +29,37 @@ FS_LOOP void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const in
     }
 }
 
-FS_LOOP void NAME(csr_add_to_z)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                                const REAL *data, const REAL *w, REAL *z)
+FS_LOOP void NAME(csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
+                              const int32_t *stop, const int32_t *row, const REAL *value, const REAL *w,
+                              const double *shift, const double *along, REAL *turned, REAL *sum, REAL *z,
+                              double *square)
 {
-    UNLESS_ROWS_ARE_LINES(csr_add_to_z, n, r, ldz, indptr, indices, data, w, z)
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL *FS_RESTRICT from = w + i * r;
-        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-            REAL *FS_RESTRICT to = z + (ptrdiff_t)indices[e] * ldz;
-            const REAL v = data[e];
+    int32_t t = first > 0 ? stop[first - 1] : 0;
+    for (ptrdiff_t j = first; j < beyond; j++) {
+        REAL *FS_RESTRICT rest = turned + (j - first) * r;
+        REAL *FS_RESTRICT out = z + j * ldz;
+        if (t < stop[j]) {
+            REAL *FS_RESTRICT s = sum;
             for (ptrdiff_t c = 0; c < r; c++)
-                to[c] += v * from[c];
+                s[c] = 0;
+            for (; t < stop[j]; t++) {
+                const REAL *FS_RESTRICT of = w + (ptrdiff_t)row[t] * r;
+                const REAL v = value[t];
+                for (ptrdiff_t c = 0; c < r; c++)
+                    s[c] += v * of[c];
+            }
+            for (ptrdiff_t c = 0; c < r; c++)
+                rest[c] += s[c];
         }
+        if (shift && shift[j] != 0)
+            for (ptrdiff_t c = 0; c < r; c++)
+                rest[c] = (REAL)((double)rest[c] - shift[j] * along[c]);
+        for (ptrdiff_t c = 0; c < r; c++) {
+            out[c] = rest[c];
+            square[c] += (double)rest[c] * (double)rest[c];
+        }
+        for (ptrdiff_t c = r; c < width; c++)
+            out[c] = 0;
     }
 }
 
@@ -54,17 +73,6 @@ FS_LOOP void NAME(z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z,
             continue;
         for (ptrdiff_t c = 0; c < k; c++)
             out[c] += v[j] * (double)row[c];
-    }
-}
-
-FS_LOOP void NAME(z_square)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out)
-{
-    for (ptrdiff_t c = 0; c < k; c++)
-        out[c] = 0;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const REAL *FS_RESTRICT row = z + j * ldz;
-        for (ptrdiff_t c = 0; c < k; c++)
-            out[c] += (double)row[c] * (double)row[c];
     }
 }
 
@@ -87,14 +95,13 @@ FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_times_z),
         (ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices, const REAL *data,
          const REAL *z, REAL *out),
         (n, k, ldz, indptr, indices, data, z, out))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_add_to_z),
-        (ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices, const REAL *data,
-         const REAL *w, REAL *z),
-        (n, r, ldz, indptr, indices, data, w, z))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_settle),
+        (ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz, const int32_t *stop,
+         const int32_t *row, const REAL *value, const REAL *w, const double *shift, const double *along, REAL *turned,
+         REAL *sum, REAL *z, double *square),
+        (first, beyond, r, width, ldz, stop, row, value, w, shift, along, turned, sum, z, square))
 FS_DOOR(FS_TABLE_AVX2_ALONE, void, TYPED(z_dot),
         (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out), (d, k, ldz, z, v, out))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_square),
-        (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, double *out), (d, k, ldz, z, out))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_rank_one),
         (ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z), (d, r, ldz, v, w, z))
 

@@ -23,6 +23,9 @@ int fs_level_best(void)
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_POPCNT))
         return FS_PLAIN;
+#if defined(_WIN32) && !defined(__clang__)
+    return FS_SSE2; /* gcc puts wide registers on the stack as if it were aligned to them, which is not so on Windows */
+#endif
     const unsigned avx = bit_OSXSAVE | bit_AVX | bit_FMA;
     if ((ecx & avx) != avx)
         return FS_SSE2;

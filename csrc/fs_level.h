@@ -84,8 +84,13 @@ const char *fs_level_name(int level);
     TYPE FS_JOIN(fs, NAME) PARAMETERS                                  \
     {                                                                  \
         static TYPE(*const table[FS_LEVELS]) PARAMETERS = TABLE(NAME); \
-        return table[*fs_level] ARGUMENTS;                             \
+        FS_JOIN(FS_RETURN, TYPE) table[*fs_level] ARGUMENTS;           \
     }
+/* C allows no `return` of what is void. */
+#define FS_RETURN_void
+#define FS_RETURN_int return
+#define FS_RETURN_double return
+#define FS_RETURN_ptrdiff_t return
 #define FS_JOIN(a, b) FS_JOINED(a, b)
 #define FS_JOINED(a, b) a##_##b
 

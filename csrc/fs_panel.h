@@ -15,20 +15,20 @@ int fs_panel_pays(ptrdiff_t m, size_t real);
 #define FS_PANEL_ROWS_S 32
 #define FS_PANEL_ROWS_D 16
 
-/* Lower triangle (column-major, leading dimension m) of gram = F F' in columns [0, n_columns), F m x d row-major.
- * Entries above the diagonal within those columns are overwritten too.
+/* Lower triangle (column-major, leading dimension m) of gram = F F' in columns [0, n_columns), F m x d, its rows ld
+ * apart. Entries above the diagonal within those columns are overwritten too.
  * pack: space for n_pack >= 32 * (m rounded up to a panel) reals. */
-void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
-                     ptrdiff_t n_pack);
-void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
-                     ptrdiff_t n_pack);
+void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, ptrdiff_t ld, const float *f, float *gram,
+                     float *pack, ptrdiff_t n_pack);
+void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, ptrdiff_t ld, const double *f, double *gram,
+                     double *pack, ptrdiff_t n_pack);
 
 /* F[m-1-i, :] = sum_k w[i * m + k] F[k, :] for i < r - 1, in place; the sum runs over k in order.
  * square[i] gets the squared norm of result i in double, also for i = r - 1, which is not stored.
  * pack: space for n_pack >= 32 * m reals. */
-void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, float *f, const float *w, double *square, float *pack,
-                       ptrdiff_t n_pack);
-void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, double *f, const double *w, double *square, double *pack,
-                       ptrdiff_t n_pack);
+void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, ptrdiff_t ld, float *f, const float *w, double *square,
+                       float *pack, ptrdiff_t n_pack);
+void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, ptrdiff_t ld, double *f, const double *w, double *square,
+                       double *pack, ptrdiff_t n_pack);
 
 #endif

@@ -20,7 +20,7 @@
 #define LINE ((ptrdiff_t)(64 / sizeof(REAL)))
 
 /* Rows first .. first + ROWS - 1 of f (zeros from row m on), columns k0 .. k0 + depth - 1, to out[k * ROWS + i]. */
-FS_LOOP void NAME(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t d, const REAL *f, ptrdiff_t k0, ptrdiff_t depth,
+FS_LOOP void NAME(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t ld, const REAL *f, ptrdiff_t k0, ptrdiff_t depth,
                         REAL *out)
 {
     const ptrdiff_t whole = depth / LANES * LANES;
@@ -31,11 +31,11 @@ FS_LOOP void NAME(pack)(ptrdiff_t m, ptrdiff_t first, ptrdiff_t d, const REAL *f
         if (top + LANES > m) {
             for (int i = 0; i < LANES; i++)
                 for (ptrdiff_t k = 0; k < depth; k++)
-                    to[k * ROWS + i] = top + i < m ? f[(top + i) * d + k0 + k] : 0;
+                    to[k * ROWS + i] = top + i < m ? f[(top + i) * ld + k0 + k] : 0;
             continue;
         }
         for (int i = 0; i < LANES; i++)
-            row[i] = f + (top + i) * d + k0;
+            row[i] = f + (top + i) * ld + k0;
         for (ptrdiff_t k = 0; k < whole; k += LANES)
             NAME(transpose)(row, k, to + k * ROWS, ROWS);
         for (ptrdiff_t k = whole; k < depth; k++)
@@ -123,15 +123,15 @@ FS_LOOP void NAME(gram_tile)(ptrdiff_t depth, const REAL *a, const REAL *const *
 
 /* Fetch columns k0 .. k0 + depth - 1 of rows first .. last - 1 into the L2 cache ahead of their use: rows lie whole
  * pages apart, where the hardware does not look ahead. */
-FS_LOOP void NAME(fetch)(ptrdiff_t first, ptrdiff_t last, ptrdiff_t d, const REAL *f, ptrdiff_t k0, ptrdiff_t depth)
+FS_LOOP void NAME(fetch)(ptrdiff_t first, ptrdiff_t last, ptrdiff_t ld, const REAL *f, ptrdiff_t k0, ptrdiff_t depth)
 {
     for (ptrdiff_t i = first; i < last; i++)
         for (ptrdiff_t k = 0; k < depth; k += LINE)
-            FS_FETCH(f + i * d + k0 + k);
+            FS_FETCH(f + i * ld + k0 + k);
 }
 
-FS_LOOP void NAME(panel_gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const REAL *f, REAL *gram, REAL *pack,
-                              ptrdiff_t n_pack)
+FS_LOOP void NAME(panel_gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, ptrdiff_t ld, const REAL *f, REAL *gram,
+                              REAL *pack, ptrdiff_t n_pack)
 {
     const ptrdiff_t padded = (m + PADDED - 1) / PADDED * PADDED;
     /* Columns packed at a time: all rows of them fit in half of a 1 MB L2 cache. */
@@ -145,7 +145,7 @@ FS_LOOP void NAME(panel_gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, con
         const ptrdiff_t next = d - k0 - here < depth ? d - k0 - here : depth;
         for (ptrdiff_t i = 0; i < m; i += ROWS) {
             const REAL *a = pack + i * here;
-            NAME(pack)(m, i, d, f, k0, here, pack + i * here);
+            NAME(pack)(m, i, ld, f, k0, here, pack + i * here);
             ptrdiff_t fetched = i; /* rows of the next columns, as many as this panel has, ahead of the tiles */
             for (ptrdiff_t j = 0; j < i + ROWS && j < n_columns; j += TILE) {
                 const REAL *b[TILE];
@@ -156,7 +156,7 @@ FS_LOOP void NAME(panel_gram)(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, con
                 }
                 if (fetched < i + ROWS && fetched < m) {
                     const ptrdiff_t last = fetched + TILE < i + ROWS ? fetched + TILE : i + ROWS;
-                    NAME(fetch)(fetched, last < m ? last : m, d, f, k0 + here, next);
+                    NAME(fetch)(fetched, last < m ? last : m, ld, f, k0 + here, next);
                     fetched = last;
                 }
                 NAME(gram_tile)(here, a, b, m - i, n, k0 == 0, gram + j * m + i, m);
@@ -201,8 +201,8 @@ FS_LOOP void NAME(rotate_tile)(ptrdiff_t m, int n, const REAL *b, ptrdiff_t ldb,
         NAME(rotate_rows)(TILE, m, n, b, ldb, w, left, to, square);
 }
 
-FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, const REAL *w, double *square,
-                                REAL *pack, ptrdiff_t n_pack)
+FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, ptrdiff_t ld, REAL *f, const REAL *w,
+                                double *square, REAL *pack, ptrdiff_t n_pack)
 {
     /* Columns copied at a time: they, and TILE rows of w, stay in the L2 cache. */
     ptrdiff_t panel = n_pack / m / PADDED * PADDED;
@@ -216,7 +216,7 @@ FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, 
         const ptrdiff_t padded = (here + PADDED - 1) / PADDED * PADDED;
         const ptrdiff_t next = d - c0 - here < panel ? d - c0 - here : panel;
         for (ptrdiff_t k = 0; k < m; k++) {
-            memcpy(pack + k * padded, f + k * d + c0, (size_t)here * sizeof(REAL));
+            memcpy(pack + k * padded, f + k * ld + c0, (size_t)here * sizeof(REAL));
             for (ptrdiff_t c = here; c < padded; c++)
                 pack[k * padded + c] = 0;
         }
@@ -233,9 +233,9 @@ FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, 
                 const ptrdiff_t row = i * m / r + c / ROWS; /* one row of the next columns with each tile */
                 REAL *to[TILE];
                 for (int j = 0; j < n; j++)
-                    to[j] = i + j == r - 1 ? NULL : f + (m - 1 - i - j) * d + c0 + c;
+                    to[j] = i + j == r - 1 ? NULL : f + (m - 1 - i - j) * ld + c0 + c;
                 if (row < until && row < m)
-                    NAME(fetch)(row, row + 1, d, f, c0 + here, next);
+                    NAME(fetch)(row, row + 1, ld, f, c0 + here, next);
                 NAME(rotate_tile)(m, n, pack + c, padded, v, here - c, to, sum);
             }
             for (int j = 0; j < n; j++)
@@ -253,10 +253,12 @@ FS_LOOP void NAME(panel_rotate)(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, 
 #else
 
 FS_DOOR(FS_TABLE, void, TYPED(panel_gram),
-        (ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const REAL *f, REAL *gram, REAL *pack, ptrdiff_t n_pack),
-        (m, n_columns, d, f, gram, pack, n_pack))
+        (ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, ptrdiff_t ld, const REAL *f, REAL *gram, REAL *pack,
+         ptrdiff_t n_pack),
+        (m, n_columns, d, ld, f, gram, pack, n_pack))
 FS_DOOR(FS_TABLE, void, TYPED(panel_rotate),
-        (ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, REAL *f, const REAL *w, double *square, REAL *pack, ptrdiff_t n_pack),
-        (m, r, d, f, w, square, pack, n_pack))
+        (ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, ptrdiff_t ld, REAL *f, const REAL *w, double *square, REAL *pack,
+         ptrdiff_t n_pack),
+        (m, r, d, ld, f, w, square, pack, n_pack))
 
 #endif

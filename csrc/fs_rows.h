@@ -26,7 +26,8 @@ double fs_copy_square_d(ptrdiff_t n, const double *x, double *out);
 void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor);
 void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor);
 
-/* Online centring of one block of n rows, which come as they are, not yet weighted (FROSH Algorithm 1, step 7).
+/* Online centring of one block of n rows, which come as they are, not yet weighted, ld apart (FROSH Algorithm 1, step
+ * 7). Columns do not meet: it may be done for some of them after others.
  *   base         = the heaviest row
  *   shift        = block mean - base
  *   x[i, :]      = root_weight[i] * (x[i, :] - base - shift), rounded once
@@ -36,9 +37,9 @@ void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor);
  * spread of the rows. Differences from the heaviest row are safe wherever the old mean lies: times the root of a
  * row's weight they are at most the block's spread. A block of total weight zero becomes rows of zeros and leaves the
  * mean alone. base and shift: d doubles of scratch. */
-void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
+void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, float *x, float *correction, const double *root_weight,
                       double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
-void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
+void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, double *x, double *correction, const double *root_weight,
                       double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
 
 /* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
@@ -47,8 +48,8 @@ void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, c
 void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
                   const double *shift);
 
-/* total (lower triangle, column-major, double) += part (lower triangle, column-major). */
-void fs_add_lower_s(ptrdiff_t d, const float *part, double *total);
-void fs_add_lower_d(ptrdiff_t d, const double *part, double *total);
+/* total (lower triangle, column-major, double) += part (lower triangle, column-major), in columns [first, stop). */
+void fs_add_lower_s(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const float *part, double *total);
+void fs_add_lower_d(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const double *part, double *total);
 
 #endif

@@ -104,44 +104,45 @@ FS_LOOP void NAME(scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *f
     }
 }
 
-FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight,
-                               double old_weight, double block_weight, double *mean, double *low, double *base,
-                               double *shift)
+FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction,
+                               const double *root_weight, double old_weight, double block_weight, double *mean,
+                               double *low, double *base, double *shift)
 {
     double *FS_RESTRICT from = base;
     double *FS_RESTRICT by = shift;
     ptrdiff_t heaviest = 0;
     if (!(block_weight > 0)) {
-        memset(x, 0, (size_t)(n * d) * sizeof *x);
+        for (ptrdiff_t i = 0; i < n; i++)
+            memset(x + i * ld, 0, (size_t)d * sizeof *x);
         memset(correction, 0, (size_t)d * sizeof *x);
         return;
     }
     for (ptrdiff_t i = 1; i < n; i++)
         heaviest = root_weight[i] > root_weight[heaviest] ? i : heaviest;
     for (ptrdiff_t j = 0; j < d; j++) {
-        from[j] = (double)x[heaviest * d + j];
+        from[j] = (double)x[heaviest * ld + j];
         by[j] = 0;
     }
     /* shift = sum_i w_i (x_i - base) / h, four rows at a time: fewer passes over shift and base */
     ptrdiff_t first = 0;
     for (; first + 4 <= n; first += 4) {
-        const REAL *FS_RESTRICT row = x + first * d;
+        const REAL *FS_RESTRICT row = x + first * ld;
         double w[4];
         for (int k = 0; k < 4; k++)
             w[k] = root_weight[first + k] * (root_weight[first + k] / block_weight);
         for (ptrdiff_t j = 0; j < d; j++)
-            by[j] = (((by[j] + w[0] * ((double)row[j] - from[j])) + w[1] * ((double)row[d + j] - from[j])) +
-                     w[2] * ((double)row[2 * d + j] - from[j])) +
-                    w[3] * ((double)row[3 * d + j] - from[j]);
+            by[j] = (((by[j] + w[0] * ((double)row[j] - from[j])) + w[1] * ((double)row[ld + j] - from[j])) +
+                     w[2] * ((double)row[2 * ld + j] - from[j])) +
+                    w[3] * ((double)row[3 * ld + j] - from[j]);
     }
     for (; first < n; first++) {
-        const REAL *FS_RESTRICT row = x + first * d;
+        const REAL *FS_RESTRICT row = x + first * ld;
         const double w = root_weight[first] * (root_weight[first] / block_weight);
         for (ptrdiff_t j = 0; j < d; j++)
             by[j] += w * ((double)row[j] - from[j]);
     }
     for (ptrdiff_t i = 0; i < n; i++) {
-        REAL *FS_RESTRICT row = x + i * d;
+        REAL *FS_RESTRICT row = x + i * ld;
         const double r = root_weight[i];
         for (ptrdiff_t j = 0; j < d; j++)
             row[j] = (REAL)(r * (((double)row[j] - from[j]) - by[j]));
@@ -151,9 +152,9 @@ FS_LOOP void NAME(centre_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correcti
         correction[j] = (REAL)base[j];
 }
 
-FS_LOOP void NAME(add_lower)(ptrdiff_t d, const REAL *part, double *total)
+FS_LOOP void NAME(add_lower)(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total)
 {
-    for (ptrdiff_t j = 0; j < d; j++) {
+    for (ptrdiff_t j = first; j < stop; j++) {
         const REAL *FS_RESTRICT from = part + j * d;
         double *FS_RESTRICT to = total + j * d;
         for (ptrdiff_t i = j; i < d; i++)
@@ -175,9 +176,10 @@ FS_DOOR(FS_TABLE_FROM_AVX2, double, TYPED(copy_square), (ptrdiff_t n, const REAL
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(scale_rows), (ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor),
         (n, d, x, factor))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(centre_rows),
-        (ptrdiff_t n, ptrdiff_t d, REAL *x, REAL *correction, const double *root_weight, double old_weight,
-         double block_weight, double *mean, double *low, double *base, double *shift),
-        (n, d, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(add_lower), (ptrdiff_t d, const REAL *part, double *total), (d, part, total))
+        (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction, const double *root_weight,
+         double old_weight, double block_weight, double *mean, double *low, double *base, double *shift),
+        (n, d, ld, x, correction, root_weight, old_weight, block_weight, mean, low, base, shift))
+FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(add_lower),
+        (ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total), (d, first, stop, part, total))
 
 #endif

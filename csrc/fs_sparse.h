@@ -48,24 +48,37 @@ void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *in
 void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                       const double *data, const double *z, double *out);
 
-/* Lower triangle of gram (n x n, row i column k at gram[i * n + k], k <= i) = N N', summed in double.
- * head: d entries, all 0 on entry and on return; next and owner: nnz entries of scratch. */
-void fs_csr_gram_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data, int32_t *head,
-                   int32_t *next, int32_t *owner, double *gram);
-void fs_csr_gram_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data, int32_t *head,
-                   int32_t *next, int32_t *owner, double *gram);
+/* The same entries feature by feature, rows ascending in each: entry t of the feature that ends before stop[j] is
+ * value[t] of row[t]; entry e of the rows is entry place[e] there. Fewer than 2^31 entries. */
+void fs_csr_turn_s(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const float *data,
+                   int32_t *stop, int32_t *row, float *value, int32_t *place);
+void fs_csr_turn_d(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const double *data,
+                   int32_t *stop, int32_t *row, double *value, int32_t *place);
 
-/* z[:, :r] += N' w, with w (n x r, row-major). */
-void fs_csr_add_to_z_s(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                       const float *data, const float *w, float *z);
-void fs_csr_add_to_z_d(ptrdiff_t n, ptrdiff_t r, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                       const double *data, const double *w, double *z);
+/* gram[k] = N[i, :] . N[k, :] for i <= k < n, in double: every pair of entries of a feature is visited once. */
+void fs_csr_gram_row_s(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const float *data,
+                       const int32_t *stop, const int32_t *row, const float *value, const int32_t *place, double *gram);
+void fs_csr_gram_row_d(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
+                       const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
+                       double *gram);
 
-/* mean[:] += sum_i coefficient[i] * N[i, :]   and   out[i] = N[i, :] . v */
-void fs_csr_weighted_sum_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data,
-                           const double *coefficient, double *mean);
-void fs_csr_weighted_sum_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data,
-                           const double *coefficient, double *mean);
+/* out[j] = sum_i coefficient[i] * N[i, j] for first <= j < beyond. */
+void fs_csr_column_sums_s(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
+                          const float *value, const double *coefficient, double *out);
+void fs_csr_column_sums_d(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
+                          const double *value, const double *coefficient, double *out);
+
+/* Features first .. beyond - 1 of new kept rows: z[j, :r] = turned[j - first, :] + (N' w)[j, :] - shift[j] * along (no
+ * shift: NULL), z[j, r:width] = 0 and square[c] += z[j, c]^2, in double. w (n x r) and turned are row-major, turned is
+ * used up; sum: r entries of scratch. */
+void fs_csr_settle_s(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
+                     const int32_t *stop, const int32_t *row, const float *value, const float *w, const double *shift,
+                     const double *along, float *turned, float *sum, float *z, double *square);
+void fs_csr_settle_d(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
+                     const int32_t *stop, const int32_t *row, const double *value, const double *w, const double *shift,
+                     const double *along, double *turned, double *sum, double *z, double *square);
+
+/* out[i] = N[i, :] . v */
 void fs_csr_dot_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data, const double *v,
                   double *out);
 void fs_csr_dot_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data, const double *v,
@@ -74,10 +87,6 @@ void fs_csr_dot_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, co
 /* out[c] = sum_j v[j] * z[j, c] for c < k, in double. */
 void fs_z_dot_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, const double *v, double *out);
 void fs_z_dot_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, const double *v, double *out);
-
-/* out[c] = sum_j z[j, c]^2 for c < k, in double. */
-void fs_z_square_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, double *out);
-void fs_z_square_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, double *out);
 
 /* z[j, :r] -= v[j] * w[:r] */
 void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z);

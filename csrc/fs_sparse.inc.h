@@ -84,36 +84,52 @@ void FS_JOIN(fs, TYPED(csr_weigh))(ptrdiff_t n, const int64_t *indptr, const int
             data[e] = (REAL)(root_weight[i] * ((double)data[e] - pivot[indices[e]]));
 }
 
-void FS_JOIN(fs, TYPED(csr_gram))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
-                                  int32_t *head, int32_t *next, int32_t *owner, double *gram)
+void FS_JOIN(fs, TYPED(csr_turn))(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
+                                  const REAL *data, int32_t *stop, int32_t *row, REAL *value, int32_t *place)
 {
-    for (ptrdiff_t i = 0; i < n * n; i++)
-        gram[i] = 0;
-    /* One list per feature of the entries met so far: every pair of nonzeros in a column is visited once, and a
-     * column that only one row has costs nothing. Lists hold 1 + entry, so that memory of zeros is that of no entries:
-     * that of a wide model is then touched only where rows have columns. */
-    for (ptrdiff_t i = 0; i < n; i++) {
-        double *FS_RESTRICT row = gram + i * n;
-        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-            const double v = (double)data[e];
-            const int32_t j = indices[e];
-            next[e] = head[j];
-            owner[e] = (int32_t)i;
-            head[j] = (int32_t)e + 1;
-            for (int32_t o = (int32_t)e + 1; o > 0; o = next[o - 1])
-                row[owner[o - 1]] += v * (double)data[o - 1];
-        }
-    }
+    int32_t begin = 0;
+    for (ptrdiff_t j = 0; j < d; j++)
+        stop[j] = 0;
     for (int64_t e = 0; e < indptr[n]; e++)
-        head[indices[e]] = 0;
+        stop[indices[e]]++;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const int32_t count = stop[j];
+        stop[j] = begin; /* the next entry's place: where the feature begins, and at last where it ends */
+        begin += count;
+    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            const int32_t t = stop[indices[e]]++;
+            row[t] = (int32_t)i;
+            value[t] = data[e];
+            place[e] = t;
+        }
 }
 
-void FS_JOIN(fs, TYPED(csr_weighted_sum))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,
-                                          const double *coefficient, double *mean)
+void FS_JOIN(fs, TYPED(csr_gram_row))(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices,
+                                      const REAL *data, const int32_t *stop, const int32_t *row, const REAL *value,
+                                      const int32_t *place, double *gram)
 {
-    for (ptrdiff_t i = 0; i < n; i++)
-        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
-            mean[indices[e]] += coefficient[i] * (double)data[e];
+    for (ptrdiff_t k = i; k < n; k++)
+        gram[k] = 0;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+        const double v = (double)data[e];
+        const int32_t end = stop[indices[e]];
+        for (int32_t t = place[e]; t < end; t++)
+            gram[row[t]] += v * (double)value[t];
+    }
+}
+
+void FS_JOIN(fs, TYPED(csr_column_sums))(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
+                                         const REAL *value, const double *coefficient, double *out)
+{
+    int32_t t = first > 0 ? stop[first - 1] : 0;
+    for (ptrdiff_t j = first; j < beyond; j++) {
+        double sum = 0;
+        for (; t < stop[j]; t++)
+            sum += coefficient[row[t]] * (double)value[t];
+        out[j] = sum;
+    }
 }
 
 void FS_JOIN(fs, TYPED(csr_dot))(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data,

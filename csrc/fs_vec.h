@@ -1,13 +1,7 @@
 /* Vectors of floats and doubles at every level, for loops that are written once: see fs_vec.inc.h. */
 #ifndef FS_VEC_H
 #define FS_VEC_H
-#include "fs_level.h"
-
-#if FS_X86
-#include <immintrin.h>
-#elif FS_ARM
-#include <arm_neon.h>
-#endif
+#include "fs_intrinsics.h"
 
 #define FS_LOOPS "fs_vec.inc.h"
 #include "fs_each_level.inc.h"

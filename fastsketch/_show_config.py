@@ -1,20 +1,64 @@
 """What this installation computes with."""
 
-from importlib import import_module
-from typing import Any
+import os
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from fastsketch._kernels import cpus, level, pool
+from fastsketch._validation import as_choice
 
 
-def show_config() -> None:
-    """Print versions, the BLAS libraries with their threads, and the instructions that the C kernels use.
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+def show_config(mode: Literal["stdout", "dicts"] = "stdout") -> dict[str, Any] | None:
+    """Show versions, the instructions and threads of the kernels, the BLAS libraries, and where numba keeps its cache.
 
-    The environment variable FASTSKETCH_LEVEL names a lower level of instructions, to be tried or compared.
+    Parameters
+    ----------
+    mode : {"stdout", "dicts"}, default "stdout"
+        Print lines of text, or return the same as a dict of dicts, as numpy and scipy do. What is None is unknown, or
+        not there.
+
+    Returns
+    -------
+    None or dict
+        ``"versions"``: fastsketch, python, numpy, scipy, system, machine. ``"kernels"``: the level of instructions in
+        force, the ``"levels"`` that this CPU has (the lowest first), and whether FASTSKETCH_LEVEL has ``"chosen"`` it.
+        ``"threads"``: those ``"in_force"``, the cores that are ``"usable"`` and by what: ``"affinity"``, ``"quota"`` of
+        the container in cores, ``"OMP_NUM_THREADS"``. ``"blas"``: of numpy and of scipy, which the kernels call, each
+        name, version, threads, architecture, file. ``"numba"``: version, whether it is loaded, and the folder below
+        which it keeps its cache, None if it can write to none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If mode is none of the two.
+
+    Notes
+    -----
+    The levels are those of fastsketch's own loops; BLAS chooses its kernels, here its architecture, by itself. Numba is
+    not loaded for this.
 
     Examples
     --------
     >>> import fastsketch as fs
     >>> fs.show_config()  # doctest: +ELLIPSIS
     fastsketch ...
+    >>> fs.show_config("dicts")["threads"]["in_force"] >= 1
+    True
     """
+    config = _config()
+    if as_choice(mode, "mode", ("stdout", "dicts")) == "dicts":
+        return config
+    print("\n".join(lines(config)))
+    return None
+
+
+def _config() -> dict[str, Any]:
     import platform
 
     import numpy
@@ -22,19 +66,116 @@ def show_config() -> None:
 
     import fastsketch
 
-    import_module("scipy.linalg.cython_blas")  # brings the pool that the kernels use
-    pools: list[dict[str, Any]] = import_module("threadpoolctl").threadpool_info()
-    print(f"fastsketch {fastsketch.__version__}")
-    print(
-        f"python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}, "
-        f"{platform.system()} {platform.machine()}"
-    )
-    for pool in pools:
-        if pool["user_api"] == "blas":
-            owner = "kernels" if "scipy.libs" in pool["filepath"] or "scipy/" in pool["filepath"] else "numpy"
-            print(
-                f"{owner}: {pool['internal_api']} {pool['version']} ({pool.get('architecture', '?')}), "
-                f"{pool['num_threads']} threads"
-            )
-    level: Any = import_module("fastsketch._kernels.level")
-    print(f"C kernels: {level.current()} (this CPU has {', '.join(level.supported())})")
+    chosen = os.environ.get("FASTSKETCH_LEVEL") or None
+    return {
+        "versions": {
+            "fastsketch": fastsketch.__version__,
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "scipy": scipy.__version__,
+            "system": platform.system(),
+            "machine": platform.machine(),
+        },
+        "kernels": {"level": level.current(), "levels": list(level.supported()), "chosen": chosen},
+        "threads": {"in_force": pool.get(), "usable": cpus.usable(), **cpus.limits()},
+        "blas": _blas(),
+        "numba": _numba(),
+    }
+
+
+def lines(config: dict[str, Any]) -> list[str]:
+    """The configuration as text."""
+    versions, kernels, threads, numba = (config[name] for name in ("versions", "kernels", "threads", "numba"))
+    chosen = f", chosen by FASTSKETCH_LEVEL={kernels['chosen']}" if kernels["chosen"] else ""
+    limits = [f"{name} {threads[name]:g}" for name in cpus.limits() if threads[name] is not None]
+    text = [
+        f"fastsketch {versions['fastsketch']}",
+        f"python {versions['python']}, numpy {versions['numpy']}, scipy {versions['scipy']}, "
+        f"{versions['system']} {versions['machine']}",
+        f"kernels: {kernels['level']}{chosen} (this CPU has {', '.join(kernels['levels'])})",
+        f"threads: {threads['in_force']} of {threads['usable']} cores that may be used ({', '.join(limits)})",
+    ]
+    for owner, library in config["blas"].items():
+        count = "?" if library["threads"] is None else library["threads"]
+        text.append(
+            f"BLAS of {owner}{', for the kernels' if owner == 'scipy' else ''}: {library['name']} {library['version']} "
+            f"({library['architecture'] or 'architecture unknown'}), {count} threads"
+        )
+    if numba["version"] is None:
+        text.append("numba: not installed")
+    else:
+        loaded = "loaded" if numba["loaded"] else "not loaded"
+        text.append(
+            f"numba {numba['version']}, {loaded}; cache: {numba['cache'] or 'in no folder that it can write to'}"
+        )
+    return text
+
+
+def _blas() -> dict[str, dict[str, Any]]:
+    """The BLAS of numpy and of scipy: two libraries in wheels, in a distribution mostly one."""
+    import numpy
+    import scipy
+
+    import_module("numpy.linalg")
+    import_module("scipy.linalg.cython_blas")
+    found: list[dict[str, Any]] = [
+        library for library in import_module("threadpoolctl").threadpool_info() if library["user_api"] == "blas"
+    ]
+    built: Any = {"numpy": numpy.show_config, "scipy": scipy.show_config}
+    out: dict[str, dict[str, Any]] = {}
+    for owner in built:
+        own = [library for library in found if {owner, f"{owner}.libs"} & set(Path(library["filepath"]).parts)]
+        shared = [
+            library for library in found if not {"numpy.libs", "scipy.libs"} & set(Path(library["filepath"]).parts)
+        ]
+        if library := next(iter(own or shared), None):
+            threads = library["num_threads"]
+            if library["filepath"] == pool.adopted:
+                threads = pool.blas_threads()  # not the one that a kernel at work has for the moment
+            out[owner] = {
+                "name": library["internal_api"],
+                "version": library["version"],
+                "threads": threads,
+                "architecture": library.get("architecture"),
+                "file": library["filepath"],
+            }
+        else:  # of a kind that threadpoolctl does not know, as Accelerate
+            told = built[owner](mode="dicts")["Build Dependencies"]["blas"]
+            out[owner] = {
+                "name": told.get("name"),
+                "version": told.get("version"),
+                "threads": None,
+                "architecture": None,
+                "file": None,
+            }
+    return out
+
+
+def _numba() -> dict[str, Any]:
+    try:
+        version = metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        version = None
+    cache = next((str(above) for above, folder in _cache_folders() if _writable(folder)), None) if version else None
+    return {"version": version, "loaded": "numba" in sys.modules, "cache": cache}
+
+
+def _cache_folders() -> list[tuple[Path, Path]]:
+    """Numba's rules, in its order: below which folder it keeps a cache, and which one it must be able to write to."""
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    kernels = Path(str(level.__file__)).parent
+    if sys.platform == "win32":
+        user = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "numba", "Cache")
+    elif sys.platform == "darwin":
+        user = Path.home() / "Library" / "Caches" / "numba"
+    else:
+        user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numba")
+    beside = (kernels, kernels / "lowrank" / "__pycache__")
+    return [*([(Path(asked), Path(asked))] if asked else []), beside, (user, user)]
+
+
+def _writable(folder: Path) -> bool:
+    """Whether it can be written to, or be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)

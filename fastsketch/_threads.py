@@ -1,17 +1,21 @@
-"""How many threads the numerical libraries may use, shared by everything in the process.
+"""How many threads fastsketch and the numerical libraries may use, shared by everything in the process.
 
-numpy and scipy each bring their own OpenBLAS with its own pool, and a limit set by one Python thread holds for
-all of them. So every limit in force is kept in one list under one lock: the smallest wins, and the values found
-before the first come back when the last one ends, in whatever order overlapping limits end.
+The kernels have one pool of threads (``_kernels/pool.pyx``), numpy and scipy each bring their own OpenBLAS with its
+own, and a limit set by one Python thread holds for all of them. So every limit in force is kept in one list under one
+lock: the smallest wins, and the values found before the first come back when the last one ends, in whatever order
+overlapping limits end.
 """
 
 import contextlib
+import functools
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
+from fastsketch._kernels import pool
 from fastsketch._validation import as_integer
 
 _lock = threading.RLock()
@@ -35,7 +39,31 @@ def _blas_libraries() -> list[Any]:
     return _controller[1]
 
 
+class _Pool:
+    """The kernels' own threads, as threadpoolctl would show them."""
+
+    filepath = "the pool of the kernels"
+
+    @property
+    def num_threads(self) -> int:
+        return pool.get()
+
+
+_pool = _Pool()
+
+
+def _threads_of(library: Any) -> int:
+    # while a kernel has scipy's BLAS for itself, the library says 1
+    return pool.blas_threads() if library.filepath == pool.adopted else library.num_threads
+
+
 def _set(library: Any, n: int) -> None:
+    if library is _pool:
+        pool.use(n)
+        return
+    if library.filepath == pool.adopted:
+        pool.use_blas(n)
+        return
     library.set_num_threads(n)
     # Newer versions of threadpoolctl let only one thread set a pool until it lets go of it; ours take turns by _lock.
     release = getattr(library, "clear_controlling_thread", None)
@@ -48,9 +76,12 @@ def _apply() -> None:
     limits = list(_limits)
     if limits:
         smallest = min(entry.limit for entry in limits)
-        for library, original in _before:
-            _set(library, min(smallest, original))
         wanted = [entry.limit for entry in limits if entry.own]
+        for library, original in _before:
+            if library is not _pool:
+                _set(library, min(smallest, original))
+            else:
+                _set(library, min(wanted, default=original))
         numba = sys.modules.get("numba")
         if numba is not None and wanted:
             numba.set_num_threads(min(min(wanted), numba.config.NUMBA_NUM_THREADS))
@@ -79,7 +110,9 @@ class _Limit:
             # also what was loaded since the limits in force began
             known = {library.filepath for library, _ in _before}
             _before.extend(
-                (library, library.num_threads) for library in _blas_libraries() if library.filepath not in known
+                (library, _threads_of(library))
+                for library in [_pool, *_blas_libraries()]
+                if library.filepath not in known
             )
             _limits.add(self)
             _apply()
@@ -105,12 +138,13 @@ def settle() -> None:
 
 
 def thread_limit(n: int) -> _Limit:
-    """Limit numpy's and scipy's BLAS (and numba, if it is loaded) to at most n threads inside a ``with`` block.
+    """How many threads fastsketch uses inside a ``with`` block; numpy's and scipy's BLAS, and numba, at most as many.
 
     Parameters
     ----------
     n : int
-        Largest number of threads, at least 1. Raising a pool above the size it had outside has no effect.
+        Number of threads, at least 1. More than there are cores are allowed, and bring nothing. A pool of BLAS is never
+        raised above the size it had outside.
 
     Returns
     -------
@@ -124,8 +158,10 @@ def thread_limit(n: int) -> _Limit:
 
     Notes
     -----
-    Limits are process-wide; while several overlap the smallest holds. Inside, sketches still use one BLAS thread
-    for their small shrinks, where more would be slower. No environment variable is read or written.
+    Without it, work that is large enough goes to as many threads as there are cores that the process may really use: by
+    its affinity, by the quota of its container, and by the environment variable OMP_NUM_THREADS where that is lower.
+    Results have the same bits for every number of threads. Limits are process-wide; while several overlap the smallest
+    holds. ``threadpoolctl.threadpool_limits`` sets the same pool (user API "fastsketch") once a model was made.
 
     Examples
     --------
@@ -143,3 +179,21 @@ SMALL_SHRINK = 1024
 def blas_for(buffer_rows: int) -> AbstractContextManager[Any]:
     """The limit a kernel runs under: one thread for a small shrink, else whatever holds already."""
     return _Limit(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A function of NumPy's and SciPy's products and decompositions, whose bits depend on how many threads those have.
+
+    For what is short: other threads' BLAS has one thread too while it lasts.
+    """
+
+    @functools.wraps(function)
+    def alone(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with _Limit(1, own=False):
+            return function(*args, **kwargs)
+
+    return alone

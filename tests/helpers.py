@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("gram", "svd", "exact")
@@ -50,6 +51,13 @@ def stream(kind, rng, n, d):
     if kind == "zeros":
         return np.zeros((n, d))
     raise ValueError(kind)
+
+
+def sparse_rows(rng, n, d, density, dtype=np.float64):
+    """Rows with this share of entries other than zero, uniform on (0, 1], in CSR: the same with every version of scipy."""
+    places = rng.choice(n * d, size=round(density * n * d), replace=False)
+    values = (1 - rng.random(places.size)).astype(dtype)
+    return sparse.csr_array((values, (places // d, places % d)), shape=(n, d))
 
 
 def error_interval(rows, sketch):

@@ -4,14 +4,14 @@ import math
 import os
 from pathlib import Path
 
-_GROUPS = Path("/sys/fs/cgroup")
+_GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def _quota() -> float:
     """Cores by the limits of the control groups that this process is in; infinite without any."""
     best = math.inf
     try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = _MINE.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return best
     for line in lines:
@@ -38,13 +38,17 @@ def _limit_of(folder: Path) -> float:
         return math.inf
 
 
-def usable() -> int:
-    """Cores by affinity, by the quota of a container (rounded up) and by OMP_NUM_THREADS, if that is set."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def limits() -> dict[str, float | None]:
+    """What bounds the cores: affinity, the quota of a container in cores, OMP_NUM_THREADS; None for what is not set."""
     quota = _quota()
-    if quota < count:
-        count = max(1, math.ceil(quota))
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if asked.isdecimal() and int(asked) >= 1:
-        count = min(count, int(asked))
-    return count
+    return {
+        "affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "quota": quota if math.isfinite(quota) else None,
+        "OMP_NUM_THREADS": int(asked) if asked.isdecimal() and int(asked) >= 1 else None,
+    }
+
+
+def usable() -> int:
+    """The smallest of these limits, rounded up."""
+    return max(1, math.ceil(min(limit for limit in limits().values() if limit is not None)))

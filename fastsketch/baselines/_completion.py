@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES
 from fastsketch._model import Arrays, Model
@@ -87,14 +86,13 @@ class Completion(Model, abstract=True):
         history: list[Iteration] = []
         last = None
         start = time.perf_counter()
-        with _threads.blas_for(2):
-            for last in islice(self._run(data), self._most()):
-                line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
-                history.append(line)
-                if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
-                    break
-                if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
-                    break
+        for last in islice(self._run(data), self._most()):
+            line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
+            history.append(line)
+            if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
+                break
+            if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
+                break
         self._last, self._history = last, history
         return self
 
@@ -212,7 +210,7 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
     """Sum of the losses at scores z of the entries o, and the slope of each."""
-    from fastsketch._kernels.lowrank import products as kernel
+    from fastsketch._kernels.lowrank import gradients as kernel
 
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)

@@ -206,7 +206,7 @@ def line_of(source: SvmlightSource, row: int) -> int:
     """The line of a row of text, counted from 1; rows count from 0, and empty lines and comments are none."""
     with InputFile(source.path) as file:
         blocks = whole_lines(file, BLOCK_BYTES, LONGEST_LINE)
-        for number, line in enumerate((line for block in blocks for line in block.splitlines()), 1):
+        for number, line in enumerate((line for block in blocks for line in bytes(block).splitlines()), 1):
             if line.split(b"#", 1)[0].strip():
                 row -= 1
                 if row < 0:

@@ -3,7 +3,6 @@
 import argparse
 from typing import Any
 
-from fastsketch import __version__
 from fastsketch.cli._flags import (
     DTYPES,
     Parser,
@@ -30,6 +29,16 @@ ONLINE_LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
 LOSSES = (*ONLINE_LOSSES, "hinge", "quantile", "epsilon_insensitive", "poisson")
 
 
+class _Version(argparse.Action):
+    """Print the version and what it computes with."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from fastsketch import show_config
+
+        show_config()
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line; every command sets ``run``, and ``parameters`` if it makes a model."""
     parser = Parser(
@@ -37,7 +46,9 @@ def make_parser() -> argparse.ArgumentParser:
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
         "rows that do not fit in memory.",
     )
-    parser.add_argument("--version", action="version", version=f"fastsketch {__version__}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _sketch(commands)
     _audit(commands)

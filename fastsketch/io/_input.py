@@ -1,11 +1,13 @@
 """Bytes of an input file, decompressed by the suffix of its name: whatever they are, an error names file and byte."""
 
 import bz2
+import contextlib
+import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 # Bytes of the file that are handed to a decompressor at a time.
 RAW_BYTES = 1 << 16
@@ -82,9 +84,10 @@ class InputFile:
         self._own = file is None
         make, self._padded = DECOMPRESSORS.get(path.suffix, (None, False)) if file is None else (None, False)
         try:
-            self._file: BinaryIO = path.open("rb", buffering=0) if file is None else file
+            opened = path.open("rb", buffering=0) if file is None else file
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+        self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
         self._make = make
         self._stream = make() if make else None
 
@@ -99,17 +102,30 @@ class InputFile:
         """The next bytes, fewer than size at the end only (or from a terminal); none after it."""
         parts: list[bytes] = []
         wanted = size
-        try:
+        with self._errors():
             while wanted and (part := self._next(wanted)):
                 parts.append(part)
                 wanted -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Fill a buffer with the next bytes: how many these are, fewer than it has as for read."""
+        done = 0
+        with self._errors():
+            while done < len(buffer) and (count := self._next_into(buffer[done:])):
+                done += count
+        return done
+
+    @contextlib.contextmanager
+    def _errors(self) -> Generator[None]:
+        try:
+            yield
         except OSError as error:
             if error.errno is not None:
                 raise SourceError(f"{self.path} cannot be read: {error.strerror}") from error
             raise self._damaged(error) from error
         except (EOFError, zlib.error, lzma.LZMAError) as error:
             raise self._damaged(error) from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _damaged(self, error: Exception) -> SourceError:
         kind = "cut short" if isinstance(error, EOFError) else "damaged"
@@ -119,6 +135,15 @@ class InputFile:
         part = self._file.read(size)
         self.place += len(part)
         return part
+
+    def _next_into(self, buffer: memoryview) -> int:
+        if self._make is None:  # without a copy in between
+            count = self._file.readinto(buffer)
+            self.place += count
+            return count
+        part = self._next(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
 
     def _next(self, size: int) -> bytes:
         if self._make is None or self._stream is None:
@@ -149,25 +174,41 @@ class InputFile:
                 return b""
 
 
-def whole_lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[bytes]:
-    """The text of a file in pieces of whole lines, about block_bytes at a time; each ends in a newline.
+def whole_lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[memoryview]:
+    """The text of a file in pieces of whole lines, at most block_bytes unless a line is longer; each ends in a newline.
 
-    A line of more than `longest` bytes (at least block_bytes) is an error: nobody is to run out of memory because a
-    file has no line ends.
+    A piece is good until the next one is asked for: they stand in one buffer. A line of more than `longest` bytes (at
+    least block_bytes) is an error: nobody is to run out of memory because a file has no line ends.
     """
-    rest: list[bytes] = []  # the line that is still open
-    held = 0
-    while block := file.read(block_bytes):
-        stop = block.rfind(b"\n") + 1
-        if held + (block.find(b"\n") if stop else len(block)) > longest:
+    buffer = bytearray(block_bytes)
+    held = 0  # bytes of the line that is still open, at the beginning of the buffer
+    while True:
+        if held == len(buffer):
+            buffer.extend(bytes(min(held, longest + block_bytes - held)))
+        with memoryview(buffer) as whole, whole[held:] as free:
+            count = file.read_into(free)
+        if count == 0:
+            break
+        end = held + count
+        stop = buffer.rfind(b"\n", held, end) + 1
+        if (buffer.find(b"\n", held, end) if stop else end) > longest:
             raise SourceError(
                 f"{file.path}: a line is longer than {longest:,} bytes, near byte {file.place} of the file"
             )
+        held = end
         if stop:
-            yield b"".join([*rest, block[:stop]])
-            rest, held = [], 0
-        if stop < len(block):
-            rest.append(block[stop:])
-            held += len(block) - stop
+            yield from _piece(buffer, stop)
+            held = end - stop
+            buffer[:held] = buffer[stop:end]
+            del buffer[max(held, block_bytes) :]  # what a long line took
     if held:
-        yield b"".join([*rest, b"\n"])
+        buffer[held:] = b"\n"
+        yield from _piece(buffer, held + 1)
+
+
+def _piece(buffer: bytearray, stop: int) -> Iterator[memoryview]:
+    piece = memoryview(buffer)[:stop]
+    try:
+        yield piece
+    finally:
+        piece.release()  # or the buffer cannot change its length

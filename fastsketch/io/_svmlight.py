@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +101,5 @@ def load_svmlight(
         raise SourceError(f"{path} has feature {width}, but n_features is {n_features}")
     if not blocks:
         return csr_array((0, n_features)), np.zeros(0)
-    labels = np.concatenate([block.labels for block in blocks])
-    indices: NDArray[Any] = np.concatenate([block.indices for block in blocks])
-    data = np.concatenate([block.data for block in blocks])
-    lengths = [np.diff(block.indptr) for block in blocks]
-    indptr: NDArray[Any] = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    if len(data) < 2**31:  # other libraries take 32-bit indices only
-        indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32)
+    labels, indptr, indices, data = kernel.join_blocks(blocks)
     return csr_array((data, indices, indptr), shape=(len(labels), n_features)), labels

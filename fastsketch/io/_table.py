@@ -100,9 +100,8 @@ def parse_table(file: InputFile, *, values: bool) -> Table:
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, without their ends, and their numbers from 1."""
     number = 0
-    for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
-        if number == 0:
-            block = block.removeprefix(BYTE_ORDER_MARK)
+    for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+        block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:
             raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte")
         try:

@@ -81,14 +81,16 @@ class Answers(Model, abstract=True):
             left.
         """
         fitted = self._known()
-        rank, columns = fitted.rank(rank), np.arange(fitted.shape[1])
+        rank, (m, columns) = fitted.rank(rank), fitted.shape
+        chosen = as_indices(rows, m, "rows")
         return recommended(
-            as_indices(rows, fitted.shape[0], "rows"),
+            chosen,
             n,
-            scores=lambda part: fitted.block(part, columns, rank),
+            own=fitted.own(chosen, rank),
+            other=fitted.other(np.arange(columns), rank),
             scale=self._scale(),
             exclude=exclude,
-            shape=fitted.shape,
+            n_rows=m,
         )
 
     def similar(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import entries
-from fastsketch.lowrank._data import Array, Observed
+from fastsketch._kernels.lowrank import fits
+from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Biases
 from fastsketch.lowrank._setting import LossSetting
 
@@ -14,9 +14,11 @@ ENOUGH = 1e-4
 SMOOTH = 1e-2
 
 
-def smoothing(o: Array) -> float:
-    """The distance for these observations."""
-    return SMOOTH * max(float(np.std(o, dtype=np.float64)), 1e-12) if len(o) else 1e-12
+def smoothing(data: Observed, loss: LossSetting) -> float:
+    """The distance for these observations; of a loss that has curvature everywhere it is not asked for."""
+    if loss.about.smooth and loss.name != "huber":
+        return SMOOTH
+    return SMOOTH * max(data.spread, 1e-12)
 
 
 def no_biases(data: Observed) -> Biases:
@@ -32,13 +34,11 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     """
     found = no_biases(data)
     rb, cb = found.rows, found.columns
-    smooth = smoothing(data.o)
+    smooth = smoothing(data, loss)
     gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
 
     def sums() -> float:
-        return entries.bias_sums(
-            loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc
-        )
+        return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc)
 
     level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
@@ -64,11 +64,11 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
 def constant_score(data: Observed, loss: LossSetting) -> float:
     """The best constant score, or near it."""
     o = data.o.astype(np.float64)
-    c = data.c.astype(np.float64) if len(data.c) else np.ones(len(o))
-    total = float(c.sum())
+    total = float(data.c.sum(dtype=np.float64)) if len(data.c) else float(len(o))
     if not total > 0:
         return 0.0
-    mean = float(c @ o / total)
+    # no product of BLAS: its bits depend on its threads
+    mean = float((data.c * o).sum() / total) if len(data.c) else float(o.mean())
     if loss.name == "logistic":
         share = np.clip((mean + 1) / 2, 1e-6, 1 - 1e-6)
         return float(np.log(share / (1 - share)))
@@ -78,6 +78,6 @@ def constant_score(data: Observed, loss: LossSetting) -> float:
         return 1.0 if mean >= 0 else -1.0
     if loss.name in ("square", "squared_hinge"):
         return mean
-    order = np.argsort(o)
+    order, c = np.argsort(o), data.c.astype(np.float64) if len(data.c) else np.ones(len(o))
     level = loss.parameter if loss.name == "quantile" else 0.5
     return float(o[order][min(int(np.searchsorted(np.cumsum(c[order]), level * total)), len(o) - 1)])

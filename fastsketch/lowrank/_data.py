@@ -1,6 +1,7 @@
 """The observed entries of a matrix: what is stored in a sparse one, zeros too; what is not NaN in a dense one."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,15 @@ class Observed:
 
     def transposed(self) -> "Observed":
         """The same entries column by column."""
-        indptr = np.zeros(self.n + 1, np.uint32)
-        indptr[1:] = np.cumsum(np.bincount(self.indices, minlength=self.n))
+        indptr = np.empty(self.n + 1, np.uint32)
         rows, values, weights = np.empty_like(self.indices), np.empty_like(self.o), np.empty_like(self.c)
-        entries.transpose(*self.where, self.o, self.c, indptr[:-1].copy(), rows, values, weights)
+        entries.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
         return Observed(self.n, self.m, indptr, rows, values, weights)
+
+    @cached_property
+    def spread(self) -> float:
+        """Standard deviation of the values; 0 without any."""
+        return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Observations of every row and of every column."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import entries
+from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._biases import smoothing
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted
@@ -39,10 +39,10 @@ def fit_side(data: Observed, setting: SideSetting, *, own: Side, other: Side, tu
     base = np.full(data.m, setting.level, dtype) if biased else np.asarray(own.biases + setting.level, dtype)
     penalty = np.full(t + biased, float(setting.ridge))
     penalty[t:] = setting.bias_ridge
-    entries.fit_rows(
+    fits.fit_rows(
         setting.loss.number,
         setting.loss.parameter,
-        smoothing(data.o),
+        smoothing(data, setting.loss),
         penalty,
         *data.where,
         data.o,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.lowrank import dense
 from fastsketch._validation import as_dtype, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
@@ -62,6 +63,20 @@ class Sides(NamedTuple):
     left: Array  # (m, rank)
     right: Array  # (n, rank)
     coefficients: Array  # (rank,)
+
+
+class Half(NamedTuple):
+    """What scores have of their rows, or of their columns."""
+
+    factors: Array  # (k, t)
+    biases: NDArray[np.float64]  # (k,)
+
+
+def _half(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Half:
+    known = which >= 0
+    chosen = factors[which] if coefficients is None else factors[which] * coefficients
+    chosen[~known] = 0.0
+    return Half(np.ascontiguousarray(chosen), level + np.where(known, biases[which].astype(np.float64), 0.0))
 
 
 @dataclass(frozen=True)
@@ -146,16 +161,19 @@ class Fitted:
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
         """Scores (len(rows), len(columns)) of all pairs."""
-        z = np.asarray(
-            self.level
-            + np.where(rows >= 0, self.row[rows], 0.0)[:, None]
-            + np.where(columns >= 0, self.column[columns], 0.0)
-        )
-        if rank:
-            left, right, coefficients = self.sides(rank)
-            inner = (left[rows] * coefficients) @ right[columns].T
-            z += np.where(rows >= 0, 1.0, 0.0)[:, None] * inner * (columns >= 0)
+        own, other = self.own(rows, rank), self.other(columns, rank)
+        z = np.empty((len(rows), len(columns)), self.left.dtype)
+        dense.scores(own.factors, other.factors, own.biases, other.biases, z)
         return z
+
+    def own(self, rows: NDArray[np.int64], rank: int) -> "Half":
+        """What the scores of these rows have of them, the level in the biases; -1 has the level alone."""
+        left, _, coefficients = self.sides(rank)
+        return _half(left, self.row, rows, coefficients, self.level)
+
+    def other(self, columns: NDArray[np.int64], rank: int) -> "Half":
+        """What scores have of these columns; -1 has nothing."""
+        return _half(self.sides(rank).right, self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastsketch._kernels.lowrank import products as kernel
-from fastsketch._kernels.linalg.block import BLOCK, gram_block
+from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
+from fastsketch._kernels.lowrank import entries
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 
@@ -42,26 +43,10 @@ def leading_of_eight(data: Observed, a: Array, start: Array, *, iterations: int)
     Eight vectors cost little more than one. Of `start` (n, 8) seven begin where the last rank left them, near the
     singular vectors that come next; one is random, for what they cannot see.
     """
-    dtype = data.o.dtype
-    u, w = np.empty((data.m, BLOCK), dtype), np.empty((data.n, BLOCK), dtype)
-    v = _orthonormal(start.astype(dtype))
-    y, ritz = v[:BLOCK], v[:, 0]
-    for _ in range(iterations):
-        gram_block(*data.where, a, v, u, w)
-        values, vectors = np.linalg.eigh((u.T @ u).astype(np.float64))
-        y = vectors[:, ::-1].astype(dtype)
-        top = float(values[-1])
-        if not top > 0:
-            return None
-        rest = w @ y[:, 0] - dtype.type(top) * (v @ y[:, 0])
-        ritz = v @ y[:, 0]
-        if float(rest @ rest) <= (TURNED * top) ** 2:
-            break
-        v = _orthonormal(w @ y)
-    block = _orthonormal(w @ y)
-    left = u @ y[:, 0]
-    s = float(np.linalg.norm(left))
-    return Found(_signed(left / s, s, ritz), block)
+    block = np.ascontiguousarray(start, data.o.dtype)
+    left, right = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
+    s = leading_of_block(*data.where, a, block, iterations, TURNED, left, right)
+    return Found(_signed(left / s, s, right), block) if s > 0 else None
 
 
 def leading(
@@ -70,29 +55,29 @@ def leading(
     """The leading triplet of that matrix less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
     dtype = data.o.dtype
     u, w = np.empty(data.m, dtype), np.empty(data.n, dtype)
-    v = start / (np.linalg.norm(start) or 1)
+    v = start / dtype.type(_norm(start) or 1)
     for _ in range(iterations):
         if minus:
             kernel.times(*data.where, a, v, u)
             for uq, sq, vq in minus:
-                u -= sq * (vq @ v) * uq
+                u -= dtype.type(sq * entries.dot(vq, v)) * uq
             kernel.transposed_times(*data.where, a, u, w)
             for uq, sq, vq in minus:
-                w -= sq * (uq @ u) * vq
+                w -= dtype.type(sq * entries.dot(uq, u)) * vq
         else:
             kernel.gram_product(*data.where, a, v, u, w)
-        size = np.linalg.norm(w)
+        size = _norm(w)
         if not size > 0:
             return None
-        w /= size
-        inner = float(w @ v)
+        w /= dtype.type(size)
+        inner = entries.dot(w, v)
         v, w = w, v
         if inner * inner > 1 - TURNED * TURNED:
             break
     kernel.times(*data.where, a, v, u)
     for uq, sq, vq in minus:
-        u -= sq * (vq @ v) * uq
-    s = float(np.linalg.norm(u))
+        u -= dtype.type(sq * entries.dot(vq, v)) * uq
+    s = _norm(u)
     if not s > 0:
         return None
     return _signed(u / s, s, v)
@@ -102,13 +87,6 @@ def _signed(u: Array, s: float, v: Array) -> Triplet:
     return Triplet(-u, s, -v) if u[np.argmax(np.abs(u))] < 0 else Triplet(u, s, v)
 
 
-def _orthonormal(w: Array) -> Array:
-    """Orthonormal columns with the span of w (n, 8): by Cholesky twice, or by Householder if that fails."""
-    for _ in range(2):
-        gram = (w.T @ w).astype(np.float64)
-        try:
-            lower = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError:
-            return np.ascontiguousarray(np.linalg.qr(w.astype(np.float64))[0].astype(w.dtype))
-        w = np.ascontiguousarray(w @ np.linalg.inv(lower).T.astype(w.dtype))
-    return w
+def _norm(x: Array) -> float:
+    # not by BLAS, whose bits depend on its threads
+    return float(np.sqrt(entries.dot(x, x)))

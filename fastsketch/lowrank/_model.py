@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
@@ -215,32 +214,31 @@ class LowRankModel(Answers):
 
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
-        with _threads.blas_for(2):
-            data, loss = problem.data, self._loss_setting()
-            bias_ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
-            biases = fit_biases(data, loss, ridge=bias_ridge) if self.biases else no_biases(data)
-            pursuit = Pursuit(problem, biases, self._pursuit_setting())
-            noise, ridge = None, self.ridge
-            if ridge is None:
-                noise = NoiseLevel(data, loss, pursuit.z)
-                ridge = noise.ridge()
-            side = self._side_setting(biases.level, ridge, bias_ridge)
-            climb(pursuit, self.rank, watch)
-            fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=ridge, bias_ridge=bias_ridge)
-            continuation = None
-            if self.sweeps == 0:
-                continuation = pursuit.end()
-            elif fitted.ranks > 0:
-                del pursuit  # the room of its scores and gradient is that of a transposed copy
-                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
-                held = problem.held
-                after = HistoryLine(
-                    rank=fitted.selected_rank,
-                    objective=total_loss(data, fitted, loss),
-                    seconds=watch.seconds(),
-                    validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
-                )
-                fitted = replace(fitted, after=after)
+        data, loss = problem.data, self._loss_setting()
+        bias_ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
+        biases = fit_biases(data, loss, ridge=bias_ridge) if self.biases else no_biases(data)
+        pursuit = Pursuit(problem, biases, self._pursuit_setting())
+        noise, ridge = None, self.ridge
+        if ridge is None:
+            noise = NoiseLevel(data, loss, pursuit.z)
+            ridge = noise.ridge()
+        side = self._side_setting(biases.level, ridge, bias_ridge)
+        climb(pursuit, self.rank, watch)
+        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=ridge, bias_ridge=bias_ridge)
+        continuation = None
+        if self.sweeps == 0:
+            continuation = pursuit.end()
+        elif fitted.ranks > 0:
+            del pursuit  # the room of its scores and gradient is that of a transposed copy
+            fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
+            held = problem.held
+            after = HistoryLine(
+                rank=fitted.selected_rank,
+                objective=total_loss(data, fitted, loss),
+                seconds=watch.seconds(),
+                validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
+            )
+            fitted = replace(fitted, after=after)
         self._fitted, self._continuation = fitted, continuation
         return self
 
@@ -282,12 +280,9 @@ class LowRankModel(Answers):
         total = fitted.ranks + n
         _check_rank(total, before.problem.data)
         watch = Watch(before.problem.held, patience=patience, callback=callback, history=fitted.history)
-        with _threads.blas_for(2):
-            pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting())
-            climb(pursuit, total, watch)
-            fitted = pursuit.fitted(
-                watch.history, watch.selected_rank(), ridge=fitted.ridge, bias_ridge=fitted.bias_ridge
-            )
+        pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting())
+        climb(pursuit, total, watch)
+        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=fitted.ridge, bias_ridge=fitted.bias_ridge)
         self._values = {**self._values, "rank": total}
         self._fitted, self._continuation = fitted, pursuit.end()
         return self
@@ -378,9 +373,8 @@ class LowRankModel(Answers):
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")
         known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
-        with _threads.blas_for(2):
-            setting = self._side_setting(fitted.level, ridge, fitted.bias_ridge)
-            found = fold_in(data if axis == 0 else data.transposed(), setting, known)
+        setting = self._side_setting(fitted.level, ridge, fitted.bias_ridge)
+        found = fold_in(data if axis == 0 else data.transposed(), setting, known)
         return FoldedIn(
             axis=axis,
             factors=found.factors,

@@ -11,16 +11,14 @@ links and counts, which lie between 1 and 20, and ahead on small data of exact r
 data under the Huber loss. 0.8 times it overfits small data, 1.2 times it loses on large ones.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.lowrank import entries
-from fastsketch._losses import LOSSES, Formula
+from fastsketch._kernels.lowrank import dense, entries
+from fastsketch._losses import LOSSES
 from fastsketch.lowrank._biases import constant_score
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import PART, Fitted
+from fastsketch.lowrank._fitted import Fitted
 from fastsketch.lowrank._setting import LossSetting
 
 # Observations of average curvature that a bias is shrunk by: on stars 1 and 10 are no better (validation splits).
@@ -51,7 +49,7 @@ class NoiseLevel:
         self._counts = data.counts()
         occurring = [max(int(np.count_nonzero(count)), 1) for count in self._counts]
         self._size = sum(np.sqrt(len(data.o) / many) for many in occurring)
-        self._first = self._mean_square_slope(z)
+        self._first = self._mean_slopes(z)[0]
 
     def ridge(self) -> float:
         """Before any rank."""
@@ -65,31 +63,25 @@ class NoiseLevel:
         """
         if self._loss.name not in REAL_NOISE or not self._first > 0:
             return self.ridge()
-        freedom = max(1.0 - self._parameters(a, b, z, ridge) / len(self._data.o), LEAST_FREEDOM)
-        left = self._mean_square_slope(z) / freedom**2
+        square, curvature = self._mean_slopes(z)
+        freedom = max(1.0 - self._parameters(a, b, curvature, ridge) / len(self._data.o), LEAST_FREEDOM)
+        left = square / freedom**2
         return self.ridge() * min(left / self._first, 1.0)
 
-    def _mean_square_slope(self, z: Array) -> float:
-        total = sum(float(slopes @ slopes) for slopes in self._in_parts(LOSSES[self._loss.name].slope, z))
-        return total / len(self._data.o)
+    def _mean_slopes(self, z: Array) -> tuple[float, float]:
+        """Mean of the squared slopes and of the curvatures, weighted."""
+        data, n = self._data, len(self._data.o)
+        _, squares, curvatures = entries.objective(self._loss.number, self._loss.parameter, z, data.o, data.c)
+        return squares / n, curvatures / n
 
-    def _in_parts(self, formula: Formula, z: Array) -> Iterator[NDArray[np.float64]]:
-        """formula(z, o) times the weights, a part of the entries at a time."""
-        o, c = self._data.o, self._data.c
-        for first in range(0, len(o), PART):
-            part = slice(first, first + PART)
-            out = formula(z[part].astype(np.float64), o[part].astype(np.float64), self._loss.parameter)
-            yield out * c[part] if len(c) else out
-
-    def _parameters(self, a: Array, b: Array, z: Array, ridge: float) -> float:
+    def _parameters(self, a: Array, b: Array, curvature: float, ridge: float) -> float:
         """Effective number of parameters of both sides: the trace of each row's ridge fit, and its bias."""
         n, total = len(self._data.o), 0.0
-        curved = sum(float(part.sum()) for part in self._in_parts(LOSSES[self._loss.name].curvature, z)) / n
         for own, other, factors in ((0, 1, b), (1, 0, a)):
             count: NDArray[np.float64] = self._counts[own].astype(np.float64)
-            weighted = factors.astype(np.float64).T * self._counts[other]
-            spread = np.linalg.eigvalsh(weighted @ factors.astype(np.float64) / n).clip(0.0)
-            part = curved * np.outer(count[count > 0], spread)
+            weighted = factors.astype(np.float64) * np.sqrt(self._counts[other] / n)[:, None]
+            spread = dense.spectrum(weighted).clip(0.0)
+            part = curvature * np.outer(count[count > 0], spread)
             total += float((part / (part + max(ridge, 1e-9))).sum() + (count / (count + BIAS_OBSERVATIONS)).sum())
         return total
 
@@ -98,7 +90,7 @@ def total_loss(data: Observed, fitted: Fitted, loss: LossSetting) -> float:
     """Sum of the losses of a fitted model at these entries."""
     left, right, coefficients = fitted.sides(fitted.selected_rank)
     z = scores(data, left * coefficients, right, fitted.row + fitted.level, fitted.column)
-    return float(entries.objective(loss.number, loss.parameter, z, data.o, data.c))
+    return entries.objective(loss.number, loss.parameter, z, data.o, data.c)[0]
 
 
 def scores(data: Observed, a: Array, b: Array, row_biases: Array, column_biases: Array) -> Array:

@@ -5,9 +5,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.lowrank import entries
-from fastsketch._kernels.lowrank import products as kernel
 from fastsketch._kernels.losses import ABSOLUTE, SQUARE
+from fastsketch._kernels.lowrank import entries
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem
@@ -99,7 +99,7 @@ class Pursuit:
     def mean_loss(self, data: Observed) -> float:
         """Of the entries of `data`."""
         z = self.scores(data, np.empty_like(data.o))
-        return entries.objective(self.loss.number, self.loss.parameter, z, data.o, data.c) / len(z)
+        return entries.objective(self.loss.number, self.loss.parameter, z, data.o, data.c)[0] / len(z)
 
     def add(self, step: int, most: int) -> bool:
         """Step `step` (from 1): one more rank, at most `most` of losses with kinks; False if the gradient is zero."""
@@ -324,7 +324,7 @@ class Pursuit:
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
         """The leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
-        setting, rest = self.setting, float(self.a @ self.a)
+        setting, rest = self.setting, entries.dot(self.a, self.a)
         part: list[Triplet] = []
         if not rest > 0:
             return part

@@ -1,17 +1,17 @@
 """Answers of a low-rank model: indices as they are given, the best columns, rows that were folded in."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES, expected
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_integer, is_sparse
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._fitted import PART
+from fastsketch.lowrank._fitted import Half
 
 
 @dataclass(frozen=True)
@@ -73,48 +73,43 @@ def recommended(
     rows: NDArray[np.int64],
     n: Any,
     *,
-    scores: Callable[[NDArray[np.int64]], Array],
+    own: Half,
+    other: Half,
     scale: Scale,
     exclude: Any,
-    shape: tuple[int, int],
+    n_rows: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`; scores(rows) is a block."""
+    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`.
+
+    own: of these rows; other: of all columns; n_rows: of the model. Of equal scores the first column is first.
+    """
     n = as_integer(n, "n", 1)
-    columns = shape[1]
+    columns = len(other.biases)
     if exclude is not None:
         if not is_sparse(exclude):
             raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
         exclude = as_csr(exclude, "exclude")
-        if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), shape[0]):
+        if exclude.shape[1] != columns or exclude.shape[0] not in (len(rows), n_rows):
             raise ValueError(
-                f"exclude must have {columns} columns and {len(rows)} or {shape[0]} rows, got shape {exclude.shape}"
+                f"exclude must have {columns} columns and {len(rows)} or {n_rows} rows, got shape {exclude.shape}"
             )
     # whether line k of exclude is that of rows[k], and not of row k
-    own = (
+    own_lines = (
         exclude is not None
         and exclude.shape[0] == len(rows)
-        and not (
-            exclude.shape[0] == shape[0] and len(rows) == shape[0] and not np.array_equal(rows, np.arange(shape[0]))
-        )
+        and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
     )
+    places, entries = np.zeros(1, np.int64), np.zeros(0, np.int64)
+    line = np.arange(len(rows)) if own_lines else rows
+    if exclude is not None:
+        places, entries = exclude.indptr.astype(np.int64), exclude.indices.astype(np.int64)
+    most = min(n, columns)
+    best, values = np.full((len(rows), most), -1, np.int64), np.full((len(rows), most), -np.inf)
+    dense.best_columns(own.factors, other.factors, own.biases, other.biases, places, entries, line, best, values)
     found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
-    step = max(1, PART // max(columns, 1))
-    for first in range(0, len(rows), step):
-        part = slice(first, first + step)
-        z = np.asarray(scores(rows[part]), np.float64)
-        if exclude is not None:
-            for k in range(len(z)):
-                i = first + k if own else int(rows[first + k])
-                if i >= 0:
-                    z[k, exclude.indices[exclude.indptr[i] : exclude.indptr[i + 1]]] = -np.inf
-        most = min(n, columns)
-        best = np.argpartition(-z, most - 1, axis=1)[:, :most]
-        order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
-        best = np.take_along_axis(best, order, axis=1)
-        values = np.take_along_axis(z, best, axis=1)
-        left = np.isfinite(values)
-        found[part, :most] = np.where(left, best, -1)
-        predicted[part, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
+    found[:, :most] = best
+    left = best >= 0
+    predicted[:, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
     return found, predicted
 
 
@@ -145,9 +140,10 @@ class FoldedIn:
     def __repr__(self) -> str:
         return f"<FoldedIn: {len(self)} {'columns' if self.axis else 'rows'}, rank {self.factors.shape[1]}>"
 
-    def _scores(self, new: NDArray[np.int64]) -> NDArray[np.float64]:
-        z = self._scale.level + self.biases[new, None] + self._known_biases.astype(np.float64)
-        return z + self.factors[new] @ self._known_factors.T
+    def _sides(self) -> tuple[Half, Half]:
+        one, two = (np.ascontiguousarray(side) for side in (self.factors, self._known_factors))
+        base = self._scale.level + self.biases.astype(np.float64)
+        return Half(one, base), Half(two, self._known_biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
         """Scores of pairs (new one, known column or row); known -1 is one never seen."""
@@ -167,7 +163,11 @@ class FoldedIn:
 
     def decision_block(self) -> NDArray[np.float64]:
         """Scores of every new one with all known columns (or rows), (k, n)."""
-        return self._scores(np.arange(len(self)))
+        own, other = self._sides()
+        z = np.empty((len(self), len(self._known_biases)))
+        factors = own.factors.astype(np.float64), other.factors.astype(np.float64)
+        dense.scores(*factors, own.biases, other.biases, z)
+        return z
 
     def predict_block(self) -> NDArray[np.float64]:
         """Predictions of every new one with all known columns (or rows), (k, n)."""
@@ -175,7 +175,6 @@ class FoldedIn:
 
     def recommend(self, n: int = 10, *, exclude: Rows | None = None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
-        shape = len(self), len(self._known_biases)
-        return recommended(
-            np.arange(len(self)), n, scores=self._scores, scale=self._scale, exclude=exclude, shape=shape
-        )
+        own, other = self._sides()
+        rows = np.arange(len(self))
+        return recommended(rows, n, own=own, other=other, scale=self._scale, exclude=exclude, n_rows=len(self))

@@ -1,7 +1,6 @@
 """Where tasks run. An executor is a context manager that gives run(function, argument tuples) -> list of results."""
 
 import contextlib
-import os
 import queue
 import threading
 from collections.abc import Callable, Generator
@@ -10,6 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from fastsketch import _threads
+from fastsketch._kernels.cpus import usable
 from fastsketch.io._state import StateError
 
 Run = Callable[[Callable[..., Any], list[Any]], list[Any]]
@@ -17,10 +17,6 @@ Run = Callable[[Callable[..., Any], list[Any]], list[Any]]
 
 class WorkerLost(RuntimeError):
     """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory."""
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -37,7 +33,7 @@ def serial(workers: int | None, retries: int) -> Generator[Run]:
 @contextlib.contextmanager
 def threads(workers: int | None, retries: int) -> Generator[Run]:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
-    with _threads.thread_limit(1), ThreadPoolExecutor(workers or _cpus()) as pool:
+    with _threads.thread_limit(1), ThreadPoolExecutor(workers or usable()) as pool:
 
         def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
             futures = [pool.submit(function, *args) for args in arguments]
@@ -110,7 +106,7 @@ class _Worker:
 @contextlib.contextmanager
 def processes(workers: int | None, retries: int) -> Generator[Run]:
     """Spawned processes, each fed by a thread here; what a lost one was doing is done again by a new one."""
-    crew = [_Worker() for _ in range(workers or _cpus())]
+    crew = [_Worker() for _ in range(workers or usable())]
 
     def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
         waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()

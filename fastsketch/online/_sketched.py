@@ -1,4 +1,4 @@
-"""The arrays of the adaptive methods with a sketched or a whole H; the rounds are in _kernels/online/adaptive."""
+"""The arrays of the adaptive methods with a sketched H, and of the whole one (rounds: _kernels/online/adaptive)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

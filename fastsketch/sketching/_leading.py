@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsymv
 
+from fastsketch._kernels.linalg.products import alone, product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
+from fastsketch._threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 
@@ -21,6 +22,7 @@ TOLERANCE, LEADING_ROUNDING = 1e-12, 2e-12
 MISSED = 1e-3
 
 
+@one_blas_thread
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
     """(values (k,) descending, vectors (k, n)) of a symmetric matrix of which the column-major lower triangle is given.
 
@@ -40,8 +42,7 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 
 def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
-    matrix: Any = lower.T  # column-major, its lower triangle filled
-    return lanczos(lambda v: dsymv(1.0, matrix, v, lower=1), len(lower), k)
+    return lanczos(lambda v: symmetric_product(lower, v), len(lower), k)
 
 
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
@@ -58,17 +59,20 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
     start = rng.standard_normal(n)
     operator = LinearOperator((n, n), matvec=flat, dtype=np.float64)
     try:
-        values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
+        with alone():  # ARPACK's own products
+            values, vectors = eigsh(operator, k, ncv=steps(n, k), tol=TOLERANCE, maxiter=RESTARTS, v0=start)
         order = np.argsort(-values)
         values, vectors = values[order], np.ascontiguousarray(vectors.T[order])
 
         def rest(v: Matrix) -> Matrix:
             v = v.ravel()
-            return times(v) - vectors.T @ (values * (vectors @ v))
+            inside = values[:, np.newaxis] * product(vectors, v[:, np.newaxis])
+            return times(v) - product(vectors, inside, turned=True).ravel()
 
         # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
-        found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+        with alone():
+            found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
     except ArpackError:
         return None
     return None if found[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)

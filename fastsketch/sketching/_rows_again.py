@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._validation import Rows, as_rows, as_weights, check_finite, is_sparse
 from fastsketch.io import Source, open_source
 
@@ -69,29 +70,28 @@ class View:
         """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
         mean = self.mean * self.scale
         with np.errstate(over="ignore", invalid="ignore"):
-            x = rows.astype(self.dtype, copy=False).astype(np.float64, copy=False) * self.scale
-            root = None if weights is None else np.sqrt(weights)[:, np.newaxis]
+            x = rows.astype(self.dtype, copy=False)
             total = float(rows.shape[0] if weights is None else weights.sum())
             shift = total * float(mean @ mean)
             if is_sparse(x):
+                x = x.astype(np.float64, copy=False) * self.scale
                 # (x - 1 mu') q, by linearity: nothing is made dense
                 z = x @ q - mean @ q
                 squares = np.asarray(x.multiply(x).sum(axis=1)).ravel() - 2.0 * (x @ mean) + mean @ mean
                 if weights is not None:
                     z *= weights[:, np.newaxis]
                     squares *= weights
-                product, squared = x.T @ z - np.outer(mean, z.sum(axis=0)), float(squares.sum())
+                of_q, squared = x.T @ z - np.outer(mean, z.sum(axis=0)), float(squares.sum())
                 magnitude = squared + 2.0 * shift
             else:
-                x = x - mean
-                if root is not None:
-                    x *= root
-                product, squared = x.T @ (x @ q), float(np.einsum("ij,ij->", x, x))
+                x = np.ascontiguousarray(x) if x.strides[1] != x.itemsize or not x.flags.aligned else x
+                x, squared = settled(x, mean, None if weights is None else np.sqrt(weights), self.scale)
+                of_q = product(x, product(x, q), turned=True)
                 magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)
             raise ValueError(f"the squares of these rows leave the range of numbers, or of {self.dtype}")
-        return Product(product, squared, rows.shape[0], magnitude)
+        return Product(of_q, squared, rows.shape[0], magnitude)
 
 
 class RowsAgain:

@@ -94,7 +94,7 @@ class SizedMap:
         """Elements of scratch."""
         p = self.rows_per_call
         if self.kind == "srht":
-            return self.rows_out + 2 * p + kernel.srht_work(p, dtype)
+            return kernel.srht_space(self.rows_out, p, dtype)
         return p * SPARSE_SIGNS
 
     def numbers(self, index: int, dtype: np.dtype[Any]) -> MapNumbers:

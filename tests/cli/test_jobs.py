@@ -19,6 +19,7 @@ from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.io import _owner, _sources
 from fastsketch.io._lock import _Content, lock_name
 from fastsketch.sketching import FrequentDirections
+from tests.helpers import sparse_rows
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -1.0)
@@ -209,9 +210,7 @@ def test_damaged_notes(run, monkeypatch, change):
 
 
 def test_what_was_consumed_does_not_depend_on_pieces():
-    from scipy import sparse
-
-    matrix = sparse.random_array((40, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
+    matrix = sparse_rows(np.random.default_rng(0), 40, 9, 0.3)
     for rows in (ROWS[:40], matrix):
         whole = Taken().plus((rows, TRUTH[:40]))
         parts = Taken()

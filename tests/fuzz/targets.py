@@ -61,16 +61,28 @@ def reference(text, base):
     return rows, None
 
 
+def said_in_parts(text, zero_based):
+    """Arrays or message of a block that is cut into as many parts as there can be."""
+    try:
+        return parse_block(text, zero_based=zero_based, least=1)[:4]
+    except ValueError as error:
+        return str(error)
+
+
 def svmlight(data):
-    """The parser in C accepts and refuses what the reference does, and gives the same bits, in any block size."""
+    """The parser in C accepts and refuses what the reference does, with the same bits, in any block size or parts."""
     for zero_based in (False, True):
         expected, bad = reference(data, 0 if zero_based else 1)
         try:
             labels, indptr, indices, values, width, _ = parse_block(data + b"\n", zero_based=zero_based)
         except ValueError as error:
             assert bad is not None and str(error).startswith(f"line {bad}:"), (str(error), bad)
+            assert said_in_parts(data + b"\n", zero_based) == str(error)
         else:
             assert bad is None, bad
+            in_parts = said_in_parts(data + b"\n", zero_based)
+            for one, other in zip((labels, indptr, indices, values), in_parts, strict=True):
+                assert one.tobytes() == other.tobytes()
             got = [
                 (label, indices[a:b].tolist(), values[a:b].tolist())
                 for label, a, b in zip(labels.tolist(), indptr[:-1], indptr[1:], strict=True)

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines, reference
 from fastsketch.sketching._sized_map import SizedMap
-from tests.helpers import DTYPES, same_state, stream, tol
+from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
@@ -194,7 +193,7 @@ def test_to_faiss_without_faiss(monkeypatch):
 
 
 def test_sparse_rows_are_dense_rows():
-    rows = sparse.random_array((500, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
+    rows = sparse_rows(np.random.default_rng(0), 500, 40, 0.2)
     one, two = fresh().update(rows), fresh().update(rows.toarray())
     assert same_state(one, two)
     assert np.array_equal(one.encode(rows), two.encode(rows.toarray()))

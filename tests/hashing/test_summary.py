@@ -4,12 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._random import Key, raw_numbers
 from fastsketch.hashing._reservoir import Reservoir
-from tests.helpers import DTYPES
+from tests.helpers import DTYPES, sparse_rows
 
 ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.linspace(2, 0.2, 30) + 1
 
@@ -43,7 +42,7 @@ def test_a_read_leaves_the_sample_alone():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_of_another_kind_are_converted_a_few_at_a_time(dtype):
     """A block of the exact sum holds 64,000 rows: a batch that fits it is not expanded as a whole."""
-    rows = sparse.random_array((40_000, 1000), density=1e-4, rng=np.random.default_rng(0), format="csr", dtype=dtype)
+    rows = sparse_rows(np.random.default_rng(0), 40_000, 1000, 1e-4, dtype)
     model = fs.SketchHash(8, method="exact", rotation="random", dtype="float64").update(rows[:1])
     tracemalloc.start()
     model.update(rows)

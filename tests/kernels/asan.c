@@ -11,6 +11,7 @@
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
+#include "fs_threads.h"
 #include "fs_tridiag.h"
 
 #include <math.h>
@@ -109,7 +110,7 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
     for (ptrdiff_t j = 0; j < d; j++)
         old[j] = mean[j] = 1e6;
-    fs_centre_rows_d(n, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_d(n, d, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
     for (ptrdiff_t j = 0; j < d; j++) {
         double sum = 0, about = 0;
         for (ptrdiff_t i = 0; i < n; i++)
@@ -119,12 +120,12 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         check(n == 0 || fabs(mean[j] - old[j] - 4.0 * (double)n / (3 + 4.0 * (double)n) * about) < 1e-9, "mean");
         check(fabs(low[j]) <= 1e-9, "low part of the mean");
     }
-    fs_centre_rows_s(n, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
-    fs_centre_rows_s(n, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_s(n, d, d, v, flast, root, 3, 0, mean, low, base, shift); /* no weight: rows of zeros */
     for (ptrdiff_t i = 0; i < n * d; i++)
         check(v[i] == 0, "rows without weight");
     double *total = space((size_t)(d * d), 8);
-    fs_add_lower_d(d, total, total);
+    fs_add_lower_d(d, 0, d, total, total);
     fs_square_rows_d(n, d, d, x, square);
     note(square, (size_t)n * 8), note(y, (size_t)(n * d) * 8), note(mean, (size_t)d * 8), note(last, (size_t)d * 8);
     fs_square_rows_s(n, d, d, u, square);
@@ -145,8 +146,8 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         fs[i] = (float)(old[i] = f[i] = uniform());
     for (ptrdiff_t i = 0; i < m * r; i++)
         ws[i] = (float)(w[i] = uniform());
-    fs_panel_gram_d(m, columns, d, f, g, pack, n_pack);
-    fs_panel_gram_s(m, columns, d, fs, gs, packs, n_pack);
+    fs_panel_gram_d(m, columns, d, d, f, g, pack, n_pack);
+    fs_panel_gram_s(m, columns, d, d, fs, gs, packs, n_pack);
     for (ptrdiff_t j = 0; j < columns; j++)
         for (ptrdiff_t i = j; i < m; i++) {
             double sum = 0;
@@ -156,7 +157,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
             note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
-    fs_panel_rotate_d(m, r, d, f, w, square, pack, n_pack);
+    fs_panel_rotate_d(m, r, d, d, f, w, square, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
         double norm = 0;
         for (ptrdiff_t c = 0; c < d; c++) {
@@ -169,7 +170,7 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         check(fabs(norm - square[i]) < 1e-10 * (double)(m * d), "panel rotate, norm");
     }
     note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
-    fs_panel_rotate_s(m, r, d, fs, ws, square, packs, n_pack);
+    fs_panel_rotate_s(m, r, d, d, fs, ws, square, packs, n_pack);
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
     free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
 }
@@ -192,22 +193,28 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
     double *out = space((size_t)(n * k), 8), *gram = space((size_t)(n * n), 8), *vectors = space((size_t)(n + k), 8),
            top;
     float *sout = space((size_t)(n * k), 4);
-    int32_t *head = space((size_t)d, 4), *next = space((size_t)indptr[n], 4), *owner = space((size_t)indptr[n], 4);
+    int32_t *head = space((size_t)d, 4), *stop = space((size_t)d, 4);
+    int32_t *row = space((size_t)indptr[n], 4), *place_of = space((size_t)indptr[n], 4);
+    double *turned = space((size_t)indptr[n], 8);
+    float *sturned = space((size_t)indptr[n], 4);
     memset(head, 0, (size_t)d * 4);
     check(fs_scan_csr_d(n, indptr, data, &top) == -1 && fs_scan_csr_s(n, indptr, sdata, &top) == -1, "scan csr");
     fs_csr_times_z_d(n, k, k + 1, indptr, indices, data, z, out);
     fs_csr_times_z_s(n, k, k + 1, indptr, indices, sdata, sz, sout);
-    fs_csr_gram_s(n, indptr, indices, sdata, head, next, owner, gram);
-    fs_csr_gram_d(n, indptr, indices, data, head, next, owner, gram);
-    for (ptrdiff_t j = 0; j < d; j++)
-        check(head[j] == 0, "heads are reset");
+    fs_csr_turn_s(n, d, indptr, indices, sdata, stop, row, sturned, place_of);
+    for (ptrdiff_t i = 0; i < n; i++)
+        fs_csr_gram_row_s(n, i, indptr, indices, sdata, stop, row, sturned, place_of, gram + i * n);
+    fs_csr_turn_d(n, d, indptr, indices, data, stop, row, turned, place_of);
+    for (ptrdiff_t i = 0; i < n; i++)
+        fs_csr_gram_row_d(n, i, indptr, indices, data, stop, row, turned, place_of, gram + i * n);
+    check(d == 0 || stop[d - 1] == indptr[n], "turned rows, length");
     for (ptrdiff_t i = 0; i < n; i++)
         for (ptrdiff_t j = 0; j <= i; j++) {
             double sum = 0;
             for (int64_t a = indptr[i]; a < indptr[i + 1]; a++)
                 for (int64_t b = indptr[j]; b < indptr[j + 1]; b++)
                     sum += indices[a] == indices[b] ? data[a] * data[b] : 0;
-            check(fabs(sum - gram[i * n + j]) < 1e-12, "csr gram");
+            check(fabs(sum - gram[j * n + i]) < 1e-12, "csr gram");
         }
     /* features that more than half of the rows have are moved by a pivot; rows that lack them get entries */
     double *root = space((size_t)n, 8), *present = space((size_t)d, 8), *pivot = space((size_t)d, 8);
@@ -256,21 +263,58 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
         head[chosen[c]] = 0;
     free(root), free(present), free(pivot), free(chosen), free(wide), free(where), free(stamp), free(filled);
     free(dense), free(sfilled);
-    fs_csr_add_to_z_d(n, k, k + 1, indptr, indices, data, out, z);
-    fs_csr_add_to_z_s(n, k, k + 1, indptr, indices, sdata, sout, sz);
-    fs_csr_weighted_sum_d(n, indptr, indices, data, vectors, v);
-    fs_csr_weighted_sum_s(n, indptr, indices, sdata, vectors, v);
+    const ptrdiff_t half = d / 2;
+    for (ptrdiff_t i = 0; i < n; i++)
+        vectors[i] = uniform();
+    fs_csr_column_sums_s(0, half, stop, row, sturned, vectors, v);
+    fs_csr_column_sums_d(0, half, stop, row, turned, vectors, v);
+    fs_csr_column_sums_d(half, d, stop, row, turned, vectors, v);
+    for (ptrdiff_t j = 0; j < d; j++)
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+                v[j] -= indices[e] == j ? vectors[i] * data[e] : 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        check(fabs(v[j]) < 1e-12, "column sums");
+        v[j] = j % 3 ? uniform() : 0;
+    }
+    /* kept rows: turned ones, what the new rows bring, less a multiple of the mean */
+    double *panel = space((size_t)(d * k), 8), *sum = space((size_t)k, 8), *square = space((size_t)k, 8);
+    float *spanel = space((size_t)(d * k), 4), *ssum = space((size_t)k, 4);
+    double *along = space((size_t)k, 8), *wanted = space((size_t)(d * k), 8);
+    for (ptrdiff_t c = 0; c < k; c++)
+        square[c] = 0, along[c] = uniform();
+    for (ptrdiff_t i = 0; i < d * k; i++)
+        wanted[i] = panel[i] = uniform(), spanel[i] = (float)panel[i];
+    for (ptrdiff_t j = 0; j < d; j++)
+        for (ptrdiff_t c = 0; c < k; c++) {
+            wanted[j * k + c] -= v[j] * along[c];
+            for (ptrdiff_t i = 0; i < n; i++)
+                for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+                    wanted[j * k + c] += indices[e] == j ? data[e] * out[i * k + c] : 0;
+        }
+    fs_csr_settle_s(0, d, k, k + 1, k + 1, stop, row, sturned, sout, NULL, along, spanel, ssum, sz, square);
+    for (ptrdiff_t c = 0; c < k; c++)
+        square[c] = 0;
+    fs_csr_settle_d(0, half, k, k + 1, k + 1, stop, row, turned, out, v, along, panel, sum, z, square);
+    fs_csr_settle_d(half, d, k, k + 1, k + 1, stop, row, turned, out, v, along, panel + half * k, sum, z, square);
+    for (ptrdiff_t c = 0; c < k; c++)
+        for (ptrdiff_t j = 0; j < d; j++) {
+            check(fabs(z[j * (k + 1) + c] - wanted[j * k + c]) < 1e-11 && z[j * (k + 1) + k] == 0, "settled features");
+            square[c] -= z[j * (k + 1) + c] * z[j * (k + 1) + c];
+        }
+    for (ptrdiff_t c = 0; c < k; c++)
+        check(fabs(square[c]) < 1e-9, "squares of settled features");
+    note(z, (size_t)(d * (k + 1)) * 8);
+    free(panel), free(sum), free(square), free(spanel), free(ssum), free(along), free(wanted);
     fs_csr_dot_d(n, indptr, indices, data, v, vectors);
     fs_csr_dot_s(n, indptr, indices, sdata, v, vectors);
     fs_z_dot_d(d, k, k + 1, z, v, vectors);
     fs_z_dot_s(d, k, k + 1, sz, v, vectors);
-    fs_z_square_d(d, k, k + 1, z, vectors);
-    fs_z_square_s(d, k, k + 1, sz, vectors);
     fs_z_rank_one_d(d, k, k + 1, v, vectors, z);
     fs_z_rank_one_s(d, k, k + 1, v, vectors, sz);
     note(out, (size_t)(n * k) * 8), note(z, (size_t)(d * (k + 1)) * 8), note(sz, (size_t)(d * (k + 1)) * 4);
     free(indptr), free(indices), free(data), free(v), free(z), free(sdata), free(sz), free(out), free(gram);
-    free(vectors), free(sout), free(head), free(next), free(owner);
+    free(vectors), free(sout), free(head), free(stop), free(row), free(place_of), free(turned), free(sturned);
 }
 
 static void secular(ptrdiff_t n)
@@ -386,7 +430,7 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
     }
     for (ptrdiff_t k = 0; k < q; k++)
         lo[k] = (int32_t)((k * 5) % p), fflip[k] = (float)(flip[k] = k % 2 ? -1 : 1);
-    fs_srht_block_d(p, d, d, x, factor, NULL, NULL, sums, q, lo, flip, work, out);
+    fs_srht_block_d(p, d, d, x, factor, NULL, NULL, sums, q, lo, flip, work, out, d);
     for (ptrdiff_t k = 0; k < q; k++)
         for (ptrdiff_t j = 0; j < d; j++) {
             double sum = 0;
@@ -395,13 +439,13 @@ static void srht(ptrdiff_t p, ptrdiff_t d, ptrdiff_t q)
                     flip[k] * (__builtin_parityll((unsigned long long)(lo[k] & i)) ? -1 : 1) * factor[i] * x[i * d + j];
             check(fabs(sum - out[k * d + j]) < 1e-11 * (double)p, "srht");
         }
-    fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out);
-    fs_srht_block_d(p, d, d, x, factor, root, shift, NULL, q, lo, flip, work, out);
-    fs_srht_block_s(p, d, d, fx, ffactor, NULL, fshift, sums, q, lo, fflip, fwork, fout);
-    fs_srht_block_s(p, d, d, fx, ffactor, root, NULL, sums, q, lo, fflip, fwork, fout);
-    fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out);
-    fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout);
-    fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout);
+    fs_srht_block_d(p, d, d, x, factor, root, shift, sums, q, lo, flip, work, out, d);
+    fs_srht_block_d(p, d, d, x, factor, root, shift, NULL, q, lo, flip, work, out, d);
+    fs_srht_block_s(p, d, d, fx, ffactor, NULL, fshift, sums, q, lo, fflip, fwork, fout, d);
+    fs_srht_block_s(p, d, d, fx, ffactor, root, NULL, sums, q, lo, fflip, fwork, fout, d);
+    fs_scatter_rows_d(p, d, d, x, root, shift, sums, 2, target, value, out, d);
+    fs_scatter_rows_s(p, d, d, fx, NULL, NULL, NULL, 2, target, fvalue, fout, d);
+    fs_scatter_rows_s(p, d, d, fx, NULL, fshift, sums, 0, NULL, NULL, fout, d);
     note(out, (size_t)(q * d) * 8), note(fout, (size_t)(q * d) * 4), note(sums, (size_t)d * 8);
     free(x), free(factor), free(flip), free(out), free(work), free(sums), free(shift), free(root), free(fx);
     free(ffactor), free(fflip), free(fout), free(fwork), free(fshift), free(lo), free(target), free(value),
@@ -419,7 +463,25 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
         codes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(n, n_bytes, codes, queries);
     fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
-    fs_hamming_topk(n, queries, n, n_bytes, codes, k, tile, distance, index);
+    fs_hamming_begin(n, k, NULL, distance, index);
+    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, k, tile, distance, index);
+    /* the same in two ranges, by way of tiles, each with heaps of its own */
+    const ptrdiff_t half = n / 2, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
+    uint64_t *both = space((size_t)(tiles * words * FS_HAMMING_TILE), 8);
+    int32_t *near = space((size_t)(n * k), 4), *other = space((size_t)(n * k), 4);
+    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8);
+    fs_hamming_begin(n, k, NULL, near, who);
+    fs_hamming_begin(n, k, NULL, other, whose);
+    fs_hamming_tiles(half, n_bytes, codes, (n - half) * n_bytes, both);
+    fs_hamming_scan(n, queries, half, words, both, 0, k, near, who);
+    fs_hamming_tiles(n - half, n_bytes, codes + half * n_bytes, 0, both);
+    fs_hamming_scan(n, queries, n - half, words, both, half, k, other, whose);
+    fs_hamming_join(n, k, other, whose, near, who);
+    fs_hamming_sort(n, k, distance, index);
+    fs_hamming_sort(n, k, near, who);
+    for (ptrdiff_t i = 0; i < n * k; i++)
+        check(near[i] == distance[i] && who[i] == index[i], "neighbours in two ranges");
+    free(both), free(near), free(other), free(who), free(whose);
     for (ptrdiff_t i = 0; i < n; i++) {
         check(all[i * n + i] == 0, "distance to itself");
         for (ptrdiff_t j = 0; j < k; j++) {
@@ -431,24 +493,53 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
     free(codes), free(queries), free(tile), free(all), free(distance), free(index);
 }
 
+typedef struct {
+    fs_svm_block block;
+    double *labels, *data;
+    int64_t *indptr;
+    int32_t *indices;
+} parsed;
+
+static parsed parse_parts(const char *text, size_t size, ptrdiff_t least, int *status)
+{
+    parsed r;
+    fs_svm_cut(&r.block, text, (ptrdiff_t)size, least);
+    check(r.block.nnz <= (ptrdiff_t)size / 4 && r.block.n_parts <= FS_PARTS, "bounds of svmlight");
+    r.labels = space((size_t)r.block.rows + 1, 8), r.indptr = space((size_t)r.block.rows + 2, 8); /* as svmlight.pyx */
+    r.data = space((size_t)r.block.nnz + 1, 8), r.indices = space((size_t)r.block.nnz + 1, 4);
+    r.block.base = 1;
+    *status = fs_svm_parse(&r.block, r.labels, r.indptr, r.indices, r.data);
+    ptrdiff_t slow = 0;
+    for (ptrdiff_t i = 0; i < r.block.rows; i++)
+        slow += fs_svm_place(r.labels[i]) >= 0;
+    for (ptrdiff_t e = 0; e < r.block.nnz; e++) {
+        const ptrdiff_t place = fs_svm_place(r.data[e]);
+        slow += place >= 0;
+        check(place < 0 || place + fs_svm_length(text + place) < (ptrdiff_t)size, "a number to convert");
+    }
+    check(slow == r.block.slow || text[size - 1] != '\n', "numbers to convert"); /* without it no row has ended */
+    return r;
+}
+
+/* In parts of any size as in one. */
 static int parse(const char *text, size_t size)
 {
     char *copy = space(size, 1); /* no terminating zero: reading on is caught */
-    ptrdiff_t lines, colons;
     memcpy(copy, text, size);
-    fs_svm_count(copy, (ptrdiff_t)size, &lines, &colons);
-    const size_t most = (colons < (ptrdiff_t)size / 4 ? (size_t)colons : size / 4) + 1; /* as svmlight.pyx */
-    double *labels = space((size_t)lines + 1, 8), *data = space(most, 8);
-    int64_t *indptr = space((size_t)lines + 2, 8);
-    int32_t *indices = space(most, 4);
-    fs_svm s;
-    memset(&s, 0, sizeof s);
-    s.text = copy, s.size = (ptrdiff_t)size, s.base = 1;
-    int status;
-    do
-        status = fs_svm_parse(&s, labels, indptr, indices, data);
-    while (status > 0);
-    free(copy), free(labels), free(data), free(indptr), free(indices);
+    int status, other;
+    parsed one = parse_parts(copy, size, (ptrdiff_t)size + 1, &status);
+    for (ptrdiff_t least = 1; least < 20; least += 6) {
+        parsed many = parse_parts(copy, size, least, &other);
+        const size_t rows = (size_t)one.block.rows, nnz = (size_t)one.block.nnz;
+        check(status == other && one.block.pos == many.block.pos && one.block.line == many.block.line, "parts: place");
+        check(one.block.widest == many.block.widest && one.block.slow == many.block.slow, "parts: numbers");
+        check(one.block.rows == many.block.rows && one.block.nnz == many.block.nnz, "parts: sizes");
+        check(!memcmp(one.labels, many.labels, rows * 8) && !memcmp(one.indptr, many.indptr, (rows + 1) * 8) &&
+                  !memcmp(one.data, many.data, nnz * 8) && !memcmp(one.indices, many.indices, nnz * 4),
+              "parts: arrays");
+        free(many.labels), free(many.data), free(many.indptr), free(many.indices);
+    }
+    free(copy), free(one.labels), free(one.data), free(one.indptr), free(one.indices);
     return status;
 }
 
@@ -578,9 +669,35 @@ static void every_level(void)
     fs_level_share(&best);
 }
 
+static void add_own_number(void *context, ptrdiff_t part, void *scratch)
+{
+    memset(scratch, (int)part, 100);
+    ((double *)context)[part] += (double)part;
+}
+
+/* Every part of a job once, with fewer and with more threads than parts. */
+static void pool(void)
+{
+    char scratch[100];
+    fs_pool_share(fs_threads_service());
+    for (int threads = 1; threads < 9; threads++) {
+        fs_threads_set(threads);
+        for (ptrdiff_t n_parts = 0; n_parts < 40; n_parts++) {
+            double *out = space((size_t)n_parts, 8);
+            for (int again = 0; again < 5; again++)
+                fs_pool_run(n_parts, add_own_number, out, scratch, sizeof scratch);
+            for (ptrdiff_t i = 0; i < n_parts; i++)
+                check(out[i] == 5.0 * (double)i, "pool");
+            free(out);
+        }
+    }
+    check(fs_threads_started() == 7, "threads of the pool");
+}
+
 int main(void)
 {
     every_level();
+    pool();
     const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};
@@ -588,11 +705,20 @@ int main(void)
         parse(fixed[i], strlen(fixed[i]));
     check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
     check(parse("1 1:1 2:1 3:1 4:1\n", 18) == FS_SVM_DONE && parse("1 1:1\r1:1\n", 10) == FS_SVM_RETURN, "svmlight");
+    const char *rows[] = {"1 1:1 3:2\n",     "-1 qid:3 2:1e-40\r\n", "\n", "# a: b\n",
+                          "1e-30 7:1 # x\n", "2 1:1 1:2\n",          "3\n"};
     for (int round = 0; round < 200000; round++) {
-        char text[40];
-        const size_t size = (size_t)((uniform() + 0.5) * 40);
+        char text[400];
+        size_t size = (size_t)((uniform() + 0.5) * 40);
         for (size_t i = 0; i < size; i++)
             text[i] = alphabet[(size_t)((uniform() + 0.5) * (double)(sizeof alphabet - 1))];
+        for (int i = 0; i < round % 16; i++) {
+            const char *row = rows[(size_t)((uniform() + 0.5) * (double)(sizeof rows / sizeof *rows))];
+            if (i == 0)
+                size = 0;
+            memcpy(text + size, row, strlen(row));
+            size += strlen(row);
+        }
         parse(text, size);
     }
     puts("all C kernels: clean");

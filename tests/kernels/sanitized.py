@@ -65,10 +65,11 @@ def main():
     preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so"))
     with tempfile.TemporaryDirectory() as folder:
         driver, built = Path(folder, "driver"), Path(folder, "lib")
-        sources = [ROOT / "tests" / "kernels" / "asan.c", *sorted((ROOT / "csrc").glob("*.c"))]
+        sources = sorted((ROOT / "csrc").glob("*.c"))
         flags = ["-std=c11", "-g", "-O1", CHECKS, "-fno-sanitize-recover=all", "-Icsrc"]
-        run(CC, *flags, *sources, "-lm", "-o", driver)
-        run(driver)
+        for name in ("asan.c", "pool.c"):
+            run(CC, *flags, ROOT / "tests" / "kernels" / name, *sources, "-lm", "-lpthread", "-o", driver)
+            run(driver)
         build = ["build", "--build-base", f"{folder}/build", "--build-lib", built, "--parallel", "2"]
         run(sys.executable, "setup.py", "-q", *build, FASTSKETCH_SANITIZE="1", CC=CC)
         # --capture=sys: what a sanitizer writes before it ends the process is to be seen

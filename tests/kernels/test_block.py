@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from fastsketch._kernels.linalg.block import BLOCK, gram_block
-from fastsketch._kernels.lowrank.products import gram_product, times, transposed_times
+from fastsketch._kernels.lowrank.gradients import gram_product, times, transposed_times
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

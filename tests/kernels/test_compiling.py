@@ -1,5 +1,6 @@
 """What is compiled at run time: where it is kept, and that nothing depends on it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 import fastsketch
 from fastsketch.online._adaptive import METHODS
+
+pytest.importorskip("numba")
 
 NEWTON = "fs.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
 LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
@@ -36,8 +39,8 @@ def package(tmp_path):
 
 
 def caches(kernels):
-    """The folders beside the modules that Numba compiles."""
-    return [kernels / wing / "__pycache__" for wing in ("online", "lowrank")]
+    """Where numba keeps what it compiles, beside the source: a folder in each wing that has such functions."""
+    return [kernels / wing / "__pycache__" for wing in ("lowrank", "online")]
 
 
 def closed(*folders):
@@ -69,8 +72,8 @@ def test_a_full_disk_is_no_error(package):
 def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     env, kernels = package
     command = [sys.executable, "-m", "fastsketch", "warm-up", "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
-    assert all(f'"{folder}"' in said for folder in caches(kernels)) and '"kept": 0' not in said
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout)
+    assert set(said["folders"]) == {str(folder) for folder in caches(kernels)} and said["kept"] > 0
     # numba makes a file in a folder to see whether it can be written to: here it cannot
     no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
     closed(kernels.parents[2] / "home/.cache")
@@ -130,3 +133,50 @@ def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
     fastsketch.LowRankModel(2, sweeps=1).fit([[1.0, 2.0, 3.0], [2.0, 4.0, 6.5], [0.5, 1.0, 1.0]]).save(path)
     code = f"m = fs.load({str(path)!r}); m.fold_in(np.ones((2, 3)))\nprint('numba' in sys.modules)"
     assert child(code) == "False"
+
+
+@pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')"), LOW_RANK])
+@pytest.mark.parametrize("broken", [False, True])
+def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):
+    """Absent, or there and not to be imported: numba refuses releases of numpy that it does not know."""
+    hide = "sys.modules['numba'] = None\n"
+    if broken:
+        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1 or less')")
+        hide = f"sys.path.insert(0, {str(tmp_path)!r})\n"
+    made, call = code.split(").", 1)
+    code = (
+        f"import scipy.sparse\n{hide}model = {made})\n"
+        f"try: model.{call}\nexcept ImportError as error: print(error)\nelse: print('no error')\n"
+        "print(model)"
+    )
+    said = child(code)
+    assert "updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported" in said
+    assert "pip install numba" in said and ("Numba needs NumPy" in said) == broken
+
+
+def test_a_model_that_numba_was_not_there_for_goes_on(tmp_path):
+    """The refused batch is as if it had never come."""
+    code = (
+        "rows, targets = np.eye(8), np.array([1.0, -1.0] * 4)\n"
+        "model, other = fs.SketchedNewton(4), fs.SketchedNewton(4).update(rows, targets)\n"
+        "kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split('.')[0] == 'numba'}\n"
+        "for name in ('jit', 'online.projection'): kept['fastsketch._kernels.' + name] = "
+        "sys.modules.pop('fastsketch._kernels.' + name)\n"
+        "sys.modules['numba'] = None\n"
+        "try: model.update(rows, targets)\nexcept ImportError: print('refused', model.n_rows)\n"
+        "sys.modules.update(kept)\n"
+        "print(np.array_equal(model.update(rows, targets).coef, other.coef))"
+    )
+    assert child(code) == "refused 0\nTrue"
+
+
+def test_what_needs_no_numba_works_without():
+    """Models, their saved states, the estimators and the command line: all but what the error names."""
+    code = (
+        "sys.modules['numba'] = None\nfrom fastsketch.sklearn import SketchedPCA\n"
+        "fs.FrequentDirections(4).update(np.eye(8)).sketch(); SketchedPCA(2, sketch_size=4).fit(np.eye(8))\n"
+        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4)).predict(np.eye(8))\n"
+        "fs.show_config()\nwith fs.thread_limit(1): fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))\n"
+        "print('done')"
+    )
+    assert child(code).endswith("done")

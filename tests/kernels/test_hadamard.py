@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.sketching._sized_map import SizedMap
-from tests.helpers import DTYPES, tol
+from tests.helpers import DTYPES, sparse_rows, tol
 
 RNG = np.random.default_rng(0)
 LAYOUTS = {
@@ -128,7 +127,7 @@ def test_srht_is_the_explicit_product(n, dtype):
 
 
 def test_srht_takes_sparse_rows():
-    rows = sparse.random_array((300, 40), density=0.1, rng=np.random.default_rng(0), format="csr")
+    rows = sparse_rows(np.random.default_rng(0), 300, 40, 0.1)
     assert np.allclose(fs.srht(rows, 20), fs.srht(rows.toarray(), 20))
 
 

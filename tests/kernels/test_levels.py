@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._kernels import level
 from fastsketch._kernels.linalg.block import gram_block
 from fastsketch._kernels.linalg.dots import row_products
 from fastsketch._kernels.sketching.shrink import top_eigh
-from tests.helpers import error_interval
+from tests.helpers import error_interval, sparse_rows
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_FMA = ("plain", "sse2")
@@ -27,7 +26,7 @@ def rows(n, d, dtype=np.float64):
 
 
 def csr(n, d):
-    return sparse.random_array((n, d), density=0.05, rng=np.random.default_rng(n), format="csr")
+    return sparse_rows(np.random.default_rng(n), n, d, 0.05)
 
 
 def dots():

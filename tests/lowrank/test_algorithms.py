@@ -144,9 +144,12 @@ def test_every_rank_from_one_fit(loss, refine):
     options = {"biases": True, "scaling": True, "max_inner_rank": 1}
     whole = made(7, loss, refine, **options).fit(x)
     rows, columns = np.nonzero(np.ones_like(seen))
+    # labels are separable: with all margins met before rank 7 there is no gradient, and no further rank
+    most = whole.history[-1]["rank"]
+    assert most == 7 or (loss == "squared_hinge" and whole.history[-1]["objective"] == 0)
     for k in range(8):
         part = made(k, loss, refine, **options).fit(x)
-        assert np.array_equal(part.predict(rows, columns), whole.predict(rows, columns, rank=k))
+        assert np.array_equal(part.predict(rows, columns), whole.predict(rows, columns, rank=min(k, most)))
     grown = made(3, loss, refine, **options).fit(x).add_ranks(2).add_ranks(2)
     assert np.array_equal(grown.predict(rows, columns), whole.predict(rows, columns))
     assert grown.rank == 7

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.io import loadmat
+from scipy.special import expit
 
 import fastsketch as fs
+from tests.helpers import tol
 from tests.lowrank.problems import greedy, problem, stored
 
 
@@ -89,7 +91,12 @@ def test_scales_of_predictions():
     assert np.array_equal(zero_one.predict_proba(rows, columns), p)
     assert np.array_equal(zero_one.predict(rows, columns), labels)
     new = model.fold_in(x[:4])
-    assert np.array_equal(new.predict_proba([0, 1], [2, 3]), 1 / (1 + np.exp(-new.decision_block()[[0, 1], [2, 3]])))
+    z, block = new.decision_function([0, 1], [2, 3]), new.decision_block()[[0, 1], [2, 3]]
+    assert np.array_equal(new.predict_proba([0, 1], [2, 3]), expit(z))
+    # a block sums in an order of its own, over terms that are together no larger than this
+    size = abs(model.bias_terms()[0]) + np.abs(new.biases).max() + np.abs(model.bias_terms()[2]).max()
+    size += np.abs(new.factors).max() * np.abs(model.factors()[1]).max() * 3
+    assert np.abs(z - block).max() <= tol(np.float64, size)
     assert np.array_equal(new.predict([0, 1], [2, 3]), np.sign(new.decision_function([0, 1], [2, 3])))
     # recommendations say how probable they are
     found, chances = model.recommend([0, 1], 3)

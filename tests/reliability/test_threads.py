@@ -11,9 +11,9 @@ import threading
 import time
 
 import numpy as np
-from scipy import sparse
 
 import fastsketch as fs
+from tests.helpers import sparse_rows
 from tests.reliability.figures import amount, environment, report
 from tests.reliability.zoo import SPECIMENS, Specimen
 
@@ -34,8 +34,7 @@ def wide_rows(seed, n):
 
 
 def wide_sparse_rows(seed, n):
-    rng = np.random.default_rng(seed)
-    return sparse.random_array((n, 3000), density=0.01, format="csr", rng=rng)
+    return sparse_rows(np.random.default_rng(seed), n, 3000, 0.01)
 
 
 # Beside the zoo wide rows, whose kernels run long: these ended the process, or never ended, before there was a guard.

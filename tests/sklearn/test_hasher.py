@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 pytest.importorskip("sklearn")
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
@@ -14,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 from fastsketch.sklearn import SketchHasher  # noqa: E402
-from tests.helpers import same_state, stream  # noqa: E402
+from tests.helpers import same_state, sparse_rows, stream  # noqa: E402
 
 
 @parametrize_with_checks(
@@ -85,7 +84,7 @@ def test_pipelines_sparse_rows_and_pickles():
     assert model.fit(X, labels).score(X, labels) > 0.7
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict(X), model.predict(X))
-    rows = sparse.random_array((200, 30), density=0.2, rng=np.random.default_rng(0), format="csr")
+    rows = sparse_rows(np.random.default_rng(0), 200, 30, 0.2)
     one, two = SketchHasher(8).fit(rows), SketchHasher(8).fit(rows.toarray())
     assert np.array_equal(one.transform(rows), two.transform(rows.toarray()))
 

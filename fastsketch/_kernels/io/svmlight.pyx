@@ -1,31 +1,18 @@
-"""Blocks of svmlight text to CSR arrays."""
+"""Blocks of svmlight text to CSR arrays, and these to those of one matrix."""
 from libc.stddef cimport ptrdiff_t
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.string cimport memcpy
+from cpython.bytearray cimport PyByteArray_AS_STRING
 
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.pool cimport fs_pool_run, join
 
 import numpy as np
 
 
 follow()
-
-
-cdef extern from "fs_svmlight.h" nogil:
-    ctypedef struct fs_svm:
-        const char *text
-        ptrdiff_t size
-        int64_t base
-        ptrdiff_t pos, rows, nnz, line, token, token_end
-        int64_t last, widest
-        int in_row
-    int FS_SVM_DONE, FS_SVM_SLOW_LABEL, FS_SVM_SLOW_VALUE
-    int FS_SVM_BAD_LABEL, FS_SVM_BAD_INDEX, FS_SVM_BAD_VALUE, FS_SVM_ORDER, FS_SVM_BASE, FS_SVM_RANGE
-    int FS_SVM_RETURN, FS_SVM_BAD_QUERY
-    void fs_svm_count(const char *text, ptrdiff_t size, ptrdiff_t *newlines, ptrdiff_t *colons)
-    int fs_svm_parse(fs_svm *state, double *labels, int64_t *indptr, int32_t *indices, double *data)
+join()
 
 
 cdef str reason(int status):
@@ -48,49 +35,129 @@ cdef str reason(int status):
     return f"status {status}"
 
 
-def parse_block(bytes text, *, bint zero_based=False, Py_ssize_t first_line=1):
+# Parts take at least 200 us, in which a thread of the pool is worth its waking.
+LEAST = 64 << 10
+
+
+def parse_block(const unsigned char[::1] text, *, bint zero_based=False, Py_ssize_t first_line=1, Py_ssize_t least=LEAST):
     """(labels, indptr, indices, data, number of columns, newlines) of whole lines; the text must end in a newline.
 
-    Numbers are decimal and finite. Raises ValueError with the line number (the first line of the block is `first_line`) and the reason.
+    Numbers are decimal and finite. Raises ValueError with the line number (the first line of the block is `first_line`)
+    and the reason. Parts of the text have about `least` bytes at least.
     """
-    cdef fs_svm state
-    cdef const char* raw = PyBytes_AS_STRING(text)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
-    cdef ptrdiff_t newlines = 0, colons = 0
+    cdef fs_svm_block block
+    cdef Py_ssize_t size = text.shape[0]
+    cdef const char* raw = <const char*> &text[0] if size else NULL
     cdef int status
-    cdef double number
     with nogil:
-        fs_svm_count(raw, size, &newlines, &colons)
-    labels = np.empty(newlines + 1)
-    indptr = np.empty(newlines + 2, np.int64)
-    # "1:1 ": a value takes four bytes at least, which bounds the memory for text that is nothing but colons
-    cdef Py_ssize_t most = min(colons, size // 4) + 1
-    indices = np.empty(most, np.int32)
-    data = np.empty(most)
+        fs_svm_cut(&block, raw, size, least)
+    block.base = 0 if zero_based else 1
+    labels = np.empty(block.rows + 1)
+    indptr = np.empty(block.rows + 2, np.int64)
+    indices = np.empty(block.nnz + 1, np.int32)
+    data = np.empty(block.nnz + 1)
     cdef double[::1] labels_v = labels, data_v = data
     cdef int64_t[::1] indptr_v = indptr
     cdef int32_t[::1] indices_v = indices
-    memset(&state, 0, sizeof(state))
-    state.text, state.size, state.base = raw, size, 0 if zero_based else 1
-    while True:
-        with nogil:
-            status = fs_svm_parse(&state, &labels_v[0], &indptr_v[0], &indices_v[0], &data_v[0])
-        if status == FS_SVM_DONE:
-            break
-        if status == FS_SVM_SLOW_LABEL or status == FS_SVM_SLOW_VALUE:
-            token = text[state.token:state.token_end]
-            number = float(token)  # digits, point and exponent, as the parser has seen
-            if not isfinite(number):
-                field = "label" if status == FS_SVM_SLOW_LABEL else "value"
-                raise ValueError(f"line {first_line + state.line}: the {field} is beyond the range of float64: "
-                                 f"{token[:40].decode('ascii', 'replace')!r}")
-            if status == FS_SVM_SLOW_LABEL:
-                labels_v[state.rows] = number
-            else:
-                data_v[state.nnz - 1] = number
-            continue
-        stop = text.find(b"\n", state.pos)
-        near = text[state.pos:min(stop if stop >= 0 else size, state.pos + 40)].decode("ascii", "replace")
-        raise ValueError(f"line {first_line + state.line}: {reason(status)}, near {near!r}")
-    return (labels[:state.rows], indptr[:state.rows + 1], indices[:state.nnz], data[:state.nnz],
-            int(state.widest), int(state.line))
+    with nogil:
+        status = fs_svm_parse(&block, &labels_v[0], &indptr_v[0], &indices_v[0], &data_v[0])
+    if block.slow:
+        bad = sorted(_convert(raw, labels_v[:block.rows], "label") + _convert(raw, data_v[:block.nnz], "value"))
+        if bad:
+            place, token, field = bad[0]
+            line = first_line + (<bytes> raw[:place]).count(b"\n")
+            raise ValueError(f"line {line}: the {field} is beyond the range of float64: "
+                             f"{token[:40].decode('ascii', 'replace')!r}")
+    if status != FS_SVM_DONE:
+        rest = <bytes> raw[block.pos:min(size, block.pos + 40)]
+        near = rest.split(b"\n")[0].decode("ascii", "replace")
+        raise ValueError(f"line {first_line + block.line}: {reason(status)}, near {near!r}")
+    return (labels[:block.rows], indptr[:block.rows + 1], indices[:block.nnz], data[:block.nnz],
+            int(block.widest), int(block.line))
+
+
+cdef list _convert(const char* text, double[::1] values, str field):
+    # digits, point and exponent, as the parser has seen: what remains is to round them, or to find them beyond float64
+    cdef Py_ssize_t i
+    cdef ptrdiff_t place
+    cdef list bad = []
+    for i in range(values.shape[0]):
+        place = fs_svm_place(values[i])
+        if place >= 0:
+            token = <bytes> text[place:place + fs_svm_length(text + place)]
+            values[i] = float(token)
+            if not isfinite(values[i]):
+                bad.append((place, token, field))
+    return bad
+
+
+cdef struct block_arrays:
+    const double *labels
+    const int64_t *indptr
+    const int32_t *indices
+    const double *data
+    ptrdiff_t rows, nnz, first_row, first_value
+
+
+cdef struct matrix_arrays:
+    block_arrays *blocks
+    double *labels
+    int32_t *indptr  # one of these two is NULL
+    int64_t *wide_indptr
+    int32_t *indices
+    double *data
+
+
+cdef void copy_block(void *context, ptrdiff_t k, void *scratch) noexcept nogil:
+    cdef matrix_arrays *to = <matrix_arrays *> context
+    cdef block_arrays *block = to.blocks + k
+    cdef ptrdiff_t i, first = block.first_row + 1
+    if block.rows:
+        memcpy(to.labels + block.first_row, block.labels, block.rows * sizeof(double))
+    if block.nnz:
+        memcpy(to.indices + block.first_value, block.indices, block.nnz * sizeof(int32_t))
+        memcpy(to.data + block.first_value, block.data, block.nnz * sizeof(double))
+    # indptr[1 + first_row:] = block.indptr[1:] + first_value
+    for i in range(block.rows):
+        if to.indptr != NULL:
+            to.indptr[first + i] = <int32_t> (block.indptr[1 + i] + block.first_value)
+        else:
+            to.wide_indptr[first + i] = block.indptr[1 + i] + block.first_value
+
+
+def join_blocks(blocks):
+    """(labels, indptr, indices, data) of all rows of blocks, tuples that begin so; indptr is int32 where that suffices."""
+    cdef Py_ssize_t k, rows = 0, nnz = 0
+    cdef const double[::1] labels_v, data_v
+    cdef const int64_t[::1] indptr_v
+    cdef const int32_t[::1] indices_v
+    cdef matrix_arrays to
+    memory = bytearray(len(blocks) * sizeof(block_arrays))
+    to.blocks = <block_arrays *> PyByteArray_AS_STRING(memory)
+    for k, (labels, indptr, indices, data, *_) in enumerate(blocks):
+        labels_v, indptr_v, indices_v, data_v = labels, indptr, indices, data
+        to.blocks[k].labels = &labels_v[0] if labels_v.shape[0] else NULL
+        to.blocks[k].indptr = &indptr_v[0]
+        to.blocks[k].indices = &indices_v[0] if indices_v.shape[0] else NULL
+        to.blocks[k].data = &data_v[0] if data_v.shape[0] else NULL
+        to.blocks[k].rows, to.blocks[k].nnz = labels_v.shape[0], data_v.shape[0]
+        to.blocks[k].first_row, to.blocks[k].first_value = rows, nnz
+        rows += labels_v.shape[0]
+        nnz += data_v.shape[0]
+    narrow = nnz <= INT32_MAX
+    labels, data, indices = np.empty(rows), np.empty(nnz), np.empty(nnz, np.int32)
+    indptr = np.empty(rows + 1, np.int32 if narrow else np.int64)
+    indptr[0] = 0
+    to.labels, to.data = <double *> address(labels), <double *> address(data)
+    to.indices = <int32_t *> address(indices)
+    to.indptr = <int32_t *> address(indptr) if narrow else NULL
+    to.wide_indptr = NULL if narrow else <int64_t *> address(indptr)
+    k = len(blocks)
+    with nogil:
+        fs_pool_run(k, copy_block, &to, NULL, 0)
+    return labels, indptr, indices, data
+
+
+cdef void *address(array) except *:
+    cdef unsigned char[::1] view = array.view(np.uint8)
+    return &view[0] if view.shape[0] else NULL

@@ -48,6 +48,18 @@ cdef inline void gemv(char trans, Py_ssize_t m, Py_ssize_t n, real alpha, const 
         cb.dgemv(&trans, &m_, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
 
 
+cdef inline void symv(char uplo, Py_ssize_t n, real alpha, const real* a, Py_ssize_t lda, const real* x, real beta,
+                      real* y) noexcept nogil:
+    # y = alpha a x + beta y, one triangle of a
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, one = 1
+    if n == 0:
+        return
+    if real is float:
+        cb.ssymv(&uplo, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+    else:
+        cb.dsymv(&uplo, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+
+
 cdef inline void syrk(char uplo, char trans, Py_ssize_t n, Py_ssize_t k, real alpha, const real* a,
                       Py_ssize_t lda, real beta, real* c, Py_ssize_t ldc) noexcept nogil:
     # trans 'N': c = alpha a a' + beta c;  'T': c = alpha a' a + beta c;  one triangle only
@@ -90,6 +102,31 @@ cdef inline int ormtr(char side, char uplo, char trans, Py_ssize_t m, Py_ssize_t
     else:
         cl.dormtr(&side, &uplo, &trans, &m_, &n_, a, &lda_, tau, c, &ldc_, work, &lwork_, &info)
     return <int> info
+
+
+cdef inline void larft(Py_ssize_t n, Py_ssize_t k, const real* v, Py_ssize_t ldv, const real* tau, real* t,
+                       Py_ssize_t ldt) noexcept nogil:
+    # I - V t V' = H_1 .. H_k, the reflectors in the columns of v
+    cdef char direct = c'F', store = c'C'
+    cdef blas_int n_ = <blas_int> n, k_ = <blas_int> k, ldv_ = <blas_int> ldv, ldt_ = <blas_int> ldt
+    if real is float:
+        cl.slarft(&direct, &store, &n_, &k_, <real*> v, &ldv_, <real*> tau, t, &ldt_)
+    else:
+        cl.dlarft(&direct, &store, &n_, &k_, <real*> v, &ldv_, <real*> tau, t, &ldt_)
+
+
+cdef inline void larfb(Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, const real* v, Py_ssize_t ldv, const real* t,
+                       Py_ssize_t ldt, real* c, Py_ssize_t ldc, real* work) noexcept nogil:
+    # c (m x n) = (I - V t V') c;  work: n k reals
+    cdef char side = c'L', trans = c'N', direct = c'F', store = c'C'
+    cdef blas_int m_ = <blas_int> m, n_ = <blas_int> n, k_ = <blas_int> k, ldv_ = <blas_int> ldv
+    cdef blas_int ldt_ = <blas_int> ldt, ldc_ = <blas_int> ldc, ldwork_ = <blas_int> n
+    if real is float:
+        cl.slarfb(&side, &trans, &direct, &store, &m_, &n_, &k_, <real*> v, &ldv_, <real*> t, &ldt_, c, &ldc_, work,
+                  &ldwork_)
+    else:
+        cl.dlarfb(&side, &trans, &direct, &store, &m_, &n_, &k_, <real*> v, &ldv_, <real*> t, &ldt_, c, &ldc_, work,
+                  &ldwork_)
 
 
 cdef inline int gesdd(char jobz, Py_ssize_t m, Py_ssize_t n, real* a, Py_ssize_t lda, real* s, real* u,

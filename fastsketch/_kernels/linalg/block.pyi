@@ -12,4 +12,14 @@ def gram_block(
     v: NDArray[Any],
     u: NDArray[Any],
     w: NDArray[Any],
-) -> None: ...
+) -> NDArray[np.float64]: ...
+def leading_of_block(
+    indptr: NDArray[np.uint32],
+    indices: NDArray[np.uint32],
+    a: NDArray[Any],
+    v: NDArray[Any],
+    iterations: int,
+    turned: float,
+    left: NDArray[Any],
+    right: NDArray[Any],
+) -> float: ...

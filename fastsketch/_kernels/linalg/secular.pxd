@@ -1,7 +1,9 @@
-# csrc/fs_secular.h, where each function is explained.
+# csrc/fs_secular.h, where each function is explained: one name for float and double.
 
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
+
+from fastsketch._kernels.linalg.blas cimport real
 
 
 cdef extern from "fs_secular.h" nogil:
@@ -11,8 +13,21 @@ cdef extern from "fs_secular.h" nogil:
                                  const int32_t *order, int32_t *keep, int32_t *type, int32_t *pair, double *turn,
                                  ptrdiff_t *n_turns)
     void fs_secular_roots(ptrdiff_t k, const double *d, const double *z, double rho, int32_t *origin, double *tau)
+    void fs_secular_some_roots(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const double *z,
+                               double rho, int32_t *origin, double *tau)
+    void fs_secular_some_weights(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin,
+                                 const double *tau, double *z)
     void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *origin, const double *tau, double *z)
     void fs_secular_vectors_s(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
                               const double *tau, const double *z, const int32_t *place, double *v, float *s)
     void fs_secular_vectors_d(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
                               const double *tau, const double *z, const int32_t *place, double *v, double *s)
+
+
+cdef inline void secular_vectors(Py_ssize_t k, Py_ssize_t first, Py_ssize_t count, const double* d,
+                                 const int32_t* origin, const double* tau, const double* z, const int32_t* place,
+                                 double* v, real* s) noexcept nogil:
+    if real is float:
+        fs_secular_vectors_s(k, first, count, d, origin, tau, z, place, v, s)
+    else:
+        fs_secular_vectors_d(k, first, count, d, origin, tau, z, place, v, s)

@@ -2,7 +2,8 @@
 
 As LAPACK's stedc, with three differences that halve its time: the roots of the secular equation are found
 eight at a time (csrc/fs_secular), the last merge forms only the eigenvectors that are asked for, and columns that
-deflate stay where they are.
+deflate stay where they are. Blocks that do not touch, and columns of one merge, are parts for the threads of the pool;
+how they are cut depends on sizes alone.
 """
 from libc.math cimport fabs
 from libc.stddef cimport ptrdiff_t
@@ -11,18 +12,26 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, stedc
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.linalg.secular cimport (fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
-                                          fs_secular_vectors_s, fs_secular_weights)
+from fastsketch._kernels.linalg.secular cimport (
+    FS_ROOTS, fs_secular_deflate, fs_secular_some_roots, fs_secular_some_weights, secular_vectors)
+from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 
 
 follow()
+join()
 
 
 # Halves of at most this size are solved by QR iteration: 12 us for 16 rows, 30 us for 24.
 cdef enum:
     LEAF = 20
+    LEVELS = 3           # of the tree, at most, whose blocks are parts: eight
+    BLOCKS = 1 << LEVELS
+    PAD = 8 * BLOCKS     # what arrays are longer, as each block reads beyond its own
+
+# What a part is to have at least: rows of a block; poles seen by roots; products.
+cdef double LEAST_BLOCK = 48.0, LEAST_POLES = 8192.0, LEAST_PRODUCTS = 5e5
 
 
 cdef struct Tree:
@@ -46,14 +55,38 @@ cdef struct Tree:
     blas_int* lapack   # stedc's integers for a leaf
 
 
+cdef struct Forest:
+    # Blocks of one level of the tree, as parts.
+    Tree* tree
+    int level          # 2^level blocks
+    bint solved        # whether they are to be joined, else solved
+    Py_ssize_t longest
+    int info[BLOCKS]
+    void* d
+    void* e
+    void* z
+    void* work
+
+
+cdef struct Vectors:
+    # The columns of one merge, as parts.
+    Tree* tree
+    Py_ssize_t n_parts, n, n1, k, first, k1, k12
+    double rho
+    void* q
+    void* above
+    void* below
+    void* s
+
+
 cdef Py_ssize_t doubles_size(Py_ssize_t n) noexcept nogil:
     """Doubles that tridiagonal_top works in."""
-    return 8 * (n + 8)
+    return 8 * (n + PAD)
 
 
 cdef Py_ssize_t integers_size(Py_ssize_t n) noexcept nogil:
     """Integers that tridiagonal_top works in."""
-    return 9 * (n + 8) + 3 + 5 * LEAF
+    return 9 * (n + PAD) + BLOCKS * (3 + 5 * LEAF)
 
 
 cdef void sort_order(Py_ssize_t n, const double* d, int32_t* order) noexcept nogil:
@@ -85,13 +118,14 @@ cdef void merge_order(Py_ssize_t n1, const int32_t* first, Py_ssize_t n2, const 
 cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double coupling, real* z, real* work,
                 Py_ssize_t wanted) noexcept nogil:
     """Join two solved blocks that an off-diagonal `coupling` connects; forms the vectors of the top `wanted` roots."""
-    cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12, k23, i, j, c, row, n_gone
-    cdef Py_ssize_t first, count, run
+    cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12 = 0, k23 = 0, i, j, c, row, n_gone
+    cdef Py_ssize_t first
+    cdef Vectors job
     cdef ptrdiff_t n_turns = 0
     cdef real* q = z + start * ld + start
-    cdef real* above
-    cdef real* below
-    cdef real* s
+    cdef real* above = NULL
+    cdef real* below = NULL
+    cdef real* s = NULL
     cdef double* d = t.d + start
     cdef int32_t* order = t.order + start
     cdef double rho = 2.0 * fabs(coupling), sign = 1.0 if coupling >= 0 else -1.0, cosine, sine
@@ -146,8 +180,10 @@ cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double c
                 memcpy(above + t.place[row] * n1, q + t.keep[row] * ld, n1 * sizeof(real))
             if t.place[row] >= k1:
                 memcpy(below + (t.place[row] - k1) * n2, q + t.keep[row] * ld + n1, n2 * sizeof(real))
-        fs_secular_roots(k, t.poles, t.weights, rho, t.origin, t.tau)
-        fs_secular_weights(k, t.poles, t.origin, t.tau, t.weights)
+        job.tree, job.k, job.rho = t, k, rho
+        job.n_parts = fs_pool_parts(<double> k * k, LEAST_POLES)
+        fs_pool_run(job.n_parts, roots, &job, NULL, 0)
+        fs_pool_run(job.n_parts, weigh, &job, NULL, 0)
         # columns that are free now, ascending: root i goes to the i-th of them
         for j in range(n):
             t.type[j] = 1
@@ -170,28 +206,53 @@ cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double c
             if t.keep[j] == order[i]:
                 first = j
                 break
-    count = k - first
-    if real is float:
-        fs_secular_vectors_s(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
-    else:
-        fs_secular_vectors_d(k, first, count, t.poles, t.origin, t.tau, t.weights, t.place, t.v, s)
-    # Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run], over runs of neighbouring columns
-    i = first
-    while i < k:
+    job.n, job.n1, job.first, job.k1, job.k12 = n, n1, first, k1, k12
+    job.q, job.above, job.below, job.s = q, above, below, s
+    job.n_parts = min(fs_pool_parts(0.5 * n * k * (k - first), LEAST_PRODUCTS), 1 + (k - first) // 32)
+    fs_pool_run(job.n_parts, <fs_part> columns[real], &job, t.v, k * sizeof(double))
+
+
+cdef void roots(void* context, ptrdiff_t part, void* unused) noexcept nogil:
+    cdef Vectors* job = <Vectors*> context
+    cdef Tree* t = job.tree
+    fs_secular_some_roots(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
+                          fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.weights, job.rho, t.origin,
+                          t.tau)
+
+
+cdef void weigh(void* context, ptrdiff_t part, void* unused) noexcept nogil:
+    cdef Vectors* job = <Vectors*> context
+    cdef Tree* t = job.tree
+    fs_secular_some_weights(job.k, fs_pool_from(job.k, job.n_parts, part, FS_ROOTS),
+                            fs_pool_from(job.k, job.n_parts, part + 1, FS_ROOTS), t.poles, t.origin, t.tau, t.weights)
+
+
+cdef void columns(Vectors* job, ptrdiff_t part, real* v) noexcept nogil:
+    """Eigenvectors of some roots: Q[:n1, run] = above @ S[:k12, run];  Q[n1:, run] = below @ S[k1:, run], over runs of
+    neighbouring columns."""
+    cdef Tree* t = job.tree
+    cdef Py_ssize_t count = job.k - job.first, ld = t.n, k = job.k, n1 = job.n1, n2 = job.n - n1, run, j, c
+    cdef Py_ssize_t i = job.first + fs_pool_from(count, job.n_parts, part, 1)
+    cdef Py_ssize_t stop = job.first + fs_pool_from(count, job.n_parts, part + 1, 1)
+    cdef real* q = <real*> job.q
+    cdef real* s = <real*> job.s + (i - job.first) * k
+    secular_vectors(k, i, stop - i, t.poles, t.origin, t.tau, t.weights, t.place, <double*> v, s)
+    while i < stop:
         run = 1
-        while i + run < k and t.keep[i + run] == t.keep[i] + run:
+        while i + run < stop and t.keep[i + run] == t.keep[i] + run:
             run += 1
         c = t.keep[i]
-        if k12 > 0:
-            gemm(c'N', c'N', n1, run, k12, <real> 1.0, above, n1, s + (i - first) * k, k, <real> 0.0, q + c * ld, ld)
-        if k23 > 0:
-            gemm(c'N', c'N', n2, run, k23, <real> 1.0, below, n2, s + (i - first) * k + k1, k, <real> 0.0,
+        if job.k12 > 0:
+            gemm(c'N', c'N', n1, run, job.k12, <real> 1.0, <real*> job.above, n1, s, k, <real> 0.0, q + c * ld, ld)
+        if k > job.k1:
+            gemm(c'N', c'N', n2, run, k - job.k1, <real> 1.0, <real*> job.below, n2, s + job.k1, k, <real> 0.0,
                  q + c * ld + n1, ld)
         for j in range(run):
-            if k12 == 0:
+            if job.k12 == 0:
                 memset(q + (c + j) * ld, 0, n1 * sizeof(real))
-            if k23 == 0:
+            if k == job.k1:
                 memset(q + (c + j) * ld + n1, 0, n2 * sizeof(real))
+        s += run * k
         i += run
 
 
@@ -221,6 +282,70 @@ cdef int solve(Tree* t, Py_ssize_t start, Py_ssize_t n, real* d, real* e, real* 
     return 0
 
 
+cdef void block_at(Py_ssize_t n, int level, Py_ssize_t number, Py_ssize_t* start, Py_ssize_t* size) noexcept nogil:
+    """Where block `number` of the 2^level of a level begins, and how long it is."""
+    start[0], size[0] = 0, n
+    while level > 0:
+        level -= 1
+        if (number >> level) & 1:
+            start[0] += size[0] // 2
+            size[0] -= size[0] // 2
+        else:
+            size[0] //= 2
+
+
+cdef void block(Forest* job, ptrdiff_t part, real* unused) noexcept nogil:
+    """Solve one block, or join its halves, in its own stretch of every array."""
+    cdef Py_ssize_t start, n, n1, at
+    cdef Tree own = job.tree[0]
+    cdef real* d = <real*> job.d
+    cdef real* e = <real*> job.e
+    cdef real* z = <real*> job.z
+    cdef real* work
+    block_at(own.n, job.level, part, &start, &n)
+    # blocks are at most one longer than others: 2 n^2 reals of work each
+    work = <real*> job.work + 2 * start * job.longest
+    at = start + 8 * part
+    own.z, own.poles, own.weights, own.tau = own.z + at, own.poles + at, own.weights + at, own.tau + at
+    own.v, own.turn, own.merged, own.keep = own.v + at, own.turn + 2 * at, own.merged + at, own.keep + at
+    own.type, own.origin, own.place, own.gone = own.type + at, own.origin + at, own.place + at, own.gone + at
+    own.pair, own.lapack = own.pair + 2 * at, own.lapack + (3 + 5 * LEAF) * part
+    job.info[part] = 0
+    if job.solved:
+        n1 = n // 2
+        merge(&own, start, n, n1, <double> e[start + n1 - 1], z, work, own.top if n == own.n else n)
+    else:
+        job.info[part] = solve(&own, start, n, d, e, z, work)
+
+
+cdef int solve_in_parts(Tree* t, int levels, real* d, real* e, real* z, real* work) noexcept nogil:
+    """As ``solve`` of the whole, the blocks of each of the upper levels in parts."""
+    cdef Forest job
+    cdef Py_ssize_t start, n, number, i
+    cdef int level
+    cdef double coupling
+    for level in range(levels):
+        for number in range(1 << level):
+            block_at(t.n, level, number, &start, &n)
+            i = start + n // 2
+            coupling = <double> e[i - 1]
+            d[i - 1] -= <real> fabs(coupling)
+            d[i] -= <real> fabs(coupling)
+    job.tree, job.d, job.e, job.z, job.work = t, d, e, z, work
+    for level in range(levels, -1, -1):
+        job.level, job.solved = level, level < levels
+        job.longest = (t.n + (1 << level) - 1) >> level
+        if level == 0:
+            block(&job, 0, z)  # not as a part: it has parts of its own
+            break
+        fs_pool_run(1 << level, <fs_part> block[real], &job, NULL, 0)
+        if not job.solved:
+            for number in range(1 << level):
+                if job.info[number]:
+                    return job.info[number]
+    return 0
+
+
 cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z, real* work, double* doubles,
                          blas_int* integers) noexcept nogil:
     """All eigenvalues of (d, e), ascending in d, and the last `top` columns of z (n x n) their eigenvectors.
@@ -228,10 +353,10 @@ cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z
     e is overwritten; work holds n^2 + 5 n + 1 reals if top <= n / 2 + 1, else 2 n^2. Returns LAPACK's info.
     """
     cdef Tree t
-    cdef Py_ssize_t pad = n + 8, i, j
+    cdef Py_ssize_t pad = n + PAD, i, j
     cdef int32_t* whole = <int32_t*> integers
     cdef int32_t column
-    cdef int info
+    cdef int info, levels
     cdef real swap
     cdef double scale = 0.0, value
     t.n, t.top = n, top
@@ -253,7 +378,13 @@ cdef int tridiagonal_top(Py_ssize_t n, Py_ssize_t top, real* d, real* e, real* z
         d[i] = <real> (<double> d[i] / scale)
         if i + 1 < n:
             e[i] = <real> (<double> e[i] / scale)
-    info = solve(&t, 0, n, d, e, z, work)
+    levels = 0
+    while levels < LEVELS and (n >> (levels + 1)) >= LEAST_BLOCK:
+        levels += 1
+    if levels > 0:
+        info = solve_in_parts(&t, levels, d, e, z, work)
+    else:
+        info = solve(&t, 0, n, d, e, z, work)
     if info:
         return info
     # columns to their places, the largest last

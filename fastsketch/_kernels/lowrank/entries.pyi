@@ -7,7 +7,8 @@ _Indices = NDArray[np.uint32]
 _Values = NDArray[Any]  # float32 or float64
 _Sums = NDArray[np.float64]
 
-def objective(loss: int, p: float, z: _Values, o: _Values, c: _Values) -> float: ...
+def objective(loss: int, p: float, z: _Values, o: _Values, c: _Values) -> tuple[float, float, float]: ...
+def dot(x: _Values, y: _Values) -> float: ...
 def scores(
     indptr: _Indices, indices: _Indices, left: _Values, right: _Values, rb: _Values, cb: _Values, out: _Values
 ) -> None: ...
@@ -32,43 +33,12 @@ def slope_along(
 ) -> tuple[float, float]: ...
 def kinks(z: _Values, o: _Values, c: _Values, d: _Values, places: _Sums, weights: _Sums) -> int: ...
 def weighted_median(values: _Sums, weights: _Sums) -> float: ...
-def fit_rows(
-    loss: int,
-    p: float,
-    smooth: float,
-    ridge: _Sums,
-    indptr: _Indices,
-    indices: _Indices,
-    o: _Values,
-    c: _Values,
-    rb: _Values,
-    cb: _Values,
-    factors: _Values,
-    out: _Values,
-    turns: int,
-    tol: float,
-) -> None: ...
-def bias_sums(
-    loss: int,
-    p: float,
-    smooth: float,
-    indptr: _Indices,
-    indices: _Indices,
-    o: _Values,
-    c: _Values,
-    rb: _Values,
-    cb: _Values,
-    gr: _Sums,
-    hr: _Sums,
-    gc: _Sums,
-    hc: _Sums,
-) -> float: ...
 def transpose(
     indptr: _Indices,
     indices: _Indices,
     o: _Values,
     c: _Values,
-    place: _Indices,
+    columns: _Indices,
     rows: _Indices,
     values: _Values,
     weights: _Values,

@@ -1,6 +1,6 @@
 """Losses as the Numba loops compute them; the numbers come from losses.pxd, the table is fastsketch/_losses.py.
 
-Numba keeps a compiled loop until the file of that loop changes: after a change here, touch lowrank.py.
+Numba keeps a compiled loop until the file of that loop changes: after a change here, touch products.py.
 """
 
 # pyright: basic
@@ -21,7 +21,8 @@ from fastsketch._kernels.losses import (
 )
 
 
-@compiled
+# dividing by zero is not looked for: no denominator here is below 1
+@compiled(error_model="numpy")
 def value_slope_curvature(loss, p, z, y):
     """Loss at prediction z of y, its derivative and its second derivative (0 where it has none); p its parameter."""
     if loss == SQUARE:

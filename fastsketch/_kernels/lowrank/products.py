@@ -1,29 +1,32 @@
-# pyright: basic
-# numba is not typed; the signatures are in lowrank.pyi
-"""Residual products and gradients of low-rank models: loops over the observed entries of a matrix (Numba).
+"""Residual products and gradients of low-rank models: loops over the observed entries of some rows (Numba).
 
-In CSR with unsigned 32-bit indices: signed ones cost a test for a negative one in every access, twice the time. Values
-of rows, of columns and of entries may be float32 or float64; sums over entries are float64. All other loops over
-entries, and what the arrays hold, are in _kernels/lowrank/entries.
+They are C functions, which _kernels/lowrank/gradients calls through pointers, a part of the rows at a time, on several
+threads at once. A matrix is in CSR with unsigned 32-bit indices; `real`, float32 or float64, is the type of values of
+rows, of columns and of entries; sums over entries are float64.
 
-    a (nnz,)    the scaled gradient: weight * dloss/dz * left[i] * right[j]
+    first, stop   the rows
+    z (nnz,)      scores;  o (nnz,) what was observed;  c (nnz,) weights, read if `weighted`
+    a (nnz,)      the scaled gradient: weight * dloss/dz * left[i] * right[j]
 """
 
-import numpy as np
+# pyright: basic
+# Numba has no types; what Python calls is typed in products.pyi.
 
-from fastsketch._kernels.jit import compiled
+import numpy as np
+from numba import types
+
+from fastsketch._kernels.jit import c_function
 from fastsketch._kernels.lowrank.losses_jit import value_slope_curvature
 
 
-@compiled
-def gradient(loss, p, indptr, indices, z, o, c, left, right, a):
+def gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, a):
     """a = weight * slope * left[i] * right[j]; returns the objective."""
     total = 0.0
-    for i in range(len(indptr) - 1):
+    for i in range(first, stop):
         scale = left[i]
         for k in range(indptr[i], indptr[i + 1]):
             f, slope, _ = value_slope_curvature(loss, p, z[k], o[k])
-            if len(c):
+            if weighted:
                 f *= c[k]
                 slope *= c[k]
             total += f
@@ -31,11 +34,10 @@ def gradient(loss, p, indptr, indices, z, o, c, left, right, a):
     return total
 
 
-@compiled
-def step_gradient(loss, p, indptr, indices, z, o, c, left, right, keep, theta, u, v, rb, cb, a):
-    """z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient."""
-    total = 0.0
-    for i in range(len(indptr) - 1):
+def step_gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, keep_theta, u, v, rb, cb, a):
+    """z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient; keep_theta: these two."""
+    total, keep, theta = 0.0, keep_theta[0], keep_theta[1]
+    for i in range(first, stop):
         scale, ui, bi = left[i], theta * u[i], rb[i]
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
@@ -45,7 +47,7 @@ def step_gradient(loss, p, indptr, indices, z, o, c, left, right, keep, theta, u
                 b = bi + cb[j]
                 z[k] = b + keep * (z[k] - b) + ui * v[j]
             f, slope, _ = value_slope_curvature(loss, p, z[k], o[k])
-            if len(c):
+            if weighted:
                 f *= c[k]
                 slope *= c[k]
             total += f
@@ -53,61 +55,89 @@ def step_gradient(loss, p, indptr, indices, z, o, c, left, right, keep, theta, u
     return total
 
 
-@compiled(fastmath={"reassoc", "contract", "nsz"})
-def gram_product(indptr, indices, a, v, u, w):
-    """u = A v, w = A'u in one pass over the entries."""
-    w[:] = 0.0
-    for i in range(len(indptr) - 1):
-        first, last = indptr[i], indptr[i + 1]
-        total = a.dtype.type(0.0)
-        for k in range(first, last):
+def gram_product(first, stop, indptr, indices, a, v, u, w):
+    """u = A v, w += A'u in one pass over the entries."""
+    for i in range(first, stop):
+        u[i] = 0.0
+        total = u[i]  # of the type of the array
+        for k in range(indptr[i], indptr[i + 1]):
             total += a[k] * v[indices[k]]
         u[i] = total
-        for k in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
             w[indices[k]] += a[k] * total
 
 
-@compiled(fastmath={"reassoc", "contract", "nsz"})
-def times(indptr, indices, a, v, u):
+def times(first, stop, indptr, indices, a, v, u):
     """u = A v."""
-    for i in range(len(indptr) - 1):
-        total = a.dtype.type(0.0)
+    for i in range(first, stop):
+        u[i] = 0.0
+        total = u[i]
         for k in range(indptr[i], indptr[i + 1]):
             total += a[k] * v[indices[k]]
         u[i] = total
 
 
-@compiled
-def transposed_times(indptr, indices, a, u, w):
-    """w = A'u."""
-    w[:] = 0.0
-    for i in range(len(indptr) - 1):
+def transposed_times(first, stop, indptr, indices, a, u, w):
+    """w += A'u."""
+    for i in range(first, stop):
         s = u[i]
         for k in range(indptr[i], indptr[i + 1]):
             w[indices[k]] += a[k] * s
 
 
-@compiled
-def coefficient_gradient(loss, p, indptr, indices, o, c, rb, cb, left, right, theta, out):
-    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq) and its gradient (t,) in theta."""
-    t = len(theta)
-    out[:] = 0.0
-    product, mine = np.empty(t), np.empty(t)
+def coefficient_gradient(
+    loss, p, weighted, first, stop, indptr, indices, o, c, rb, cb, t, left, right, theta, product, out
+):
+    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq); its gradient in theta is added to out (t,).
+
+    left (m, t), right (n, t) row by row; product (t,) is scratch.
+    """
     total = 0.0
-    for i in range(len(indptr) - 1):
-        for q in range(t):
-            mine[q] = left[i, q]
+    for i in range(first, stop):
         for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
+            j = np.int64(indices[k])
             z = rb[i] + cb[j]
             for q in range(t):
-                product[q] = mine[q] * right[j, q]
+                product[q] = np.float64(left[i * t + q]) * right[j * t + q]
                 z += theta[q] * product[q]
             f, slope, _ = value_slope_curvature(loss, p, z, o[k])
-            if len(c):
+            if weighted:
                 f *= c[k]
                 slope *= c[k]
             total += f
             for q in range(t):
                 out[q] += slope * product[q]
     return total
+
+
+SIZE, SUM, SUMS, INDICES = types.int64, types.float64, types.CPointer(types.float64), types.CPointer(types.uint32)
+LOSS, MATRIX = (SIZE, SUM, SIZE), (SIZE, SIZE, INDICES, INDICES)
+# a sum over a row may be taken in any order, as its vectors please: the same one on one machine
+LOOSE = {"fastmath": {"reassoc", "contract", "nsz"}}
+# result, arguments before the arrays of values, those arrays (or what is not one of them), how it is compiled
+FUNCTIONS = {
+    gradient: (SUM, (*LOSS, *MATRIX), 6, {}),
+    step_gradient: (SUM, (*LOSS, *MATRIX), 11, {}),
+    gram_product: (types.void, MATRIX, 4, LOOSE),
+    times: (types.void, MATRIX, 3, LOOSE),
+    transposed_times: (types.void, MATRIX, 3, {}),
+    coefficient_gradient: (SUM, (*LOSS, *MATRIX), (4, SIZE, 2, SUMS, SUMS, SUMS), {}),
+}
+_made = {}
+
+
+def _signature(real, result, before, values):
+    rest = [values] if isinstance(values, int) else values
+    arrays = [[types.CPointer(real)] * entry if isinstance(entry, int) else [entry] for entry in rest]
+    return result(*before, *(argument for part in arrays for argument in part))
+
+
+def address(name, dtype):
+    """Where the C function of this name is, for values of this dtype; it is compiled when it is first asked for."""
+    key = name, np.dtype(dtype).name
+    if key not in _made:
+        function = globals()[name]
+        result, before, values, options = FUNCTIONS[function]
+        signature = _signature(getattr(types, key[1]), result, before, values)
+        _made[key] = c_function(function, signature, error_model="numpy", **options)
+    return _made[key].address

@@ -306,18 +306,19 @@ cdef class Rounds:
         """Learn from rows (n, d); rho (n, m): the random numbers of "rp". A row that is refused has no finite score."""
         cdef Py_ssize_t n = rows.shape[0]
         cdef int status
+        cdef const double* numbers = NULL
         if n == 0:
             return
+        if rho is not None:
+            numbers = &rho[0, 0]
         if is_brief(n, self.s.k * (self.s.d + self.s.k)) and self.s.frame != NULL:
-            status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0],
-                                NULL if rho is None else &rho[0, 0], &scores[0])
+            status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0], numbers, &scores[0])
         else:
             with nogil:
                 if self.s.frame == NULL:
                     status = full_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0], &scores[0])
                 else:
-                    status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0],
-                                        NULL if rho is None else &rho[0, 0], &scores[0])
+                    status = dense_loop(&self.s, n, &rows[0, 0], &targets[0], &sample_weight[0], numbers, &scores[0])
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")
 
@@ -327,17 +328,21 @@ cdef class Rounds:
         """Learn from CSR rows; there must be room for 2 m of the longest in what is kept."""
         cdef Py_ssize_t n = indptr.shape[0] - 1
         cdef int status
-        cdef const double* values
-        cdef const int32_t* places
+        cdef const double* numbers = NULL
+        cdef const double* values = NULL
+        cdef const int32_t* places = NULL
         if n == 0:
             return
-        values, places = &data[0] if data.shape[0] else NULL, &indices[0] if data.shape[0] else NULL
+        if data.shape[0]:
+            values, places = &data[0], &indices[0]
+        if rho is not None:
+            numbers = &rho[0, 0]
         if is_brief(1, self.s.k * (data.shape[0] + n * self.s.k)) and self.s.d <= BRIEF:
-            status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0],
-                                 NULL if rho is None else &rho[0, 0], &scores[0])
+            status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0], numbers,
+                                 &scores[0])
         else:
             with nogil:
-                status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0],
-                                     NULL if rho is None else &rho[0, 0], &scores[0])
+                status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0], numbers,
+                                     &scores[0])
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")

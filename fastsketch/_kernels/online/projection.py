@@ -9,10 +9,7 @@ of a round.
 # pyright: basic
 # Numba has no types; what Python calls is typed in projection.pyi.
 
-from numba import types
-from numba.extending import register_jitable
-
-from fastsketch._kernels.jit import c_function
+from fastsketch._kernels.jit import c_function, register_jitable, types
 
 NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
 

@@ -7,9 +7,13 @@ the state between two blocks.
 cimport cython
 from libc.math cimport sqrt
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, syrk
-from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged
+from fastsketch._kernels.linalg.row_parts cimport (
+    add_lower_parts, centre_parts, load_parts, scale_lower, scale_parts, scan_parts, square_parts)
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
+from fastsketch._kernels.sketching.ledger cimport weaken
+from fastsketch._kernels.sketching.products cimport outer_product, partials_size
 from fastsketch._kernels.sketching.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
 from fastsketch._kernels.sketching.state cimport (
@@ -19,29 +23,6 @@ import numpy as np
 
 
 follow()
-
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
-    void fs_load_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root_weight,
-                        ptrdiff_t root_step, double scale, float *out, ptrdiff_t ld_out, double *square)
-    void fs_load_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root_weight,
-                        ptrdiff_t root_step, double scale, double *out, ptrdiff_t ld_out, double *square)
-    void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
-    void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square)
-    void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor)
-    void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor)
-    void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, float *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
-    void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, double *correction, const double *root_weight,
-                          double old_weight, double block_weight, double *mean, double *low, double *base,
-                          double *shift)
-    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                      const double *shift)
-    void fs_add_lower_s(ptrdiff_t d, const float *part, double *total)
-    void fs_add_lower_d(ptrdiff_t d, const double *part, double *total)
 
 
 cdef enum:
@@ -85,10 +66,7 @@ def scan(const real[:, :] rows):
     if n == 0 or d == 0:
         return -1, 0.0
     with nogil:
-        if real is float:
-            bad = fs_scan_rows_s(n, d, ld, &rows[0, 0], &largest)
-        else:
-            bad = fs_scan_rows_d(n, d, ld, &rows[0, 0], &largest)
+        bad = scan_parts(n, d, ld, &rows[0, 0], &largest)
     return bad, largest
 
 
@@ -106,7 +84,7 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
         if size < 0:
             raise OverflowError(f"gesdd's workspace for {m} x {d} exceeds LAPACK's 32-bit integers: use solver='gram'")
         return size, iwork_size(m), 1
-    return arena_size(m), iwork_size(m), small_size(m, n_keep)
+    return arena_size(m) + partials_size(m, d), iwork_size(m), small_size(m, n_keep)
 
 
 cdef void settle(DenseState s, real* buffer) noexcept nogil:
@@ -119,7 +97,6 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
     cdef Py_ssize_t first = s.capacity - s.fill
     cdef real* fresh = buffer + first * d
     cdef double* root = &s.root[first]
-    cdef double* cov
     cdef double factor, power, weight
     if h == 0:
         return
@@ -133,17 +110,12 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             power *= s.decay
             factor = sqrt(power)
         if not s.center:  # else the rows are not weighted yet
-            if real is float:
-                fs_scale_rows_s(h, d, fresh, &s.square[0])
-            else:
-                fs_scale_rows_d(h, d, fresh, &s.square[0])
+            scale_parts(h, d, fresh, &s.square[0])
         for i in range(kept):
             s.gain[i] *= factor
             s.lam[i] *= power
         if s.solver == EXACT:
-            cov = &s.cov[0, 0]
-            for i in range(d * d):
-                cov[i] *= power
+            scale_lower(d, &s.cov[0, 0], power)
         if s.ledger is not None:
             weaken(s.ledger, power)
         s.shrinkage *= power
@@ -155,14 +127,9 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
         weight = 0.0
         for j in range(h):
             weight += root[j] * root[j]
-        if real is float:
-            fs_centre_rows_s(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
-                             &s.base[0], &s.shift[0])
-            fs_square_rows_s(h + 1, d, d, fresh - d, &s.square[0])
-        else:
-            fs_centre_rows_d(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0],
-                             &s.base[0], &s.shift[0])
-            fs_square_rows_d(h + 1, d, d, fresh - d, &s.square[0])
+        centre_parts(h, d, fresh, fresh - d, root, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0],
+                     &s.shift[0])
+        square_parts(h + 1, d, d, fresh - d, &s.square[0])
         for j in range(h + 1):
             s.squared_norm += s.square[j]
         s.settled_weight += weight
@@ -190,12 +157,12 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
         for i in range(d):
             before += s.cov[i, i]
         if real is float:
-            syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 0.0, part, d)
-            fs_add_lower_s(d, part, &s.cov[0, 0])
+            outer_product(m, d, f, 0.0, part)
+            add_lower_parts(d, part, &s.cov[0, 0])
             for i in range(d):
                 top += <double> part[i * d + i]  # the block's trace bounds its largest eigenvalue
         else:
-            syrk(c'L', c'N', d, m, <real> 1.0, f, d, <real> 1.0, &s.cov[0, 0], d)
+            outer_product(m, d, f, 1.0, &s.cov[0, 0])
             for i in range(d):
                 top += s.cov[i, i]
             top -= before
@@ -214,7 +181,7 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     else:
         diagonal = 0 <= s.age < REFRESH
         info = gram_shrink(m, s.kept, d, s.n_keep, s.n_spare, s.ledger, diagonal, f, &s.lam[0], &s.gain[0], &top,
-                           &delta, work, &s.small[0], &s.iwork[0])
+                           &delta, work, work + arena_size(s.capacity), &s.small[0], &s.iwork[0])
         if info:
             return info
         s.age = s.age + 1 if diagonal else 0
@@ -251,12 +218,8 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
             count = n - done
         for j in range(count):
             s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
-        if real is float:
-            fs_load_rows_s(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
-                           buffer + slot * d, -d, &s.square[0])
-        else:
-            fs_load_rows_d(count, d, ld, rows + done * ld, &s.root[slot] if weighted else NULL, -1, scale,
-                           buffer + slot * d, -d, &s.square[0])
+        load_parts(count, d, ld, rows + done * ld, &s.root[slot] if weighted else <double*> NULL, -1, scale,
+                   buffer + slot * d, -d, &s.square[0])
         for j in range(count):
             w = s.root[slot - j]
             s.weight = s.decay * s.weight + w * w

@@ -14,31 +14,20 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, gemm
+from fastsketch._kernels.linalg.hadamard cimport (
+    FS_SRHT_STRIP_BYTES, fs_srht_work_d, fs_srht_work_s, scatter_rows, srht_block, transform_rows,
+)
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.pool cimport (
+    FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join,
+)
 
 import numpy as np
 
 
 follow()
+join()
 
-
-cdef extern from "fs_hadamard.h" nogil:
-    void fs_fwht_rows_s(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, float *x)
-    void fs_fwht_rows_d(ptrdiff_t n, ptrdiff_t m, ptrdiff_t ld, double *x)
-    ptrdiff_t fs_srht_work_s(ptrdiff_t p)
-    ptrdiff_t fs_srht_work_d(ptrdiff_t p)
-    void fs_srht_block_s(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const float *x, const float *factor,
-                         const double *root, const float *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                         const float *flip, float *work, float *out)
-    void fs_srht_block_d(ptrdiff_t p, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *factor,
-                         const double *root, const double *shift, double *sums, ptrdiff_t q, const int32_t *lo,
-                         const double *flip, double *work, double *out)
-    void fs_scatter_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root,
-                           const float *shift, double *sums, ptrdiff_t s, const int32_t *target, const float *value,
-                           float *out)
-    void fs_scatter_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root,
-                           const double *shift, double *sums, ptrdiff_t s, const int32_t *target,
-                           const double *value, double *out)
 
 cdef extern from "fs_rows.h" nogil:
     ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
@@ -52,10 +41,16 @@ cdef enum:
     SCATTER = 1
     GEMM = 2
 
+cdef enum:
+    MOST_STEPS = 16         # of one job,
+    JOB_ENTRIES = 1 << 18   # and entries of its rows, beyond one step: they stay in the caches between scan and map
+    LEAST_ENTRIES = 1 << 13  # of a part: some ten microseconds
+    GEMM_COLUMNS = 512      # of one product: whatever the parts are, its bits are the same
 
-def srht_work(p, dtype):
-    """Elements of workspace for blocks of p rows."""
-    return fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p)
+
+def srht_space(q, p, dtype):
+    """Elements of scratch for steps of p rows that become q."""
+    return MOST_STEPS * q + 2 * p + (fs_srht_work_s(p) if dtype == np.float32 else fs_srht_work_d(p))
 
 
 @cython.auto_pickle(False)
@@ -128,75 +123,170 @@ cdef inline bint odd(int64_t x) noexcept nogil:
     return x & 1
 
 
-cdef void step(BlockState b, Py_ssize_t first, Py_ssize_t ld, const real* x, const real* shift, const real* value,
-               real* scratch, real* rows, real* out) noexcept nogil:
-    """Rows first .. first + p of the block, all present or zero with a root of zero.
+cdef struct Steps:
+    # some steps of the map, and the arrays as they are from the first of them on
+    int loop
+    Py_ssize_t n_steps, p, d, q, s, ld, n_parts, cut
+    const void* x
+    const void* value
+    const void* shift
+    const void* flip
+    const double* root      # NULL: ones
+    const double* square
+    double* sums            # NULL: not wanted
+    const int32_t* target
+    void* rows              # (p, d) of scratch, for gemm
+    void* out
 
-    scratch: the map's workspace; rows: p x d, may be x itself (gemm only).
+
+cdef void map_columns(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
+    """Some columns of all steps: no column has to do with another."""
+    cdef Steps* c = <Steps*> context
+    cdef Py_ssize_t j = fs_pool_from(c.d, c.n_parts, part, c.cut), w = fs_pool_from(c.d, c.n_parts, part + 1, c.cut) - j
+    cdef Py_ssize_t p = c.p, d = c.d, q = c.q, i, k, t, width
+    cdef const real* x = <const real*> c.x + j
+    cdef const real* shift = <const real*> c.shift + j
+    cdef const real* value = <const real*> c.value
+    cdef double* sums = NULL if c.sums is NULL else c.sums + j
+    cdef real* rows = <real*> c.rows + j
+    cdef real* out = <real*> c.out + j
+    cdef real r
+    if c.loop == SRHT:
+        for t in range(c.n_steps):
+            srht_block(p, w, c.ld, x + t * p * c.ld, value + t * p, c.square, shift, sums, q, c.target,
+                       <const real*> c.flip + t * q, scratch, out, d)
+        return
+    if c.loop == SCATTER:
+        scatter_rows(c.n_steps * p, w, c.ld, x, c.square, shift, sums, c.s, c.target, value, out, d)
+        return
+    for t in range(c.n_steps):
+        # rows = root (x - shift), out += value[step].T @ rows
+        if sums is not NULL:
+            scatter_rows(p, w, c.ld, x, c.square, shift, sums, 0, NULL, <const real*> NULL, out, d)
+        for i in range(p):
+            r = <real> (1.0 if c.root is NULL else c.root[i])
+            for k in range(w):
+                rows[i * d + k] = r * (x[i * c.ld + k] - shift[k])
+        k = 0
+        while k < w:
+            width = w - k if w - k < GEMM_COLUMNS else <Py_ssize_t> GEMM_COLUMNS
+            gemm(c'N', c'T', width, q, p, <real> 1.0, rows + k, d, value, q, <real> 1.0, out + k, d)
+            k += width
+        x += p * c.ld
+        value += p * q
+
+
+cdef void map_steps(BlockState b, Py_ssize_t first, Py_ssize_t n_steps, Py_ssize_t ld, const real* x,
+                    const real* shift, const real* value, real* scratch, real* rows, real* out) noexcept nogil:
+    """Rows first .. first + n_steps p of the block, all present or zero with a root of zero; if weighted, one step.
+
+    scratch: the map's workspace; rows: p x d, may be x itself (gemm only, one step).
     """
     cdef Py_ssize_t p = b.p, d = b.d, q = b.q, s = b.s, i, k, t
-    cdef double* sums = &b.sums[0] if b.center else NULL
-    cdef const double* weight = &b.square[0] if b.weighted else NULL
-    cdef real* flip
+    cdef Py_ssize_t entries = n_steps * p * d, columns
+    cdef size_t bytes = 0
+    cdef real* flip = scratch
     cdef real* factor
-    cdef int32_t* target
+    cdef real* work = NULL
+    cdef real r
+    cdef Steps c
+    c.loop, c.n_steps, c.p, c.d, c.q, c.s, c.ld = b.loop, n_steps, p, d, q, s, ld
+    c.x, c.shift, c.flip, c.rows, c.out = x, shift, flip, rows, out
+    c.sums = &b.sums[0] if b.center else NULL
+    c.root = &b.root[0] if b.weighted else NULL
+    c.square = &b.square[0] if b.weighted else NULL
+    c.target = NULL
     if b.loop == SRHT:
-        flip = scratch
-        factor = scratch + q
         # out[k] += (-1)^<hi_k, step> (H_p diag(factor) (x - shift))[target_k]
-        for k in range(q):
-            flip[k] = -1 if odd(b.hi[k] & (first // p)) else 1
+        c.target, c.value = &b.target[0], value + first
+        factor = scratch + MOST_STEPS * q
+        work = factor + 2 * p
+        bytes = (fs_srht_work_s(p) if real is float else fs_srht_work_d(p)) * sizeof(real)
+        for t in range(n_steps):
+            for k in range(q):
+                flip[t * q + k] = -1 if odd(b.hi[k] & (first // p + t)) else 1
+            if b.center:
+                # ones[k] += flip[k] (H_p factor)[target_k]
+                for i in range(p):
+                    r = value[first + t * p + i]
+                    factor[i] = <real> (r * b.root[i]) if b.weighted else r
+                    factor[p + i] = factor[i]
+                transform_rows(1, p, p, factor)
+                for k in range(q):
+                    b.ones[k] += flip[t * q + k] * factor[b.target[k]]
         if b.weighted:
             for i in range(p):
                 factor[p + i] = <real> (value[first + i] * b.root[i])
-            value = factor + p - first
-        if real is float:
-            fs_srht_block_s(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
-                            factor + 2 * p, out)
-        else:
-            fs_srht_block_d(p, d, ld, x, value + first, weight, shift, sums, q, &b.target[0], flip,
-                            factor + 2 * p, out)
-        if b.center:
-            # ones[k] += flip[k] (H_p factor)[target_k]
-            memcpy(factor, value + first, p * sizeof(real))
-            if real is float:
-                fs_fwht_rows_s(1, p, p, factor)
-            else:
-                fs_fwht_rows_d(1, p, p, factor)
+            c.value = factor + p
+    elif b.loop == SCATTER:
+        c.target, c.value = &b.target[first * s], value + first * s
+        if b.weighted:
+            for i in range(p * s):
+                scratch[i] = <real> (value[first * s + i] * b.root[i // s])
+            c.value = scratch
+        for i in range(n_steps * p * s):
+            b.ones[c.target[i]] += (<const real*> c.value)[i]
+    else:
+        c.value = value + first * q
+        for i in range(n_steps * p):
+            r = <real> (b.root[i] if b.weighted else 1.0)
             for k in range(q):
-                b.ones[k] += flip[k] * factor[b.target[k]]
-        return
-    if b.loop == SCATTER:
-        target = &b.target[first * s]
-        for i in range(p):
-            for t in range(s):
-                scratch[i * s + t] = <real> (value[(first + i) * s + t] * (b.root[i] if b.weighted else 1.0))
-                b.ones[target[i * s + t]] += scratch[i * s + t]
-        if real is float:
-            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
-        else:
-            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, s, target, scratch, out)
-        return
-    # gemm: rows = root (x - shift), out += value[step].T @ rows
-    if b.center:
-        if real is float:
-            fs_scatter_rows_s(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
-        else:
-            fs_scatter_rows_d(p, d, ld, x, weight, shift, sums, 0, NULL, NULL, out)
-    cdef real r
-    for i in range(p):
-        r = <real> (b.root[i] if b.weighted else 1.0)
-        for k in range(d):
-            rows[i * d + k] = r * (x[i * ld + k] - shift[k])
-        for k in range(q):
-            b.ones[k] += r * value[(first + i) * q + k]
-    gemm(c'N', c'T', d, q, p, <real> 1.0, rows, d, value + first * q, q, <real> 1.0, out, d)
+                b.ones[k] += r * value[(first + i) * q + k]
+        entries *= 1 + q // 8
+    c.cut = GEMM_COLUMNS if b.loop == GEMM else FS_SRHT_STRIP_BYTES // sizeof(real)
+    if b.loop != GEMM and d < 4 * c.cut:
+        c.cut //= 2
+    columns = (d + c.cut - 1) // c.cut
+    c.n_parts = 1 if entries < 8 * LEAST_ENTRIES else fs_pool_parts(<double> entries, LEAST_ENTRIES)
+    if c.n_parts > columns:
+        c.n_parts = columns
+    if b.loop == GEMM:
+        fs_blas_alone(1)
+    fs_pool_run(c.n_parts, <fs_part> map_columns[real], &c, work, bytes)
+    if b.loop == GEMM:
+        fs_blas_alone(0)
+
+
+cdef struct Scan:
+    Py_ssize_t n, d, ld, n_parts
+    const void* x
+    ptrdiff_t bad[FS_PARTS]
+    double largest[FS_PARTS]
+
+
+cdef void scan_some(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
+    cdef Scan* c = <Scan*> context
+    cdef Py_ssize_t i = fs_pool_from(c.n, c.n_parts, part, 1), stop = fs_pool_from(c.n, c.n_parts, part + 1, 1)
+    cdef const real* x = <const real*> c.x + i * c.ld
+    if real is float:
+        c.bad[part] = fs_scan_rows_s(stop - i, c.d, c.ld, x, &c.largest[part])
+    else:
+        c.bad[part] = fs_scan_rows_d(stop - i, c.d, c.ld, x, &c.largest[part])
+    if c.bad[part] >= 0:
+        c.bad[part] += i
+
+
+cdef Py_ssize_t scan(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, const real* x, double* largest) noexcept nogil:
+    """First of n rows that is not finite, or -1; largest: max(itself, |entries| of the rows before)."""
+    cdef Scan c
+    cdef Py_ssize_t part
+    c.n, c.d, c.ld, c.x = n, d, ld, x
+    c.n_parts = 1 if n * d < 8 * LEAST_ENTRIES else fs_pool_parts(<double> (n * d), 4.0 * LEAST_ENTRIES)
+    if c.n_parts > n:
+        c.n_parts = n
+    fs_pool_run(c.n_parts, <fs_part> scan_some[real], &c, NULL, 0)
+    for part in range(c.n_parts):
+        if c.largest[part] > largest[0]:
+            largest[0] = c.largest[part]
+        if c.bad[part] >= 0:
+            return c.bad[part]
+    return -1
 
 
 def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
     """Take rows until the block has `limit` of them; returns (rows taken, index of a row that is not finite or -1).
 
-    Rows before a bad one may have been taken. A batch that neither completes a step nor holds a bad row changes
+    Rows before a bad one may have been taken, or not. A batch that neither completes a step nor holds a bad row changes
     nothing but the pending rows.
     """
     cdef Py_ssize_t n = rows.shape[0], ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
@@ -207,8 +297,10 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
     cdef real[::1] scratch = b.scratch
     cdef const double[::1] w
     cdef const double* wp = NULL
-    cdef Py_ssize_t done = 0, now, i, bad
+    cdef Py_ssize_t done = 0, now, i, bad, steps
     cdef double largest
+    cdef Py_ssize_t most = (JOB_ENTRIES // 2 if b.loop == SCATTER else JOB_ENTRIES) // (b.p * b.d)
+    most = 1 if most < 1 else MOST_STEPS if most > MOST_STEPS else most
     if n > limit - b.n_rows:
         n = limit - b.n_rows
     if n <= 0:
@@ -218,18 +310,18 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
         wp = &w[0]
     with nogil:
         while done < n:
-            now = b.p - b.pending_rows
+            steps = (n - done) // b.p if b.pending_rows == 0 and wp is NULL else 0
+            if steps > most:
+                steps = most
+            now = steps * b.p if steps else b.p - b.pending_rows
             if now > n - done:
                 now = n - done
-            if real is float:
-                bad = fs_scan_rows_s(now, b.d, ld, &rows[done, 0], &largest)
-            else:
-                bad = fs_scan_rows_d(now, b.d, ld, &rows[done, 0], &largest)
+            largest = b.largest
+            bad = scan(now, b.d, ld, &rows[done, 0], &largest)
             if bad >= 0:
                 with gil:
                     return done, done + bad
-            if largest > b.largest:
-                b.largest = largest
+            b.largest = largest
             if b.center and not b.shifted:
                 # The block's first row that has a weight, near to its mean wherever that lies: differences are as
                 # exact as the spread.
@@ -238,10 +330,10 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
                         memcpy(&shift[0], &rows[done + i, 0], b.d * sizeof(real))
                         b.shifted = True
                         break
-            if now == b.p and wp is NULL:
+            if steps:
                 b.weighted = False
-                step(b, b.n_rows, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
-                     &out[0, 0])
+                map_steps(b, b.n_rows, steps, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
+                          &out[0, 0])
                 b.weight += now
                 b.n_rows += now
             else:
@@ -266,7 +358,7 @@ cdef void flush(BlockState b, const real* shift, const real* value, real* scratc
         b.square[i] = b.root[i] * b.root[i]
         if b.root[i] != 1.0:
             b.weighted = True
-    step(b, b.n_rows - b.pending_rows, b.d, pending, shift, value, scratch, pending, out)
+    map_steps(b, b.n_rows - b.pending_rows, 1, b.d, pending, shift, value, scratch, pending, out)
     memset(pending, 0, b.p * b.d * sizeof(real))
     for i in range(b.p):
         b.root[i] = 0.0

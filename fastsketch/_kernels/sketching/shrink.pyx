@@ -2,42 +2,23 @@
 
 A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
-from time import perf_counter
-
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk, sytrd, stedc, ormtr, gesdd
+from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.pool cimport join
+from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
+from fastsketch._kernels.linalg.rows cimport scan_rows
 from fastsketch._kernels.linalg.tridiagonal cimport tridiagonal_top, doubles_size, integers_size
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.sketching.products cimport gram_products, rotate_rows
 
 import numpy as np
 
 
 follow()
 join()
-
-
-cdef extern from "fs_panel.h" nogil:
-    int fs_panel_pays(ptrdiff_t m, size_t real)
-    void fs_panel_gram_s(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const float *f, float *gram, float *pack,
-                         ptrdiff_t n_pack)
-    void fs_panel_gram_d(ptrdiff_t m, ptrdiff_t n_columns, ptrdiff_t d, const double *f, double *gram, double *pack,
-                         ptrdiff_t n_pack)
-    void fs_panel_rotate_s(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, float *f, const float *w, double *square,
-                           float *pack, ptrdiff_t n_pack)
-    void fs_panel_rotate_d(ptrdiff_t m, ptrdiff_t r, ptrdiff_t d, double *f, const double *w, double *square,
-                           double *pack, ptrdiff_t n_pack)
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
-    double fs_copy_square_s(ptrdiff_t n, const float *x, float *out)
-    double fs_copy_square_d(ptrdiff_t n, const double *x, double *out)
-    void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square)
-    void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square)
 
 
 cdef Py_ssize_t arena_size(Py_ssize_t m) noexcept nogil:
@@ -52,13 +33,7 @@ cdef Py_ssize_t iwork_size(Py_ssize_t m) noexcept nogil:
 
 cdef Py_ssize_t small_size(Py_ssize_t m, Py_ssize_t n_keep) noexcept nogil:
     """Doubles that gram_shrink works in beside the arena."""
-    return 2 * (n_keep + 1) + doubles_size(m)
-
-
-cdef extern from "fs_tridiag.h" nogil:
-    int fs_tridiagonal_pays(ptrdiff_t n, size_t real)
-    void fs_tridiagonalise_s(ptrdiff_t n, float *a, float *d, float *e, float *tau, float *work)
-    void fs_tridiagonalise_d(ptrdiff_t n, double *a, double *d, double *e, double *tau, double *work)
+    return (FS_PARTS + 1) * (n_keep + 1) + doubles_size(m)
 
 
 cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* tau, real* work,
@@ -66,10 +41,56 @@ cdef int reduce_to_tridiagonal(Py_ssize_t m, real* g, real* d, real* e, real* ta
     """sytrd of the lower triangle: our one-pass version where it pays, else LAPACK's."""
     if not fs_tridiagonal_pays(m, sizeof(real)):
         return sytrd(c'L', m, g, m, d, e, tau, work, lwork)
-    if real is float:
-        fs_tridiagonalise_s(m, g, d, e, tau, work)
-    else:
-        fs_tridiagonalise_d(m, g, d, e, tau, work)
+    tridiagonalise(m, g, d, e, tau, work)
+    return 0
+
+
+# Reflectors that are applied together, and the size from which on ours is no slower than LAPACK's ormtr.
+cdef enum:
+    TOGETHER = 32
+    BACK_FROM = 96
+cdef double LEAST_BACK = 4e5  # products of a part
+
+
+cdef struct Back:
+    Py_ssize_t m, k, n_blocks, n_parts
+    const void* g
+    const void* tau
+    void* t
+    void* z
+
+
+cdef void reflectors(Back* job, ptrdiff_t part, real* unused) noexcept nogil:
+    """The triangular factor of one block of reflectors."""
+    cdef Py_ssize_t i = part * TOGETHER, m = job.m, n = m - 1 - i
+    larft(n, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m, <const real*> job.tau + i,
+          <real*> job.t + part * TOGETHER * TOGETHER, TOGETHER)
+
+
+cdef void turn_columns(Back* job, ptrdiff_t part, real* work) noexcept nogil:
+    """All blocks of reflectors, the last first, on some columns of z."""
+    cdef Py_ssize_t first = fs_pool_from(job.k, job.n_parts, part, 1), m = job.m, b, i, n
+    cdef Py_ssize_t count = fs_pool_from(job.k, job.n_parts, part + 1, 1) - first
+    for b in range(job.n_blocks - 1, -1, -1):
+        i = b * TOGETHER
+        n = m - 1 - i
+        larfb(n, count, min(TOGETHER, n), <const real*> job.g + i * m + i + 1, m,
+              <const real*> job.t + b * TOGETHER * TOGETHER, TOGETHER, <real*> job.z + first * m + i + 1, m, work)
+
+
+cdef int turn_back(Py_ssize_t m, Py_ssize_t k, real* g, real* tau, real* z, real* work, Py_ssize_t lwork) noexcept nogil:
+    """z (m x k) = Q @ z, Q the product of the reflectors below the first subdiagonal of g; lwork >= m^2 + 5m + 1."""
+    cdef Back job
+    cdef Py_ssize_t widest
+    if m < BACK_FROM:
+        return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z, m, work, lwork)
+    job.m, job.k, job.g, job.tau, job.t, job.z = m, k, g, tau, work, z
+    job.n_blocks = (m - 1 + TOGETHER - 1) // TOGETHER
+    fs_pool_run(job.n_blocks, <fs_part> reflectors[real], &job, NULL, 0)
+    job.n_parts = min(fs_pool_parts(<double> m * m * k, LEAST_BACK), 1 + k // TOGETHER)
+    widest = fs_pool_from(k, job.n_parts, 1, 1)
+    fs_pool_run(job.n_parts, <fs_part> turn_columns[real], &job, work + job.n_blocks * TOGETHER * TOGETHER,
+                widest * TOGETHER * sizeof(real))
     return 0
 
 
@@ -87,23 +108,10 @@ cdef enum:
     NOT_FINITE = 1 << 20  # beyond every status of LAPACK
 
 
-cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
-                        double* doubles, blas_int* iwork) noexcept nogil:
-    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
-
-    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
-    reals, doubles doubles_size(m), iwork iwork_size(m).
-    """
-    cdef real* e = work
-    cdef real* tau = work + m
-    cdef real* rest = work + 2 * m
+cdef int eigenpairs_of(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* e, real* tau, real* rest,
+                       Py_ssize_t lwork, double* doubles, blas_int* iwork) noexcept nogil:
     cdef Py_ssize_t i
     cdef int info
-    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
-    # is asked what it makes of infinity.
-    if not trace_is_finite(m, g):
-        return NOT_FINITE
-    lwork -= 2 * m
     info = reduce_to_tridiagonal(m, g, w, e, tau, rest, lwork)
     if info:
         return info
@@ -117,7 +125,29 @@ cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, r
         if not isfinite(w[i]):
             return NOT_FINITE
     # z[:, -k:] = Q @ z[:, -k:]
-    return ormtr(c'L', c'L', c'N', m, k, g, m, tau, z + (m - k) * m, m, rest, lwork)
+    return turn_back(m, k, g, tau, z + (m - k) * m, rest, lwork)
+
+
+cdef int top_eigenpairs(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* work, Py_ssize_t lwork,
+                        double* doubles, blas_int* iwork) noexcept nogil:
+    """Eigenvalues (ascending, all m) and the top k eigenvectors (last k columns of z) of the lower triangle of g.
+
+    The stages of syevd, called one by one so that the last two touch k vectors instead of m. work holds m^2 + 7m + 1
+    reals, doubles doubles_size(m), iwork iwork_size(m).
+    """
+    cdef real* e = work
+    cdef real* tau = work + m
+    cdef real* rest = work + 2 * m
+    cdef int info
+    # The trace of a Gram matrix bounds all its entries: squares that have left the range end here, and no eigensolver
+    # is asked what it makes of infinity.
+    if not trace_is_finite(m, g):
+        return NOT_FINITE
+    lwork -= 2 * m
+    fs_blas_alone(1)
+    info = eigenpairs_of(m, k, g, w, z, e, tau, rest, lwork, doubles, iwork)
+    fs_blas_alone(0)
+    return info
 
 
 cdef void rotation(Py_ssize_t m, Py_ssize_t first, Py_ssize_t kept, Py_ssize_t r, const real* z, const double* gain,
@@ -177,12 +207,12 @@ cdef double shorten(Py_ssize_t m, Py_ssize_t n_keep, Py_ssize_t n_spare, Ledger 
 
 cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_keep, Py_ssize_t n_spare,
                      Ledger ledger, bint diagonal, real* f, double* lam, double* gain, double* top, double* delta,
-                     real* arena, double* small, blas_int* iwork) noexcept nogil:
+                     real* arena, real* partials, double* small, blas_int* iwork) noexcept nogil:
     """Shrink the buffer f of m > n_keep rows to its last n_keep rows, in place.
 
     The buffer is [N; K]: new rows, then the kept ones, shortest first; row m-1-i of K stands for gain[i] times itself.
     With `diagonal` the kept rows are orthogonal with squared norms lam, and only the blocks that involve new rows are
-    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles.
+    computed. top gets the largest eigenvalue; small holds small_size(m, n_keep) doubles, partials partials_size(m, d).
 
     The order is not a matter of taste: gemm adds row after row into a float, and a long row first would round away
     the same part of every short row that follows, with the same sign, at every shrink. With the longest row last the
@@ -194,25 +224,12 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     cdef real* work = w + m
     cdef Py_ssize_t lwork = arena_size(m) - 2 * m * m - m
     cdef Py_ssize_t spare = arena_size(m) - m * m  # from z on: free before and after the eigensolver
-    cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j, start, width, panel
-    cdef real* k = f + h * d
+    cdef Py_ssize_t h = m - kept, r = n_keep + 1, i, j
     cdef real* corner = g + h * m + h
-    cdef double* square = small
-    cdef double* vector_square = small + r
-    cdef double part = 0.0
+    cdef double* vector_square = small
+    cdef double* square = small + r
     cdef int info
-    cdef bint panels = fs_panel_pays(m, sizeof(real))
-    # G[:h, :h] = N @ N.T, G[h:, :h] = K @ N.T, and G[h:, h:] = K @ K.T unless that is known
-    if panels:
-        if real is float:
-            fs_panel_gram_s(m, h if diagonal else m, d, f, g, z, spare)
-        else:
-            fs_panel_gram_d(m, h if diagonal else m, d, f, g, z, spare)
-    else:
-        syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-        gemm(c'T', c'N', kept, h, d, <real> 1.0, k, d, f, d, <real> 0.0, g + h, m)
-        if not diagonal:
-            syrk(c'L', c'T', kept, d, <real> 1.0, k, d, <real> 0.0, corner, m)
+    gram_products(m, kept, d, diagonal, f, g, partials, z, spare)
     for j in range(h):
         for i in range(kept):
             g[j * m + h + i] = <real> (gain[kept - 1 - i] * <double> g[j * m + h + i])
@@ -225,7 +242,7 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
         for i in range(kept):
             for j in range(i, kept):
                 corner[i * m + j] = <real> (gain[kept - 1 - i] * gain[kept - 1 - j] * <double> corner[i * m + j])
-    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + 2 * r, iwork)
+    info = top_eigenpairs(m, r, g, w, z, work, lwork, small + (FS_PARTS + 1) * r, iwork)
     if info:
         return info
     top[0] = <double> w[m - 1]
@@ -233,31 +250,9 @@ cdef int gram_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_k
     if ledger is not None and post(ledger, m, kept, d, n_keep, z + (m - 1) * m, -m, 1, m - 1, -1, w + m - 1, -1, m,
                                    False, lam):
         return NOT_FINITE
-    # F[-1-i] = z_i.T @ F, in place: a panel of columns at a time through the space that the eigenvectors leave.
-    # Direction n_keep is needed for delta only.
-    if panels:
-        if real is float:
-            fs_panel_rotate_s(m, r, d, f, g, square, z, spare)
-        else:
-            fs_panel_rotate_d(m, r, d, f, g, square, z, spare)
-    else:
-        memset(square, 0, r * sizeof(double))
-        panel = spare // r
-        start = 0
-        while start < d:
-            width = panel if panel < d - start else d - start
-            gemm(c'N', c'N', width, r, m, <real> 1.0, f + start, d, g, m, <real> 0.0, z, width)
-            for i in range(n_keep):
-                if real is float:
-                    square[i] += fs_copy_square_s(width, z + i * width, f + (m - 1 - i) * d + start)
-                else:
-                    square[i] += fs_copy_square_d(width, z + i * width, f + (m - 1 - i) * d + start)
-            if real is float:
-                fs_square_rows_s(1, width, width, z + n_keep * width, &part)
-            else:
-                fs_square_rows_d(1, width, width, z + n_keep * width, &part)
-            square[n_keep] += part
-            start += width
+    # F[-1-i] = z_i.T @ F, in place, through the space that the eigenvectors leave; direction n_keep is needed for delta
+    # only.
+    rotate_rows(m, r, d, f, g, square, z, spare)
     delta[0] = shorten(m, n_keep, n_spare, ledger, square, vector_square, lam, gain)
     return 0
 
@@ -299,20 +294,20 @@ cdef int svd_shrink(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, Py_ssize_t n_ke
             row[j] = <real> (gain[i] * <double> row[j])
         gain[i] = 1.0
     # squares that leave the range are LAPACK's matter, an infinity is not
-    if real is float:
-        if fs_scan_rows_s(m, d, d, f, &value) >= 0:
-            return NOT_FINITE
-    else:
-        if fs_scan_rows_d(m, d, d, f, &value) >= 0:
-            return NOT_FINITE
+    if scan_rows(m, d, d, f, &value) >= 0:
+        return NOT_FINITE
     if d >= m:
         # F' = U S V'; U overwrites F', that is, F's rows become its right singular vectors
         rest = vt + m * m
+        fs_blas_alone(1)
         info = gesdd(c'O', d, m, f, d, s, f, d, vt, m, rest, lwork - r - m * m, iwork)
+        fs_blas_alone(0)
     else:
         u = vt + d * m
         rest = u + d * d
+        fs_blas_alone(1)
         info = gesdd(c'S', d, m, f, d, s, u, d, vt, d, rest, lwork - r - d * m - d * d, iwork)
+        fs_blas_alone(0)
         if info == 0:
             memcpy(f, u, d * d * sizeof(real))
     if info:
@@ -370,53 +365,3 @@ def top_eigh(real[:, ::1] lower, Py_ssize_t k):
                               &iwork_v[0])
     converged(info, "the symmetric eigensolver")
     return w, z[m - k:]
-
-
-def time_stages(real[:, ::1] rows, Py_ssize_t size, int repeats):
-    """For the benches: (stage, shortest seconds) of one shrink of the full buffer `rows` (m x d) to size - 1 rows."""
-    cdef Py_ssize_t m = rows.shape[0], d = rows.shape[1], kept = size - 1, h = m - kept, spare, lwork
-    cdef bint panels = fs_panel_pays(m, sizeof(real))
-    cdef double[::1] gain = np.ones(size), square = np.empty(size), vector_square = np.empty(size)
-    cdef double[::1] doubles = np.empty(doubles_size(m))
-    cdef blas_int[::1] iwork = np.empty(iwork_size(m), np.intc)
-    cdef real[::1] arena = np.empty(arena_size(m), np.asarray(rows).dtype)
-    cdef real* g = &arena[0]
-    cdef real* z = g + m * m
-    cdef real* w = z + m * m
-    cdef real* work = w + m
-    cdef real* f = &rows[0, 0]
-    spare, lwork = arena_size(m) - m * m, arena_size(m) - 2 * m * m - m
-    fresh = np.asarray(rows).copy()
-    best = {"Gram": 1e9, "tridiagonal": 1e9, "divide and conquer": 1e9, "back": 1e9, "rotate": 1e9}
-    for _ in range(repeats):
-        np.asarray(rows)[:] = fresh
-        t0 = perf_counter()
-        if panels:
-            if real is float:
-                fs_panel_gram_s(m, h, d, f, g, z, spare)
-            else:
-                fs_panel_gram_d(m, h, d, f, g, z, spare)
-        else:
-            syrk(c'L', c'T', h, d, <real> 1.0, f, d, <real> 0.0, g, m)
-            gemm(c'T', c'N', kept, h, d, <real> 1.0, f + h * d, d, f, d, <real> 0.0, g + h, m)
-        t1 = perf_counter()
-        syrk(c'L', c'T', m, d, <real> 1.0, f, d, <real> 0.0, g, m)
-        t2 = perf_counter()
-        reduce_to_tridiagonal(m, g, w, work, work + m, work + 2 * m, lwork - 2 * m)
-        t3 = perf_counter()
-        tridiagonal_top(m, size, w, work, z, work + 2 * m, &doubles[0], &iwork[0])
-        t4 = perf_counter()
-        ormtr(c'L', c'L', c'N', m, size, g, m, work + m, z + (m - size) * m, m, work + 2 * m, lwork - 2 * m)
-        t5 = perf_counter()
-        rotation(m, h, kept, size, z, &gain[kept - 1], -1, g, &vector_square[0])
-        if panels:
-            if real is float:
-                fs_panel_rotate_s(m, size, d, f, g, &square[0], z, spare)
-            else:
-                fs_panel_rotate_d(m, size, d, f, g, &square[0], z, spare)
-        else:
-            gemm(c'N', c'N', min(d, spare // size), size, m, <real> 1.0, f, d, g, m, <real> 0.0, z, d)
-        t6 = perf_counter()
-        for name, value in zip(best, (t1 - t0, t3 - t2, t4 - t3, t5 - t4, t6 - t5)):
-            best[name] = min(best[name], value)
-    return list(best.items())

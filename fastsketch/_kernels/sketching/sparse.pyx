@@ -1,7 +1,8 @@
 """A stream of CSR rows: the buffer keeps new rows sparse, and the kept rows feature-major (z = K', d x ldz).
 
 Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
-W1' K + W2' N. Centring is folded in by linearity, so N stays sparse; features that most of a block's weight has are
+W1' K + W2' N. For sums over columns the new rows also lie feature by feature. Both loops are cut into parts, of rows or
+of features, for the threads of the pool. Centring is folded in by linearity, so N stays sparse; features that most of a block's weight has are
 moved by a pivot first, which keeps the two sides of that difference as small as the spread (csrc/fs_sparse.h).
 """
 
@@ -11,16 +12,14 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 from fastsketch._kernels.sketching.shrink cimport arena_size, top_eigenpairs, rotation, shorten
-from fastsketch._kernels.sketching.sparse_rows cimport (fs_scan_csr_s, fs_scan_csr_d, fs_load_csr_s, fs_load_csr_d,
-                                              fs_csr_common, fs_csr_pivots_s, fs_csr_pivots_d, fs_csr_fill_s,
-                                              fs_csr_fill_d, fs_csr_weigh_s, fs_csr_weigh_d, fs_csr_times_z_s,
-                                              fs_csr_times_z_d, fs_csr_gram_s, fs_csr_gram_d, fs_csr_add_to_z_s,
-                                              fs_csr_add_to_z_d, fs_csr_weighted_sum_s, fs_csr_weighted_sum_d,
-                                              fs_csr_dot_s, fs_csr_dot_d, fs_z_dot_s, fs_z_dot_d, fs_z_square_s,
-                                              fs_z_square_d, fs_z_rank_one_s, fs_z_rank_one_d)
+from fastsketch._kernels.sketching.sparse_rows cimport (
+    csr_column_sums, csr_dot, csr_fill, csr_gram_row, csr_pivots, csr_settle, csr_times_z, csr_turn, csr_weigh,
+    fs_csr_common, load_csr, scan_csr, z_dot)
 from fastsketch._kernels.sketching.state cimport GRAM, REFRESH, ROUNDING_PER_SHRINK, SketchState
 
 import numpy as np
@@ -29,16 +28,15 @@ from fastsketch._kernels.sketching.dense import work_sizes
 
 
 follow()
+join()
 
 
 cdef enum:
     NOT_FINITE = 1 << 20  # as of the shrink of dense rows
-
-
-
-cdef extern from "fs_rows.h" nogil:
-    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                      const double *shift)
+    # Multiply-adds of a part at least, 50 to 100 us: of dense products, and of products with rows anywhere in memory.
+    LEAST_DENSE = 1 << 20
+    LEAST_SPARSE = 1 << 18
+    PANEL = 256  # features that are rotated at a time: with their sums they stay in the second cache
 
 
 @cython.auto_pickle(False)
@@ -51,14 +49,17 @@ cdef class SparseState(SketchState):
     cdef readonly object data
     cdef void* values                      # where data lies
     cdef Py_ssize_t ldz
-    cdef int32_t[::1] head                 # (d,): 0 between two uses
+    cdef int32_t[::1] slot                 # (d,) of a sketch that centres: 0 between two uses
     cdef int32_t[::1] chosen               # (d,) of a sketch that centres: features that are moved by a pivot
-    cdef int32_t[::1] next
-    cdef int32_t[::1] owner
+    cdef int32_t[::1] stop                 # (d,): the new rows feature by feature, see csrc/fs_sparse.h
+    cdef int32_t[::1] row
+    cdef int32_t[::1] place
+    cdef object turned
+    cdef void* turned_values               # where turned lies
     cdef object work
     cdef double[::1] small
-    cdef double[::1] gram                  # capacity^2: N N' in double
-    cdef double[::1] vectors               # 3 * (capacity + 2): small vectors of one flush
+    cdef double[::1] vectors               # 4 * (capacity + 2): small vectors of one flush
+    cdef double[::1] squares               # FS_PARTS * sketch_size: of the kept rows, part by part
     cdef blas_int[::1] iwork
 
     def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
@@ -71,12 +72,13 @@ cdef class SparseState(SketchState):
         self.indptr = np.zeros(capacity + 2, np.int64)
         self.indices = np.zeros(0, np.int32)
         self.data = np.zeros(0, dtype)
-        self.head = np.zeros(n_features, np.int32)
+        self.slot = np.zeros(n_features if center else 0, np.int32)
         self.chosen = np.empty(n_features if center else 0, np.int32)
+        self.stop = np.empty(n_features, np.int32)
         self.work = np.empty(reals, dtype)
         self.small = np.empty(doubles)
-        self.gram = np.zeros(capacity * capacity)
-        self.vectors = np.zeros(3 * (capacity + 2))
+        self.vectors = np.zeros(4 * (capacity + 2))
+        self.squares = np.empty(FS_PARTS * sketch_size)
         self.iwork = np.empty(integers, np.intc)
         self.make_room(1)
 
@@ -98,8 +100,10 @@ cdef class SparseState(SketchState):
         indices[:used] = self.indices[:used]
         self.data, self.indices = data, indices
         self.values = <void*> <size_t> data.ctypes.data
-        self.next = np.empty(nnz, np.int32)
-        self.owner = np.empty(nnz, np.int32)
+        self.row = np.empty(nnz, np.int32)
+        self.place = np.empty(nnz, np.int32)
+        self.turned = np.empty(nnz, self.data.dtype)
+        self.turned_values = <void*> <size_t> self.turned.ctypes.data
 
 
 def scan(const int64_t[::1] indptr, const real[::1] data):
@@ -109,10 +113,7 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
     if data.shape[0] == 0:
         return -1, 0.0
     with nogil:
-        if real is float:
-            bad = fs_scan_csr_s(n, &indptr[0], &data[0], &largest)
-        else:
-            bad = fs_scan_csr_d(n, &indptr[0], &data[0], &largest)
+        bad = scan_csr(n, &indptr[0], &data[0], &largest)
     return bad, largest
 
 
@@ -173,185 +174,261 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
     cdef real* data = <real*> s.values
     memset(&s.base[0], 0, d * sizeof(double))
     n_chosen = fs_csr_common(h, d, &s.indptr[0], &s.indices[0], &s.root[0], total, &s.shift[0], &s.chosen[0],
-                             &s.head[0])
+                             &s.slot[0])
     if n_chosen > 0:
-        if real is float:
-            n_fill = fs_csr_pivots_s(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
-                                     &s.head[0], &s.shift[0], &s.base[0])
-        else:
-            n_fill = fs_csr_pivots_d(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0],
-                                     &s.head[0], &s.shift[0], &s.base[0])
+        n_fill = csr_pivots(h, n_chosen, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.chosen[0], &s.slot[0],
+                            &s.shift[0], &s.base[0])
         n_fill = h * n_chosen - n_fill
         try:
             if n_fill > 0:
                 make_room_now(s, s.indptr[h] + n_fill)
                 data = <real*> s.values
-                if real is float:
-                    fs_csr_fill_s(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
-                                  &s.next[0])
-                else:
-                    fs_csr_fill_d(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.head[0],
-                                  &s.next[0])
+                csr_fill(h, n_chosen, n_fill, &s.indptr[0], &s.indices[0], data, &s.chosen[0], &s.slot[0], &s.place[0])
         finally:
             for i in range(n_chosen):
-                s.head[s.chosen[i]] = 0
+                s.slot[s.chosen[i]] = 0
     for i in range(h):
         plain = plain and s.root[i] == 1.0
     if n_chosen > 0 or not plain:
-        if real is float:
-            fs_csr_weigh_s(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
-        else:
-            fs_csr_weigh_d(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
+        csr_weigh(h, &s.indptr[0], &s.indices[0], data, &s.root[0], &s.base[0])
     return 0
 
 
-cdef int block_mean(SparseState s, Py_ssize_t h, real* z, double* spread) except -1 nogil:
-    """Rows less their pivots, weighted; shift = their mean; z[:, kept] = the correction row; mean moves on (FROSH
-    Algorithm 1, step 7)."""
-    cdef Py_ssize_t d = s.n_features
-    cdef double weight = 0.0
-    cdef real* data
-    cdef Py_ssize_t j, kept = s.kept
-    for j in range(h):
-        weight += s.root[j] * s.root[j]
-    weigh(s, h, weight, z)
-    data = <real*> s.values
-    memset(&s.shift[0], 0, d * sizeof(double))
-    spread[0] = 0.0
-    if weight > 0.0:
-        for j in range(h):
-            s.vectors[j] = s.root[j] / weight
-        if real is float:
-            fs_csr_weighted_sum_s(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
-        else:
-            fs_csr_weighted_sum_d(h, &s.indptr[0], &s.indices[0], data, &s.vectors[0], &s.shift[0])
-        fs_move_mean(d, s.settled_weight, weight, &s.mean[0], &s.mean_low[0], &s.base[0], &s.shift[0])
-    for j in range(d):
-        z[j * s.ldz + kept] = <real> s.base[j]
-        spread[0] += s.base[j] * s.base[j]
-    s.settled_weight += weight
-    return 0
+cdef struct Block:
+    # what the parts of a flush share
+    Py_ssize_t n_parts, h, k, r, d, m, ldz, kept, n_keep, width
+    bint center, whole
+    double old_weight, weight
+    const int64_t* indptr
+    const int32_t* indices
+    const void* data
+    int32_t* stop                          # the same rows by features
+    int32_t* row
+    int32_t* place
+    void* turned
+    const double* root
+    const double* gain
+    double* mean
+    double* low
+    double* base
+    double* shift
+    double* coefficient                    # (h,) root / weight; then the diagonal of N N', centred
+    double* n_mu
+    double* k_mu
+    double* w_mu
+    double mu2
+    void* z
+    void* g
+    void* sums                             # of the parts, side by side
+    void* w                                # (h, r)
+
+
+cdef Py_ssize_t sums_of_kept(const Block* b, real* kind) noexcept nogil:
+    """Reals of the partial sums of `kept_part`: two doubles, K mu, K K'."""
+    return (2 + b.k) * (sizeof(double) // sizeof(real)) + (b.k * b.k if b.whole else 0)
+
+
+cdef void kept_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some features: the mean moves on (FROSH Algorithm 1, step 7), the correction row, and their share of K K'."""
+    cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8), j
+    cdef real* z = <real*> b.z
+    cdef double* sums = <double*> (<real*> b.sums + part * sums_of_kept(b, z))
+    memset(sums, 0, (2 + b.k) * sizeof(double))
+    if b.center:
+        if b.weight > 0.0:
+            csr_column_sums(start, stop, b.stop, b.row, <real*> b.turned, b.coefficient, b.shift)
+            fs_move_mean(stop - start, b.old_weight, b.weight, b.mean + start, b.low + start, b.base + start,
+                         b.shift + start)
+        for j in range(start, stop):
+            z[j * b.ldz + b.kept] = <real> b.base[j]
+            sums[0] += b.base[j] * b.base[j]
+            sums[1] += b.shift[j] * b.shift[j]
+        z_dot(stop - start, b.k, b.ldz, z + start * b.ldz, b.shift + start, sums + 2)
+    if b.whole:
+        syrk(c'L', c'N', b.k, stop - start, <real> 1.0, z + start * b.ldz, b.ldz, <real> 0.0,
+             <real*> (sums + 2 + b.k), b.k)
+
+
+cdef void dot_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """N mu of some rows."""
+    cdef Py_ssize_t start = fs_pool_from(b.h, b.n_parts, part, 1), stop = fs_pool_from(b.h, b.n_parts, part + 1, 1)
+    csr_dot(stop - start, b.indptr + start, b.indices, <const real*> b.data, b.shift, b.n_mu + start)
+
+
+cdef void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some rows of N K' and, from the diagonal on, of N N', centred by linearity: below K K' in g.
+
+    Every n_parts-th row: those of N N' become shorter.
+    """
+    cdef real* g = <real*> b.g
+    cdef double* line = <double*> scratch
+    cdef real* to
+    cdef double value
+    cdef Py_ssize_t i = part, c
+    while i < b.h:
+        # G[k + i, :k] = N[i] @ K.T
+        csr_times_z(1, b.k, b.ldz, b.indptr + i, b.indices, <const real*> b.data, <const real*> b.z, scratch)
+        for c in range(b.k):
+            value = <double> scratch[c]
+            if b.center:
+                value -= b.root[i] * b.k_mu[c]
+            g[c * b.m + b.k + i] = <real> (b.gain[c] * value)
+        # G[k + i:, k + i] = N[i:] @ N[i]
+        csr_gram_row(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned, b.place,
+                     line)
+        to = g + (b.k + i) * b.m + b.k
+        if b.center:
+            for c in range(i, b.h):
+                line[c] -= b.root[i] * b.n_mu[c] + b.root[c] * b.n_mu[i] - b.root[i] * b.root[c] * b.mu2
+            b.coefficient[i] = line[i]
+        for c in range(i, b.h):
+            to[c] = <real> line[c]
+        i += b.n_parts
+
+
+cdef void settle_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some features of K = W1.T @ K + W2.T @ N - (W2.T @ root) mu', in place, a panel at a time."""
+    cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8)
+    cdef Py_ssize_t width
+    cdef real* z = <real*> b.z
+    cdef double* square = <double*> b.sums + part * b.r
+    memset(square, 0, b.r * sizeof(double))
+    while start < stop:
+        width = b.width if b.width < stop - start else stop - start
+        gemm(c'T', c'N', b.r, width, b.k, <real> 1.0, <real*> b.g, b.m, z + start * b.ldz, b.ldz, <real> 0.0, scratch,
+             b.r)
+        csr_settle(start, start + width, b.r, b.n_keep, b.ldz, b.stop, b.row, <const real*> b.turned, <real*> b.w,
+                   b.shift if b.center else NULL, b.w_mu, scratch, scratch + b.width * b.r, z, square)
+        start += width
 
 
 cdef int flush(SparseState s, real* z, real* arena) except? -1 nogil:
     """Settle the block (decay, centring) and shrink [K; N] to n_keep rows."""
-    cdef Py_ssize_t d = s.n_features
-    cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept
-    cdef Py_ssize_t k = kept + s.center, m = kept + s.center + h, r, i, c, start, width, panel
-    cdef real* data = <real*> s.values
+    cdef int info
+    fs_blas_alone(1)
+    try:
+        info = shrink(s, z, arena)
+    finally:
+        fs_blas_alone(0)
+    return info
+
+
+cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
+    cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept, k = kept + s.center, m = k + h, i, c, p, size
+    cdef Py_ssize_t r = s.n_keep + 1 if s.n_keep + 1 < m else m
     cdef real* g = arena
     cdef real* vec = g + m * m
     cdef real* w = vec + m * m
     cdef real* work = w + m
     cdef Py_ssize_t lwork = arena_size(m) - 2 * m * m - m
-    cdef double* n_mu = &s.vectors[0]
-    cdef double* k_mu = n_mu + s.capacity + 2
-    cdef double* w_mu = n_mu + 2 * (s.capacity + 2)
     cdef double* square = &s.small[0]
     cdef double* vector_square = square + s.n_keep + 1
-    cdef double mu2 = 0.0, spread = 0.0, delta, value, top
+    cdef double* sums
+    cdef double spread = 0.0, delta, value, top, nnz
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
-    cdef bint diagonal = 0 <= s.age < REFRESH
+    cdef bint diagonal = 0 <= s.age < REFRESH and not s.center
+    cdef Block b
     cdef int info
     if s.decay != 1.0:
-        decay_block(s, h, data)
+        decay_block(s, h, <real*> s.values)
     s.gain[kept] = 1.0  # of the correction row, if there is one
+    b.old_weight, b.weight = s.settled_weight, 0.0
     if s.center:
-        block_mean(s, h, z, &spread)
-        data = <real*> s.values
-        for i in range(d):
-            mu2 += s.shift[i] * s.shift[i]
-        if real is float:
-            fs_csr_dot_s(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
-            fs_z_dot_s(d, k, s.ldz, z, &s.shift[0], k_mu)
-        else:
-            fs_csr_dot_d(h, &s.indptr[0], &s.indices[0], data, &s.shift[0], n_mu)
-            fs_z_dot_d(d, k, s.ldz, z, &s.shift[0], k_mu)
-    r = s.n_keep + 1 if s.n_keep + 1 < m else m
+        for i in range(h):
+            b.weight += s.root[i] * s.root[i]
+        weigh(s, h, b.weight, z)
+        s.settled_weight += b.weight
+    b.h, b.k, b.r, b.d, b.m, b.kept, b.ldz, b.n_keep = h, k, r, s.n_features, m, kept, s.ldz, s.n_keep
+    b.center, b.whole = s.center, not diagonal and k > 0
+    b.indptr, b.indices, b.data, b.turned = &s.indptr[0], &s.indices[0], s.values, s.turned_values
+    b.stop, b.row, b.place = &s.stop[0], &s.row[0], &s.place[0]
+    b.root, b.gain = &s.root[0], &s.gain[0]
+    b.n_mu, b.k_mu = &s.vectors[0], &s.vectors[s.capacity + 2]
+    b.w_mu, b.coefficient = &s.vectors[2 * (s.capacity + 2)], &s.vectors[3 * (s.capacity + 2)]
+    b.z, b.g, b.w, b.mu2 = z, g, vec, 0.0
+    nnz = <double> s.indptr[h]
+    csr_turn(h, b.d, b.indptr, b.indices, <real*> s.values, b.stop, b.row, <real*> s.turned_values, b.place)
 
-    # G[:k, :k] = K @ K.T
-    if diagonal and not s.center:
-        for i in range(k):
-            memset(g + i * m, 0, k * sizeof(real))
-            g[i * m + i] = <real> s.lam[i]
-    elif k > 0:
-        syrk(c'L', c'N', k, d, <real> 1.0, z, s.ldz, <real> 0.0, g, m)
+    # the mean, the correction row, G[:k, :k] = K @ K.T, a sum over features
+    for i in range(k):
+        memset(g + i * m, 0, k * sizeof(real))
+    if b.center or b.whole:
+        if b.center:
+            b.mean, b.low, b.base, b.shift = &s.mean[0], &s.mean_low[0], &s.base[0], &s.shift[0]
+            for i in range(h):
+                b.coefficient[i] = s.root[i] / b.weight if b.weight > 0.0 else 0.0
+            if b.weight == 0.0:
+                memset(b.shift, 0, b.d * sizeof(double))
+        # as many parts as have room in the eigensolver's place
+        size = sums_of_kept(&b, z)
+        b.sums = vec + (<size_t> vec // sizeof(real)) % (sizeof(double) // sizeof(real))
+        b.n_parts = fs_pool_parts(b.d * (0.5 * k * k * b.whole + (k + 16) * b.center), LEAST_DENSE)
+        if b.n_parts > (2 * m * m + 8 * m) // size:
+            b.n_parts = (2 * m * m + 8 * m) // size
+        fs_pool_run(b.n_parts, <fs_part> kept_part[real], &b, NULL, 0)
+        memset(b.k_mu, 0, k * sizeof(double))
+        for p in range(b.n_parts):
+            sums = <double*> (<real*> b.sums + p * size)
+            spread += sums[0]
+            b.mu2 += sums[1]
+            for c in range(k):
+                b.k_mu[c] += sums[2 + c]
+            if b.whole:
+                for i in range(k):
+                    for c in range(i, k):
+                        g[i * m + c] += (<real*> (sums + 2 + k))[i * k + c]
         for i in range(k):
             for c in range(i, k):
                 g[i * m + c] = <real> (s.gain[i] * s.gain[c] * <double> g[i * m + c])
-    # G[k:, :k] = N @ K.T  (work space: the eigenvectors' place)
-    if real is float:
-        fs_csr_times_z_s(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
-        fs_csr_gram_s(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
-    else:
-        fs_csr_times_z_d(h, k, s.ldz, &s.indptr[0], &s.indices[0], data, z, vec)
-        fs_csr_gram_d(h, &s.indptr[0], &s.indices[0], data, &s.head[0], &s.next[0], &s.owner[0], &s.gram[0])
-    for i in range(h):
-        for c in range(k):
-            value = <double> vec[i * k + c]
-            if s.center:
-                value -= s.root[i] * k_mu[c]
-            g[c * m + k + i] = <real> (s.gain[c] * value)
-    # G[k:, k:] = N @ N.T, centred by linearity
-    for i in range(h):
-        for c in range(i + 1):
-            value = s.gram[i * h + c]
-            if s.center:
-                value -= s.root[i] * n_mu[c] + s.root[c] * n_mu[i] - s.root[i] * s.root[c] * mu2
-                if c == i:
-                    s.squared_norm += value
-            g[(k + c) * m + k + i] = <real> value
-    s.squared_norm += spread
+    if diagonal:
+        for i in range(k):
+            g[i * m + i] = <real> s.lam[i]
+    if b.center:
+        b.n_parts = fs_pool_parts(nnz, LEAST_SPARSE)
+        fs_pool_run(b.n_parts, <fs_part> dot_part[real], &b, NULL, 0)
+
+    # G[k:, :k] = N @ K.T, G[k:, k:] = N @ N.T
+    b.n_parts = fs_pool_parts(nnz * (k + h / 16.0), LEAST_SPARSE)
+    size = h * sizeof(double) if h * sizeof(double) > k * sizeof(real) else k * sizeof(real)
+    fs_pool_run(b.n_parts, <fs_part> rows_part[real], &b,
+                vec + (<size_t> vec // sizeof(real)) % (sizeof(double) // sizeof(real)), size)
+    if s.center:
+        for i in range(h):
+            s.squared_norm += b.coefficient[i]
+        s.squared_norm += spread
 
     info = top_eigenpairs(m, r, g, w, vec, work, lwork, square + 2 * (s.n_keep + 1), &s.iwork[0])
     if info:
         return info
     top = <double> w[m - 1]
     rotation(m, 0, k, r, vec, &s.gain[0], 1, g, vector_square)
-    if s.ledger is not None and post(s.ledger, m, kept, d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1, m,
-                                     False, &s.lam[0]):
+    if s.ledger is not None and post(s.ledger, m, kept, b.d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1,
+                                     m, False, &s.lam[0]):
         return NOT_FINITE
 
-    # K = W1.T @ K, in place: a panel of features at a time through the space that the eigenvectors leave
-    panel = (m * m) // r
-    start = 0
-    while start < d:
-        width = panel if panel < d - start else d - start
-        gemm(c'T', c'N', r, width, k, <real> 1.0, g, m, z + start * s.ldz, s.ldz, <real> 0.0, vec, r)
-        for i in range(width):
-            memcpy(z + (start + i) * s.ldz, vec + i * r, r * sizeof(real))
-        start += width
-    # K += W2.T @ N
+    # K = W1.T @ K + W2.T @ N - (W2.T @ root) mu'
     for i in range(h):
         for c in range(r):
             vec[i * r + c] = g[c * m + k + i]
-    if real is float:
-        fs_csr_add_to_z_s(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
-    else:
-        fs_csr_add_to_z_d(h, r, s.ldz, &s.indptr[0], &s.indices[0], data, vec, z)
     if s.center:
-        # K -= (W2.T @ root) mu'
         for c in range(r):
-            w_mu[c] = 0.0
+            b.w_mu[c] = 0.0
             for i in range(h):
-                w_mu[c] += s.root[i] * <double> vec[i * r + c]
-        if real is float:
-            fs_z_rank_one_s(d, r, s.ldz, &s.shift[0], w_mu, z)
-        else:
-            fs_z_rank_one_d(d, r, s.ldz, &s.shift[0], w_mu, z)
-    for i in range(d):
-        for c in range(r, s.n_keep):
-            z[i * s.ldz + c] = 0
-    if real is float:
-        fs_z_square_s(d, r, s.ldz, z, square)
-    else:
-        fs_z_square_d(d, r, s.ldz, z, square)
+                b.w_mu[c] += s.root[i] * <double> vec[i * r + c]
+    b.width = lwork // r - 1 if lwork // r - 1 < PANEL else PANEL
+    b.sums = &s.squares[0]
+    b.n_parts = fs_pool_parts((<double> b.d * k + nnz) * r, LEAST_DENSE)
+    fs_pool_run(b.n_parts, <fs_part> settle_part[real], &b, work, (b.width + 1) * r * sizeof(real))
+    memset(square, 0, r * sizeof(double))
+    for p in range(b.n_parts):
+        for c in range(r):
+            square[c] += s.squares[p * r + c]
     delta = shorten(m, s.n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
     s.shrinkage += delta
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
     value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
     s.rounding = value * value
-    s.age = s.age + 1 if diagonal and not s.center else 0
+    s.age = s.age + 1 if diagonal else 0
     s.fill = s.kept = s.n_keep
     s.indptr[0] = 0
     return 0
@@ -378,10 +455,7 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
         w = weight[i] if weight is not NULL else 1.0
         s.root[j] = sqrt(w)
         factor = scale if s.center else scale * s.root[j]
-        if real is float:
-            square = fs_load_csr_s(nnz, data + indptr[i], factor, stored + start)
-        else:
-            square = fs_load_csr_d(nnz, data + indptr[i], factor, stored + start)
+        square = load_csr(nnz, data + indptr[i], factor, stored + start)
         if nnz:  # of an empty batch there is no array to copy from
             memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
         s.indptr[j + 1] = start + nnz

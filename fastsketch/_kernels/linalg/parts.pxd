@@ -1,0 +1,40 @@
+# How loops over the entries of a CSR matrix are cut into parts for the pool: by the matrix alone (csrc/fs_pool.h).
+
+from libc.stdint cimport uint32_t
+
+from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_parts
+
+# Entries of a part, of a loop that takes a nanosecond or two for each: some tens of microseconds.
+cdef enum:
+    ENTRIES = 1 << 14
+
+
+cdef inline Py_ssize_t parts_of(double work) noexcept nogil:
+    # how many, for the work of so many entries: a power of two, or two threads would wait for one
+    cdef Py_ssize_t most = fs_pool_parts(work, ENTRIES), parts = 1
+    while 2 * parts <= most:
+        parts *= 2
+    return parts
+
+
+cdef inline Py_ssize_t parts_of_sums(Py_ssize_t entries, Py_ssize_t sums) noexcept nogil:
+    # the same for parts that have so many sums of their own, which are set to 0 and added: some 3% of the work, no more
+    cdef Py_ssize_t most = parts_of(entries), parts = 1
+    while 2 * parts <= most and (2 * parts - 1) * sums * <Py_ssize_t> 50 <= entries:
+        parts *= 2
+    return parts
+
+
+cdef inline Py_ssize_t first_row(const uint32_t* indptr, Py_ssize_t m, Py_ssize_t parts, Py_ssize_t part) noexcept nogil:
+    # rows [first_row(part), first_row(part + 1)) are those of a part: of about as many entries as any other
+    cdef Py_ssize_t low = 0, high = m, middle
+    cdef uint32_t entry = <uint32_t> (<double> indptr[m] * part / parts)
+    if part == parts:
+        return m
+    while low < high:
+        middle = (low + high) // 2
+        if indptr[middle] < entry:
+            low = middle + 1
+        else:
+            high = middle
+    return low

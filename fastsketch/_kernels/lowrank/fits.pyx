@@ -1,0 +1,345 @@
+"""Rows fitted to given factors of the columns, and biases: over the observed entries, as in _kernels/lowrank/entries."""
+
+from libc.math cimport fabs, sqrt
+from libc.stdint cimport uint32_t
+from libc.string cimport memset
+
+from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.linalg.blas cimport real
+from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
+from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, loss_terms
+from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, row, row_by_row, sum_of
+from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
+from fastsketch._kernels.sketching.sparse_rows cimport fs_z_rank_one_d
+
+import numpy as np
+
+follow()
+join()
+
+cdef double TINY = 1e-300
+
+cdef enum:
+    # rows are fitted by themselves: as many parts as find a core, for no sum depends on them
+    ROW_PARTS = 64
+
+
+cdef inline double bound_of_curve(int loss, double p, double z, double y, double smooth) noexcept nogil:
+    """Curvature of a parabola that touches a loss without curvature from above: 1 / distance to its kink, bounded."""
+    if loss == ABSOLUTE:
+        return 1.0 / max(fabs(z - y), smooth)
+    if loss == HUBER:
+        return p / max(fabs(z - y), smooth)
+    if loss == HINGE:
+        # |1 - m| / 2 + (1 - m) / 2
+        return 0.5 / max(fabs(1.0 - y * z), smooth)
+    if loss == QUANTILE:
+        return 0.5 / max(fabs(z - y), smooth)
+    return 0.5 / max(fabs(fabs(z - y) - p), smooth)
+
+
+cdef bint solve_definite(Py_ssize_t t, double* h, double* g) noexcept nogil:
+    """g <- h^-1 g for the lower triangle of a positive definite h (t, t), destroyed; False if it is not."""
+    cdef Py_ssize_t i, j, k
+    cdef double d, s
+    for j in range(t):
+        d = h[j * t + j]
+        for k in range(j):
+            d -= h[j * t + k] * h[j * t + k]
+        if not d > TINY:
+            return False
+        d = sqrt(d)
+        h[j * t + j] = d
+        for i in range(j + 1, t):
+            s = h[i * t + j]
+            for k in range(j):
+                s -= h[i * t + k] * h[j * t + k]
+            h[i * t + j] = s / d
+        s = g[j]
+        for k in range(j):
+            s -= h[j * t + k] * g[k]
+        g[j] = s / d
+    for j in range(t - 1, -1, -1):
+        s = g[j]
+        for k in range(j + 1, t):
+            s -= h[k * t + j] * g[k]
+        g[j] = s / h[j * t + j]
+    return True
+
+
+cdef struct Fit:
+    # of one row: what is fitted to what
+    int loss
+    double p, smooth, tol
+    Py_ssize_t t, turns, first, count
+    double* ridge                # (t,)
+    double* a                    # (t,) what is fitted, and where it begins
+    double* h                    # (t, t) scratch
+    double* g                    # (t,) scratch, as are x, minus and move
+    double* x
+    double* minus
+    double* move
+    double* z                    # (count,) scratch
+
+
+cdef inline double score_of(const Fit* f, real own, real other, const real* factors, double step) noexcept nogil:
+    # own + other + factors' (a + step * move)
+    cdef double s = own + other
+    cdef Py_ssize_t q
+    if step == 0:
+        for q in range(f.t):
+            s += factors[q] * f.a[q]
+    else:
+        for q in range(f.t):
+            s += factors[q] * (f.a[q] + step * f.move[q])
+    return s
+
+
+cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
+    # h += weight x x': all of it, not its triangle, so that the inner loop has one length
+    cdef Py_ssize_t q
+    for q in range(f.t):
+        f.minus[q] = -(weight * f.x[q])
+    fs_z_rank_one_d(f.t, f.t, f.t, f.minus, f.x, f.h)
+
+
+cdef inline void lift(const Fit* f) noexcept nogil:
+    # a little more on the diagonal of h: a row may have fewer entries than coefficients
+    cdef Py_ssize_t q
+    cdef double top = 0
+    for q in range(f.t):
+        top = max(top, f.h[q * f.t + q])
+    for q in range(f.t):
+        f.h[q * f.t + q] += 1e-12 * top + TINY
+
+
+cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
+                     const real* factors) noexcept nogil:
+    """fit_one for the square loss: the normal equations; where a begins does not matter."""
+    cdef Py_ssize_t t = f.t, k, q
+    cdef double weight, r
+    cdef const real* row
+    memset(f.g, 0, t * sizeof(double))
+    memset(f.h, 0, t * t * sizeof(double))
+    for k in range(f.first, f.first + f.count):
+        row = factors + <Py_ssize_t> indices[k] * t
+        weight = c[k] if c else 1.0
+        r = weight * (o[k] - own - cb[indices[k]])
+        for q in range(t):
+            f.x[q] = row[q]
+            f.g[q] += r * f.x[q]
+        add_square(f, weight)
+    for q in range(t):
+        f.h[q * t + q] += f.ridge[q]
+    lift(f)
+    if solve_definite(t, f.h, f.g):
+        for q in range(t):
+            f.a[q] = f.g[q]
+
+
+cdef double penalised(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
+                      const real* factors, double step) noexcept nogil:
+    """Objective of the row at a + step * move, whose scores go to z."""
+    cdef double value = 0, x, loss, slope, curve
+    cdef Py_ssize_t q, e, k
+    for q in range(f.t):
+        x = f.a[q] + step * f.move[q] if step != 0 else f.a[q]
+        value += 0.5 * f.ridge[q] * x * x
+    for e in range(f.count):
+        k = f.first + e
+        f.z[e] = score_of(f, own, cb[indices[k]], factors + <Py_ssize_t> indices[k] * f.t, step)
+        loss = loss_terms(f.loss, f.p, f.z[e], o[k], &slope, &curve)
+        value += loss * c[k] if c else loss
+    return value
+
+
+cdef void fit_one(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
+                  const real* factors) noexcept nogil:
+    """Minimise sum of losses at own + cb_j + factors_j a plus sum_q ridge_q a_q^2 / 2 over a (t,), from the a given.
+
+    Newton steps with halving; losses without curvature get that of a touching parabola, no narrower than a width that
+    falls to `smooth` as steps gain less.
+    """
+    cdef Py_ssize_t t = f.t, q, e, k, _turn, _half
+    cdef double width = 64.0 * f.smooth, value, slope, curve, slope0, step, better = 0, gain
+    cdef const real* row
+    value = penalised(f, indices, o, c, own, cb, factors, 0)
+    for _turn in range(f.turns):
+        memset(f.h, 0, t * t * sizeof(double))
+        for q in range(t):
+            f.g[q] = -f.ridge[q] * f.a[q]
+            f.h[q * t + q] = f.ridge[q]
+        for e in range(f.count):
+            k = f.first + e
+            row = factors + <Py_ssize_t> indices[k] * t
+            loss_terms(f.loss, f.p, f.z[e], o[k], &slope, &curve)
+            if f.loss >= ABSOLUTE or (f.loss == HUBER and curve == 0):
+                curve = bound_of_curve(f.loss, f.p, f.z[e], o[k], width)
+            if c:
+                slope *= c[k]
+                curve *= c[k]
+            for q in range(t):
+                f.x[q] = row[q]
+                f.g[q] -= slope * f.x[q]
+            add_square(f, curve)
+        lift(f)
+        for q in range(t):
+            f.move[q] = f.g[q]
+        if not solve_definite(t, f.h, f.move):
+            return
+        slope0 = 0
+        for q in range(t):
+            slope0 -= f.g[q] * f.move[q]
+        step = 1
+        for _half in range(30):
+            better = penalised(f, indices, o, c, own, cb, factors, step)
+            if better <= value + 1e-4 * step * slope0:
+                break
+            step *= 0.5
+        gain = value - better
+        if gain > 0:
+            for q in range(t):
+                f.a[q] += step * f.move[q]
+            value = better
+        else:
+            penalised(f, indices, o, c, own, cb, factors, 0)  # the scores of a
+        if not gain > f.tol * max(fabs(value), TINY):
+            if width <= f.smooth or f.loss < ABSOLUTE:
+                return
+            width = max(0.25 * width, f.smooth)
+        elif gain <= 1e-3 * fabs(value):
+            width = max(0.5 * width, f.smooth)
+
+
+cdef struct Rows:
+    # fits of many rows; arrays of `real`
+    Fit setting
+    Py_ssize_t m, parts, longest
+    const uint32_t* indptr
+    const uint32_t* indices
+    const void* o
+    const void* c
+    const void* rb
+    const void* cb
+    const void* factors
+    const double* ridge
+    void* out
+
+
+cdef void fit_rows_part(void* context, ptrdiff_t part, double* scratch, real* like) noexcept nogil:
+    cdef const Rows* rows = <const Rows*> context
+    cdef Fit f = rows.setting
+    cdef Py_ssize_t t = f.t, i, q
+    cdef real* out = <real*> rows.out
+    cdef const real* rb = <const real*> rows.rb
+    cdef const real* o = <const real*> rows.o
+    cdef const real* c = <const real*> rows.c
+    cdef const real* cb = <const real*> rows.cb
+    cdef const real* factors = <const real*> rows.factors
+    f.h = scratch
+    f.g = f.h + t * t
+    f.a, f.x, f.minus, f.move, f.ridge, f.z = f.g + t, f.g + 2 * t, f.g + 3 * t, f.g + 4 * t, f.g + 5 * t, f.g + 6 * t
+    for q in range(t):
+        f.ridge[q] = rows.ridge[q]
+    for i in range(first_row(rows.indptr, rows.m, rows.parts, part), first_row(rows.indptr, rows.m, rows.parts, part + 1)):
+        f.first, f.count = rows.indptr[i], <Py_ssize_t> rows.indptr[i + 1] - <Py_ssize_t> rows.indptr[i]
+        for q in range(t):
+            f.a[q] = out[i * t + q]
+        if f.loss == SQUARE:
+            square_row(&f, rows.indices, o, c, rb[i], cb, factors)
+        else:
+            fit_one(&f, rows.indices, o, c, rb[i], cb, factors)
+        for q in range(t):
+            out[i * t + q] = <real> f.a[q]
+
+
+cdef void fit_rows_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    fit_rows_part[float](context, part, <double*> scratch, NULL)
+
+
+cdef void fit_rows_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    fit_rows_part[double](context, part, <double*> scratch, NULL)
+
+
+def fit_rows(int loss, double p, double smooth, const double[::1] ridge, const uint32_t[::1] indptr,
+             const uint32_t[::1] indices, const real[::1] o, const real[::1] c, const real[::1] rb,
+             const real[::1] cb, const real[:, ::1] factors, real[:, ::1] out, Py_ssize_t turns, double tol):
+    """fit_one for every row: out (m, t) holds where each begins, and where it ends."""
+    cdef Py_ssize_t t = factors.shape[1], m = indptr.shape[0] - 1, i
+    cdef Rows rows
+    cdef double work
+    if t == 0 or m == 0:
+        return
+    rows.m, rows.longest, rows.indptr = m, 0, &indptr[0]
+    rows.indices, rows.o, rows.c = &indices[0] if indices.shape[0] else NULL, at(o), at(c)
+    rows.rb, rows.cb, rows.factors, rows.ridge, rows.out = at(rb), at(cb), &factors[0, 0], &ridge[0], &out[0, 0]
+    rows.setting.loss, rows.setting.p, rows.setting.smooth, rows.setting.t = loss, p, smooth, t
+    rows.setting.turns, rows.setting.tol = turns, tol
+    for i in range(m):
+        rows.longest = max(rows.longest, <Py_ssize_t> indptr[i + 1] - <Py_ssize_t> indptr[i])
+    # a Newton step is of about t^2 / 4 nanoseconds an entry, and t^3 a row
+    work = 0.25 * t * t * (<double> indices.shape[0] + <double> m * t)
+    rows.parts = parts_of(work)
+    if rows.parts == FS_PARTS:
+        while rows.parts < ROW_PARTS and work > 2.0 * rows.parts * (1 << 17):
+            rows.parts *= 2
+    cdef double[::1] space = np.empty(t * t + 6 * t + rows.longest)
+    with nogil:
+        fs_pool_run(rows.parts, fit_rows_s if real is float else fit_rows_d, &rows, &space[0],
+                    space.shape[0] * sizeof(double))
+
+
+cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
+    cdef Loop* loop = <Loop*> context
+    cdef const real* o = <const real*> loop.o
+    cdef const real* c = <const real*> loop.c
+    cdef const real* rb = <const real*> loop.rb
+    cdef const real* cb = <const real*> loop.cb
+    cdef double* gc = loop.gc if part == 0 else <double*> loop.out + 2 * (part - 1) * loop.n
+    cdef double* hc = loop.hc if part == 0 else gc + loop.n
+    cdef Py_ssize_t i, j, k
+    cdef real z
+    cdef double total = 0, g, h, f, slope, curve
+    memset(gc, 0, loop.n * sizeof(double))
+    memset(hc, 0, loop.n * sizeof(double))
+    for i in range(row(loop, part), row(loop, part + 1)):
+        g, h = 0, 0
+        for k in range(loop.indptr[i], loop.indptr[i + 1]):
+            j = loop.indices[k]
+            z = rb[i] + cb[j]
+            f = loss_terms(loop.loss, loop.p, z, o[k], &slope, &curve)
+            if loop.loss >= ABSOLUTE or (loop.loss == HUBER and curve == 0):
+                curve = bound_of_curve(loop.loss, loop.p, z, o[k], loop.smooth)
+            if loop.weighted:
+                f *= c[k]
+                slope *= c[k]
+                curve *= c[k]
+            total += f
+            g += slope
+            h += curve
+            gc[j] += slope
+            hc[j] += curve
+        loop.gr[i], loop.hr[i] = g, h
+    loop.sums[part][0] = total
+
+
+def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, const uint32_t[::1] indices,
+              const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb, double[::1] gr,
+              double[::1] hr, double[::1] gc, double[::1] hc):
+    """Slopes and curvatures at rb_i + cb_j summed by row (gr, hr) and by column (gc, hc); returns the objective."""
+    cdef Loop loop
+    cdef Py_ssize_t j, k
+    loop.n, loop.smooth, loop.rb, loop.cb = gc.shape[0], smooth, at(rb), at(cb)
+    loop.gr, loop.hr, loop.gc, loop.hc = &gr[0], &hr[0], &gc[0], &hc[0]
+    entry_by_entry(&loop, loss, p, o, o, c)
+    row_by_row(&loop, indptr, indices, 1)
+    loop.parts = parts_of_sums(indices.shape[0], 2 * loop.n)
+    cdef double[::1] space = np.empty(2 * loop.n * (loop.parts - 1) + 1)
+    loop.out = &space[0]
+    with nogil:
+        fs_pool_run(loop.parts, <fs_part> bias_sums_part[real], &loop, NULL, 0)
+        for k in range(loop.parts - 1):
+            for j in range(loop.n):
+                gc[j] += space[2 * k * loop.n + j]
+                hc[j] += space[(2 * k + 1) * loop.n + j]
+    return sum_of(&loop, 0)

@@ -1,0 +1,71 @@
+# A loop over the observed entries, cut into parts by the entries alone (linalg/parts.pxd).
+
+from libc.stdint cimport uint32_t
+
+from fastsketch._kernels.linalg.blas cimport real
+from fastsketch._kernels.linalg.parts cimport first_row, parts_of
+from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_from
+
+cdef enum:
+    SUMS = 6
+
+
+cdef struct Loop:
+    # of arrays of `real`; what an argument is, the function says
+    int loss
+    bint weighted
+    double p, eta, mu, rho, smooth
+    Py_ssize_t m, n, count, parts, t
+    const uint32_t* indptr
+    const uint32_t* indices
+    const void* z
+    const void* o
+    const void* c
+    const void* d
+    const void* left
+    const void* right
+    const void* rb
+    const void* cb
+    void* out
+    double* places
+    double* weights
+    double* gr
+    double* hr
+    double* gc
+    double* hc
+    double sums[FS_PARTS][SUMS]
+    Py_ssize_t found[FS_PARTS]
+
+
+cdef inline const void* at(const real[::1] values) noexcept nogil:
+    return &values[0] if values.shape[0] else NULL
+
+
+cdef inline void entry_by_entry(Loop* loop, int loss, double p, const real[::1] z, const real[::1] o,
+                                const real[::1] c) noexcept nogil:
+    loop.loss, loop.p, loop.weighted = loss, p, c.shape[0] > 0
+    loop.z, loop.o, loop.c, loop.count = at(z), at(o), at(c), z.shape[0]
+    loop.parts = parts_of(loop.count)
+
+
+cdef inline void row_by_row(Loop* loop, const uint32_t[::1] indptr, const uint32_t[::1] indices,
+                            double work) noexcept nogil:
+    # work: of an entry, as many nanoseconds
+    loop.m, loop.indptr, loop.indices = indptr.shape[0] - 1, &indptr[0], &indices[0] if indices.shape[0] else NULL
+    loop.parts = parts_of(work * indices.shape[0])
+
+
+cdef inline Py_ssize_t entry(const Loop* loop, Py_ssize_t part) noexcept nogil:
+    return fs_pool_from(loop.count, loop.parts, part, 16)
+
+
+cdef inline Py_ssize_t row(const Loop* loop, Py_ssize_t part) noexcept nogil:
+    return first_row(loop.indptr, loop.m, loop.parts, part)
+
+
+cdef inline double sum_of(const Loop* loop, int which) noexcept nogil:
+    cdef double total = 0
+    cdef Py_ssize_t k
+    for k in range(loop.parts):
+        total += loop.sums[k][which]
+    return total

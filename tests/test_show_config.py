@@ -1,0 +1,118 @@
+"""What show_config says, against those who know."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+
+import fastsketch as fs
+from fastsketch._kernels import level, pool
+
+CODE = "import json, sys, fastsketch as fs; print(json.dumps(fs.show_config('dicts')))"
+
+
+def told(code=CODE, **env):
+    """The configuration of a new process; None unsets a variable."""
+    environment = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_levels_are_our_own():
+    """numpy's list of CPU features says what the CPU has, for numpy, and not what a kernel of ours was built with."""
+    kernels = fs.show_config("dicts")["kernels"]
+    assert (kernels["level"], kernels["levels"]) == (level.current(), list(level.supported()))
+    assert told(FASTSKETCH_LEVEL=None)["kernels"]["chosen"] is None
+    assert told(FASTSKETCH_LEVEL="plain")["kernels"] == {
+        "level": "plain",
+        "levels": kernels["levels"],
+        "chosen": "plain",
+    }
+
+
+def test_the_text_says_the_same(capsys):
+    config = fs.show_config(mode="dicts")
+    assert capsys.readouterr().out == ""
+    assert fs.show_config() is None
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"fastsketch {fs.__version__}"
+    assert f"numpy {np.__version__}, scipy {scipy.__version__}" in lines[1]
+    assert re.match(rf"kernels: {config['kernels']['level']}\b.*this CPU has .*\bplain\b", lines[2])
+    assert re.match(rf"threads: {pool.get()} of {config['threads']['usable']} cores.*affinity \d+", lines[3])
+    for line, owner in zip(lines[4:6], ("numpy", "scipy"), strict=True):
+        assert line.startswith(f"BLAS of {owner}") and config["blas"][owner]["version"] in line
+    assert lines[6].startswith("numba")
+    assert "AVX512F" not in "".join(lines)
+
+
+def test_threads_in_force_and_why():
+    with fs.thread_limit(5):
+        assert fs.show_config("dicts")["threads"]["in_force"] == 5
+    threads = told(OMP_NUM_THREADS="1")["threads"]
+    assert (threads["in_force"], threads["usable"], threads["OMP_NUM_THREADS"]) == (1, 1, 1)
+    threads = told(OMP_NUM_THREADS=None)["threads"]
+    bounds = [threads["affinity"], *([threads["quota"]] if threads["quota"] else [])]
+    assert threads["OMP_NUM_THREADS"] is None and threads["usable"] == int(np.ceil(min(bounds)))
+
+
+def test_each_blas():
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        blas = fs.show_config("dicts")["blas"]
+        known = {library["filepath"]: library for library in threadpool_info()}
+    for library in blas.values():
+        if library["file"]:
+            match = known[library["file"]]
+            assert (library["version"], library["architecture"]) == (match["version"], match.get("architecture"))
+            assert library["threads"] == match["num_threads"] == 1
+    assert blas["scipy"]["file"] == pool.adopted
+
+
+def test_numba_is_not_loaded_to_tell():
+    code = CODE + "; assert 'numba' not in sys.modules"
+    numba = told(code)["numba"]
+    try:
+        from importlib.metadata import version
+
+        assert numba["version"] == version("numba")
+    except ImportError:
+        assert numba == {"version": None, "loaded": False, "cache": None}
+    else:
+        assert not numba["loaded"]
+        assert told(CODE.replace("fs;", "fs, numba;"))["numba"]["loaded"]
+
+
+LOCATED = """
+import json, fastsketch as fs
+from fastsketch._kernels.lowrank import products
+print(json.dumps([fs.show_config("dicts")["numba"]["cache"], products.times._cache.cache_path]))
+"""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_cache_is_where_numba_says(tmp_path, asked):
+    pytest.importorskip("numba")
+    ours, theirs = told(LOCATED, NUMBA_CACHE_DIR=str(tmp_path) if asked else None)
+    assert Path(ours) in Path(theirs).parents
+    assert (Path(ours) == tmp_path) == asked
+
+
+def test_the_command_prints_it(capsys):
+    done = subprocess.run([sys.executable, "-m", "fastsketch", "--version"], capture_output=True, text=True, check=True)
+    fs.show_config()
+    ours, theirs = capsys.readouterr().out.splitlines(), done.stdout.splitlines()
+    assert [line.split(", ")[0] for line in ours[:3]] == [line.split(", ")[0] for line in theirs[:3]]
+    assert len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize("bad", ["dict", None, 1])
+def test_bad_mode(bad):
+    with pytest.raises((TypeError, ValueError), match="^mode must be"):
+        fs.show_config(bad)
