@@ -32,25 +32,29 @@ class ProjectedState(PointsState):
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Rounds of equations 3 and 4 of the ADA-FD paper, for every point."""
-        with _threads.blas_for(2 * self.setting.sketch_size), np.errstate(all="ignore"):
-            self._learn(cast(Floats, batch), targets, sample_weight, scores)
-
-    def _learn(self, rows: Floats, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        loss, p = LOSSES[self.setting.loss], as_loss_parameter(self.setting.loss, None)
         fixed = projection(self.setting, self.base.shape[1], 0) if self.setting.method == "radagrad" else None
-        for i, x in enumerate(rows):
-            z = self.base @ x
-            y = np.full_like(z, targets[i])
-            losses, slopes = sample_weight[i] * loss.value(z, y, p), sample_weight[i] * loss.slope(z, y, p)
-            if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
-                return
-            scores[i] = z[0]
-            self.count[ROUND] += 1
-            self.losses += losses
-            self.mistakes += z * targets[i] <= 0
-            h_slope = sample_weight[i] if self.setting.loss == "absolute" else slopes[0]
-            if abs(h_slope) > 1e-12 and x.any():
-                self._step(x, h_slope, slopes, fixed)
+        with np.errstate(all="ignore"):
+            for i, x in enumerate(cast(Floats, batch)):
+                if not self._round(x, targets[i], sample_weight[i], fixed, scores[i : i + 1]):
+                    return
+
+    @_threads.one_blas_thread
+    def _round(self, x: Floats, target: float, weight: float, fixed: Floats | None, score: Floats) -> bool:
+        """Learn from one row; False, with nothing changed, if a score is not finite."""
+        loss, p = LOSSES[self.setting.loss], as_loss_parameter(self.setting.loss, None)
+        z = self.base @ x
+        y = np.full_like(z, target)
+        losses, slopes = weight * loss.value(z, y, p), weight * loss.slope(z, y, p)
+        if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
+            return False
+        score[0] = z[0]
+        self.count[ROUND] += 1
+        self.losses += losses
+        self.mistakes += z * target <= 0
+        h_slope = weight if self.setting.loss == "absolute" else slopes[0]
+        if abs(h_slope) > 1e-12 and x.any():
+            self._step(x, h_slope, slopes, fixed)
+        return True
 
     def _step(self, x: Floats, h_slope: float, slopes: Floats, fixed: Floats | None) -> None:
         """H takes the gradient h_slope x, w of each point moves along its own, slope x."""

@@ -11,6 +11,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch._kernels import pool
 from fastsketch._kernels.online.numbers import RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES
 from fastsketch._random import Normal, random_normal
@@ -193,6 +194,22 @@ def test_ojas_directions_stay_orthonormal(form):
     z, kept = kept_rows(model)
     v = model._learned.space.frame[:, : 4 + len(kept)] @ np.vstack([z, kept])
     assert np.abs(v @ v.T - np.eye(4)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("method", ["rfd", "oja"])
+def test_the_same_bits_for_any_number_of_threads(method):
+    """Rows so wide that products and rebases go to the pool in parts."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((50, 24_000)) / 150
+    y = np.where(rng.random(50) < 0.5, 1.0, -1.0)
+    before, found = pool.get(), []
+    try:
+        for n_threads in (1, 2, 3, 8):
+            pool.use(n_threads)
+            found.append(fs.SketchedNewton(20, method=method, alpha0=1.0).update(rows, y).coef)
+    finally:
+        pool.use(before)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])

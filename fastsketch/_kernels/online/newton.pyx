@@ -329,13 +329,14 @@ cdef class Rounds:
         cdef Py_ssize_t n = indptr.shape[0] - 1
         cdef int status
         cdef const double* numbers = NULL
-        cdef const double* values
-        cdef const int32_t* places
+        cdef const double* values = NULL
+        cdef const int32_t* places = NULL
         if n == 0:
             return
+        if data.shape[0]:
+            values, places = &data[0], &indices[0]
         if rho is not None:
             numbers = &rho[0, 0]
-        values, places = &data[0] if data.shape[0] else NULL, &indices[0] if data.shape[0] else NULL
         if is_brief(1, self.s.k * (data.shape[0] + n * self.s.k)) and self.s.d <= BRIEF:
             status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0], numbers,
                                  &scores[0])

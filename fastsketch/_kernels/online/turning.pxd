@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm
-from fastsketch._kernels.linalg.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_vectors_d,
-                                                 fs_secular_weights)
+from fastsketch._kernels.linalg.secular cimport (FS_ROOTS, fs_secular_deflate, fs_secular_roots, fs_secular_weights,
+                                                 secular_vectors)
 from fastsketch._kernels.losses cimport dot, finite
 from fastsketch._kernels.online.basis cimport add
 from fastsketch._kernels.online.numbers cimport EVERY_ROUND, RANK, ROWS, TURNS, WHEN_FULL
@@ -141,7 +141,7 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
         poles[i], weights[i] = 0, 0
     fs_secular_roots(k, poles, weights, rho, origin, tau)
     fs_secular_weights(k, poles, origin, tau, weights)
-    fs_secular_vectors_d(k, 0, k, poles, origin, tau, weights, place, v, vectors)
+    secular_vectors(k, 0, k, poles, origin, tau, weights, place, v, vectors)
     # rows of the new T': vectors' @ gathered
     alone(rows * k * k, 1)
     gemm(c'N', c'N', rows, k, k, 1.0, gathered, t.cap, vectors, k, 0.0, made, t.cap)
