@@ -18,6 +18,11 @@ demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(PIP) install -q ".[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/run.py
+# In an environment of its own, and with the oldest Python, for which these releases have wheels.
+OLDEST_PYTHON ?= python3.11
+OLDEST := $(subst .venv,.venv-oldest,$(RUN))
+test-oldest:  ## all tests but torch's with the lower bounds of pyproject.toml: tests/oldest.txt
+	$(OLDEST_PYTHON) -m venv .venv-oldest && $(OLDEST) -m pip install -q --upgrade pip && $(OLDEST) -m pip install -q -c tests/oldest.txt ".[test]" && $(OLDEST) tests/run.py
 reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
 build: .venv/ready  ## sdist and wheel into dist/
@@ -34,7 +39,7 @@ asan: .venv/ready  ## C driver, compiled extensions and their tests under addres
 ARM_CC ?= aarch64-linux-gnu-gcc
 ARM_RUN ?= qemu-aarch64
 test-arm:  ## the C driver for 64-bit ARM under qemu: a digest of all results at each level, NEON's equal to AVX2's
-	mkdir -p build && $(ARM_CC) -std=c11 -O3 -static -Icsrc tests/kernels/asan.c csrc/*.c -lm -o build/driver-arm && $(ARM_RUN) build/driver-arm
+	mkdir -p build && $(ARM_CC) -std=c11 -O3 -static -Icsrc tests/kernels/asan.c csrc/*.c -lm -lpthread -o build/driver-arm && $(ARM_RUN) build/driver-arm
 fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under a fuzzer: make fuzz SECONDS=600
 	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
 bench: .venv/ready  ## the speed tables (bench/README.md)
@@ -43,4 +48,4 @@ asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps w
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test reliability build lint style types asan test-arm fuzz bench asv profile
+.PHONY: demo test test-oldest reliability build lint style types asan test-arm fuzz bench asv profile

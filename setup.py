@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent
 KERNELS = "fastsketch/_kernels"
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
-# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC, on Windows
-# too: with CC=clang-cl the kernels have vector instructions there, with Microsoft's cl they are plain C.
+# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC: on
+# Windows the kernels have vector instructions with CC=clang-cl, with Microsoft's cl they are plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -94,27 +94,31 @@ def extensions():
         "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
         "losses": [],
         "guard": [],
+        "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],
         "io/svmlight": ["csrc/fs_svmlight.c"],
         "linalg/tridiagonal": ["csrc/fs_secular.c"],
         "linalg/row_parts": ["csrc/fs_rows.c"],
         "linalg/csr": ["csrc/fs_csr.c"],
         "linalg/hadamard": ["csrc/fs_hadamard.c"],
+        "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "lowrank/dense": ["csrc/fs_pool.c"],
         "lowrank/entries": ["csrc/fs_pool.c"],
         "lowrank/fits": ["csrc/fs_sparse.c"],
         "lowrank/gradients": ["csrc/fs_pool.c"],
-        "online/adaptive": ["csrc/fs_secular.c"],
+        "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/diagonal": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
+        "online/turning": ["csrc/fs_secular.c"],
         "sketching/products": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
         "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_tridiag.c"],
         "sketching/state": [],
         "sketching/ledger": [],
         "sketching/dense": ["csrc/fs_rows.c"],
+        "sketching/csr_products": ["csrc/fs_sparse.c"],
         "sketching/sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
         "sketching/random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
     }

@@ -18,5 +18,5 @@ def levels(args):
         driver = Path(folder, "levels")
         sources = [ROOT / "bench" / "levels.c", *sorted((ROOT / "csrc").glob("*.c"))]
         compiler = os.environ.get("CC", "cc")
-        subprocess.run([compiler, *FLAGS, f"-I{ROOT / 'csrc'}", *sources, "-lm", "-o", driver], check=True)
+        subprocess.run([compiler, *FLAGS, f"-I{ROOT / 'csrc'}", *sources, "-lm", "-lpthread", "-o", driver], check=True)
         sys.exit(subprocess.run([driver, "7" if args.quick else "25"], check=False).returncode)

@@ -46,7 +46,7 @@ def ratings_of(name):
         return None
     from scipy.io import loadmat
 
-    found = loadmat(path)["data"].tocoo()
+    found = loadmat(path, spmatrix=False)["data"].tocoo()
     return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(np.float32), found.shape
 
 

@@ -14,13 +14,18 @@
 #include "fs_svmlight.h"
 #include "fs_tridiag.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* A level may be this much slower than the one below it: what two runs of the same code differ by. */
+/* A level counts as slower than the one below it if it is so beyond all doubt: by more than this in the best of all
+ * rounds, which other work on the machine can only lengthen, and in the median of the ratios of the two within a round,
+ * which meet the same other work, by SURE standard errors of that median. What two places of the same code in memory
+ * differ by stays below. */
 #define TOLERANCE 1.05
+#define SURE 3
 
 static unsigned state = 1;
 static double uniform(void)
@@ -84,7 +89,16 @@ static void vectors_s(void) { fs_secular_vectors_s(A, 0, A, vd, ints, yd, wd, mo
 static void dots(void) { fs_dots_d(A, B, C, xd, C, wd, C, yd, B, A == B); }
 static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws); }
 static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
-static void topk(void) { fs_hamming_topk(A, words, B, C, bytes, 10, tile, ints, longs); }
+static void turn_s(void) { fs_turn_block_s(A, xs, ys, zs); }
+static void turn_d(void) { fs_turn_block_d(A, xd, yd, zd); }
+static void square_s(void) { fs_square_block_s(A, xs, vd); }
+static void square_d(void) { fs_square_block_d(A, xd, vd); }
+static void topk(void)
+{
+    fs_hamming_begin(A, 10, NULL, ints, longs);
+    fs_hamming_look(A, words, B, C, bytes, 8, 0, 10, tile, ints, longs);
+    fs_hamming_sort(A, 10, ints, longs);
+}
 static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
 static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
 static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }
@@ -116,12 +130,16 @@ static void lower_d(void) { fs_add_lower_d(A, 0, A, xd, yd); }
 static void lower_s(void) { fs_add_lower_s(A, 0, A, xs, yd); }
 static void times_z_d(void) { fs_csr_times_z_d(A, C, C, starts, ints, xd, zd, yd); }
 static void times_z_s(void) { fs_csr_times_z_s(A, C, C, starts, ints, xs, zs, ys); }
-static void to_z_d(void) { fs_csr_add_to_z_d(A, C, C, starts, ints, xd, wd, zd); }
-static void to_z_s(void) { fs_csr_add_to_z_s(A, C, C, starts, ints, xs, ws, zs); }
+static void settle_d(void)
+{
+    fs_csr_settle_d(0, B, C, C, C, more, more + B, xd + MOST / 2, wd, NULL, NULL, yd, zd + MOST / 2, zd, vd);
+}
+static void settle_s(void)
+{
+    fs_csr_settle_s(0, B, C, C, C, more, more + B, xs + MOST / 2, ws, NULL, NULL, ys, zs + MOST / 2, zs, vd);
+}
 static void z_dot_d(void) { fs_z_dot_d(B, C, C, zd, wd, vd); }
 static void z_dot_s(void) { fs_z_dot_s(B, C, C, zs, wd, vd); }
-static void z_square_d(void) { fs_z_square_d(B, C, C, zd, vd); }
-static void z_square_s(void) { fs_z_square_s(B, C, C, zs, vd); }
 static void z_rank_one_d(void) { fs_z_rank_one_d(B, C, C, wd, vd, zd); }
 static void z_rank_one_s(void) { fs_z_rank_one_s(B, C, C, wd, vd, zs); }
 static ptrdiff_t where;
@@ -167,6 +185,9 @@ static void sparse_numbers(void)
     memset(zd, 0, MOST * 8), memset(zs, 0, MOST * 4);
     for (ptrdiff_t c = 0; c < C; c++)
         vd[c] = 1e-9;
+    /* feature by feature: stop, then rows and places; values in the second halves */
+    fs_csr_turn_d(A, B, starts, ints, xd, more, more + B, xd + MOST / 2, more + B + A * each);
+    fs_csr_turn_s(A, B, starts, ints, xs, more, more + B, xs + MOST / 2, more + B + A * each);
 }
 static void row_numbers(void)
 {
@@ -236,6 +257,10 @@ static const struct {
     {"dots", dots, shrink_numbers, always, 20, 40, 300},
     {"block of eight s", block_s, block_numbers, always, 4000, 4000, 20},
     {"block of eight d", block_d, block_numbers, always, 4000, 4000, 20},
+    {"block turned s", turn_s, shrink_numbers, always, 4000, 1, 1},
+    {"block turned d", turn_d, shrink_numbers, always, 4000, 1, 1},
+    {"squares of a block s", square_s, shrink_numbers, always, 4000, 1, 1},
+    {"squares of a block d", square_d, shrink_numbers, always, 4000, 1, 1},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 8},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 16},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 32},
@@ -267,14 +292,12 @@ static const struct {
     {"csr times z s", times_z_s, sparse_numbers, always, 500, 1000, 40},
     {"csr times z d", times_z_d, sparse_numbers, always, 500, 1000, 64},
     {"csr times z s", times_z_s, sparse_numbers, always, 500, 1000, 64},
-    {"csr add to z d", to_z_d, sparse_numbers, always, 500, 1000, 40},
-    {"csr add to z s", to_z_s, sparse_numbers, always, 500, 1000, 40},
-    {"csr add to z d", to_z_d, sparse_numbers, always, 500, 1000, 64},
-    {"csr add to z s", to_z_s, sparse_numbers, always, 500, 1000, 64},
+    {"csr settle d", settle_d, sparse_numbers, always, 500, 1000, 40},
+    {"csr settle s", settle_s, sparse_numbers, always, 500, 1000, 40},
+    {"csr settle d", settle_d, sparse_numbers, always, 500, 1000, 64},
+    {"csr settle s", settle_s, sparse_numbers, always, 500, 1000, 64},
     {"z dot d", z_dot_d, sparse_numbers, always, 500, 1000, 40},
     {"z dot s", z_dot_s, sparse_numbers, always, 500, 1000, 40},
-    {"z square d", z_square_d, sparse_numbers, always, 500, 1000, 40},
-    {"z square s", z_square_s, sparse_numbers, always, 500, 1000, 40},
     {"z rank one d", z_rank_one_d, sparse_numbers, always, 500, 1000, 40},
     {"z rank one s", z_rank_one_s, sparse_numbers, always, 500, 1000, 40},
     {"check csr 32", check_32, check_numbers, always, 50000, 60000, 0},
@@ -289,22 +312,71 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int is_slower(const double *best)
+enum { MOST_ROUNDS = 400 };
+static double taken[FS_LEVELS][MOST_ROUNDS]; /* seconds of a call; 0 where other code does the work */
+static int rounds;
+
+static int ascending(const void *a, const void *b)
 {
-    double below = 1e9;
-    int bad = 0;
-    for (int level = 0; fs_level_supported(level); level++) {
-        bad += best[level] < 1e9 && best[level] > TOLERANCE * below;
-        below = best[level];
-    }
-    return bad;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double best(int level)
+{
+    double least = taken[level][0];
+    for (int i = 1; i < rounds; i++)
+        least = taken[level][i] < least ? taken[level][i] : least;
+    return least;
+}
+
+/* How much slower a level is than the one below: the median of the rounds, and what it may be off by. */
+static double ratio(int level, double *error)
+{
+    static double ratios[MOST_ROUNDS];
+    for (int i = 0; i < rounds; i++)
+        ratios[i] = taken[level][i] / taken[level - 1][i];
+    qsort(ratios, (size_t)rounds, sizeof *ratios, ascending);
+    /* of a median: 1.25 standard deviations over the root of n, these by the middle half, 1.35 of them wide */
+    *error = 1.25 / 1.35 * (ratios[3 * rounds / 4] - ratios[rounds / 4]) / sqrt(rounds);
+    return ratios[rounds / 2];
+}
+
+/* 0: not slower; 1: it looks so; 2: it is */
+static int slower_than_below(int level)
+{
+    double error;
+    if (level == 0 || taken[level][0] == 0 || taken[level - 1][0] == 0 || best(level) <= TOLERANCE * best(level - 1))
+        return 0;
+    return 1 + (ratio(level, &error) - SURE * error > TOLERANCE);
+}
+
+static int any_looks_slower(void)
+{
+    for (int level = 1; fs_level_supported(level); level++)
+        if (slower_than_below(level))
+            return 1;
+    return 0;
+}
+
+/* A call, in seconds; of as many as take a millisecond: the clock is coarse, and a level may need to wake up. */
+static double one_call(void (*run)(void))
+{
+    int calls = 0;
+    run();
+    const double start = now();
+    do
+        run(), calls++;
+    while (now() - start < 1e-3);
+    return (now() - start) / calls;
 }
 
 /* Arguments: how many times each is measured (default 15), then a part of the names that are wanted. */
 int main(int n, char **arguments)
 {
-    const int repeats = n > 1 ? atoi(arguments[1]) : 15;
+    int repeats = n > 1 ? atoi(arguments[1]) : 15;
     int slower = 0, level;
+    repeats = repeats < 4 ? 4 : repeats > MOST_ROUNDS / 4 ? MOST_ROUNDS / 4 : repeats;
     xd = doubles(MOST), yd = doubles(MOST), zd = doubles(MOST), wd = doubles(MOST), vd = doubles(MOST);
     xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
     ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
@@ -316,7 +388,6 @@ int main(int n, char **arguments)
         printf(" %*s", level < 4 ? 9 : 16, fs_level_name(level));
     puts("");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double best[FS_LEVELS];
         char sizes[40];
         if (n > 2 && !strstr(cases[i].name, arguments[2]))
             continue;
@@ -324,33 +395,23 @@ int main(int n, char **arguments)
         snprintf(sizes, sizeof sizes, "%td x %td x %td", A, B, C);
         level = 0;
         cases[i].numbers();
-        for (level = 0; level < FS_LEVELS; level++)
-            best[level] = 1e9;
-        /* what looks slower is measured once more: on a machine with other work, most of it is not */
-        for (int round = 0; round < repeats || (round < 3 * repeats && is_slower(best)); round++)
-            for (level = 0; fs_level_supported(level); level++) {
-                if (!cases[i].pays())
-                    continue;
-                int calls = 0; /* as many as take a millisecond: the clock is coarse, and a level may need to wake up */
-                cases[i].run();
-                const double start = now();
-                do
-                    cases[i].run(), calls++;
-                while (now() - start < 1e-3);
-                const double taken = (now() - start) / calls;
-                best[level] = taken < best[level] ? taken : best[level];
-            }
+        /* the levels in turn; what looks slower is measured for longer */
+        for (rounds = 0; rounds < repeats || (rounds < 4 * repeats && any_looks_slower()); rounds++)
+            for (level = 0; fs_level_supported(level); level++)
+                taken[level][rounds] = cases[i].pays() ? one_call(cases[i].run) : 0;
         printf("%-20s %16s", cases[i].name, sizes);
-        double below = 1e9;
-        for (level = 0; fs_level_supported(level); level++) {
-            const int bad = best[level] < 1e9 && best[level] > TOLERANCE * below;
-            if (best[level] < 1e9)
-                printf(" %*.2f%s", level < 4 ? 8 : 15, 1e6 * best[level], bad ? "!" : " ");
+        for (level = 0; fs_level_supported(level); level++)
+            if (taken[level][0] > 0)
+                printf(" %*.2f%s", level < 4 ? 8 : 15, 1e6 * best(level), slower_than_below(level) == 2 ? "!" : " ");
             else
                 printf(" %*s", level < 4 ? 9 : 16, "-");
-            slower += bad;
-            below = best[level];
-        }
+        for (level = 1; fs_level_supported(level); level++)
+            if (slower_than_below(level) == 2) {
+                double error;
+                const double median = ratio(level, &error);
+                printf("  %s: %.2f +- %.2f", fs_level_name(level), median, SURE * error);
+                slower++;
+            }
         puts("");
         fflush(stdout);
     }

@@ -68,6 +68,56 @@ static void sink(ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int6
     index[at] = i;
 }
 
+void fs_hamming_begin(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *bound, int32_t *distance, int64_t *index)
+{
+    for (ptrdiff_t i = 0; i < n_queries; i++)
+        for (ptrdiff_t j = 0; j < k; j++) {
+            distance[i * k + j] = bound ? bound[i] : INT32_MAX;
+            index[i * k + j] = INT64_MAX;
+        }
+}
+
+void fs_hamming_join(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *from_distance, const int64_t *from_index,
+                     int32_t *distance, int64_t *index)
+{
+    for (ptrdiff_t i = 0; i < n_queries * k; i++) {
+        int32_t *heap = distance + i / k * k;
+        int64_t *who = index + i / k * k;
+        if (after(heap[0], who[0], from_distance[i], from_index[i]))
+            sink(k, heap, who, from_distance[i], from_index[i]);
+    }
+}
+
+void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, int32_t *distance, int64_t *index)
+{
+    for (ptrdiff_t i = 0; i < n_queries; i++) {
+        int32_t *heap = distance + i * k;
+        int64_t *who = index + i * k;
+        for (ptrdiff_t left = k - 1; left > 0; left--) { /* the worst to the end, again and again */
+            const int32_t d = heap[left];
+            const int64_t j = who[left];
+            heap[left] = heap[0];
+            who[left] = who[0];
+            sink(left, heap, who, d, j);
+        }
+    }
+}
+
+void fs_hamming_tiles(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrdiff_t n_after, uint64_t *tiles)
+{
+    const ptrdiff_t words = fs_hamming_words(n_bytes);
+    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes + n_after,
+                  tiles + start * words);
+    }
+}
+
+int fs_hamming_is_tiles(ptrdiff_t n_bytes, const uint8_t *codes)
+{
+    return n_bytes == 8 && (uintptr_t)codes % sizeof(uint64_t) == 0;
+}
+
 #define FS_WITH_VPOPCNTDQ
 #define TYPED(verb) verb
 #define FS_LOOPS "fs_hamming.inc.h"

@@ -139,44 +139,34 @@ FS_INLINE int NAME(any_below)(const int32_t *distance, int32_t limit)
     return found;
 }
 
-FS_LOOP void NAME(hamming_topk)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes,
-                                const uint8_t *codes, ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index)
+/* One tile of count codes, the first of them with index `first`. */
+FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t count, ptrdiff_t words,
+                                  const uint64_t *tile, int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index)
 {
-    const ptrdiff_t words = fs_hamming_words(n_bytes);
     int32_t found[FS_HAMMING_TILE];
-    for (ptrdiff_t i = 0; i < n_queries * k; i++) {
-        distance[i] = INT32_MAX; /* further than any code: replaced, since k <= n */
-        index[i] = INT64_MAX;
-    }
-    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
-        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
-        load_tile(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes, tile);
-        for (ptrdiff_t i = 0; i < n_queries; i++) {
-            int32_t *heap = distance + i * k;
-            int64_t *who = index + i * k;
-            NAME(count_tile)(words, queries + i * words, tile, found);
-            for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
-                found[j] = INT32_MAX;
-            for (ptrdiff_t group = 0; group < count; group += GROUP) {
-                if (!NAME(any_below)(found + group, heap[0]))
-                    continue;
-                /* codes come in the order of their index, so one as far as the worst is not better */
-                for (ptrdiff_t j = group; j < group + GROUP; j++)
-                    if (found[j] < heap[0])
-                        sink(k, heap, who, found[j], (int64_t)(start + j));
-            }
-        }
-    }
     for (ptrdiff_t i = 0; i < n_queries; i++) {
         int32_t *heap = distance + i * k;
         int64_t *who = index + i * k;
-        for (ptrdiff_t left = k - 1; left > 0; left--) { /* the worst to the end, again and again */
-            const int32_t d = heap[left];
-            const int64_t j = who[left];
-            heap[left] = heap[0];
-            who[left] = who[0];
-            sink(left, heap, who, d, j);
+        NAME(count_tile)(words, queries + i * words, tile, found);
+        for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
+            found[j] = INT32_MAX;
+        for (ptrdiff_t group = 0; group < count; group += GROUP) {
+            if (!NAME(any_below)(found + group, heap[0]))
+                continue;
+            /* codes come in the order of their index, so one as far as the worst is not better */
+            for (ptrdiff_t j = group; j < group + GROUP; j++)
+                if (found[j] < heap[0])
+                    sink(k, heap, who, found[j], first + j);
         }
+    }
+}
+
+FS_LOOP void NAME(hamming_scan)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
+                                const uint64_t *tiles, int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index)
+{
+    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        NAME(look_at_tile)(n_queries, queries, count, words, tiles + start * words, first + start, k, distance, index);
     }
 }
 
@@ -191,9 +181,26 @@ FS_DOOR(TABLE, void, hamming_distances,
         (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
          uint64_t *tile, int32_t *out, ptrdiff_t ld),
         (n_queries, queries, n, n_bytes, codes, tile, out, ld))
-FS_DOOR(TABLE, void, hamming_topk,
-        (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
-         ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index),
-        (n_queries, queries, n, n_bytes, codes, k, tile, distance, index))
+FS_DOOR(TABLE, void, hamming_scan,
+        (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words, const uint64_t *tiles,
+         int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index),
+        (n_queries, queries, n, words, tiles, first, k, distance, index))
+
+void fs_hamming_look(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
+                     ptrdiff_t n_after, int64_t first, ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index)
+{
+    const ptrdiff_t words = fs_hamming_words(n_bytes);
+    ptrdiff_t start = 0;
+    if (fs_hamming_is_tiles(n_bytes, codes)) {
+        start = n / FS_HAMMING_TILE * FS_HAMMING_TILE;
+        fs_hamming_scan(n_queries, queries, start, words, (const uint64_t *)(const void *)codes, first, k, distance,
+                        index);
+    }
+    for (; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        fs_hamming_tiles(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes + n_after, tile);
+        fs_hamming_scan(n_queries, queries, count, words, tile, first + start, k, distance, index);
+    }
+}
 
 #endif

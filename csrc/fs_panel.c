@@ -8,8 +8,8 @@
 #include "fs_each_level.inc.h"
 #undef FS_LOOPS
 
-/* Below the first size the padding costs more than is saved; from the last on a BLAS with threads is better (sketching
- * limits it to one below this size: see _threads.SMALL_SHRINK). Registers of AVX2 hold too small a tile for more than
+/* Below the first size the padding costs more than is saved; from the last on a Gram matrix is cut into blocks, which
+ * BLAS computes as well (_kernels/sketching/products.pyx). Registers of AVX2 hold too small a tile for more than
  * BLAS reaches, so there only what it wastes on narrow products is gained. Without FMA BLAS has kernels that we have
  * not. */
 int fs_panel_pays(ptrdiff_t m, size_t real)

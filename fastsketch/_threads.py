@@ -7,11 +7,13 @@ overlapping limits end.
 """
 
 import contextlib
+import functools
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 from fastsketch._kernels import pool
 from fastsketch._validation import as_integer
@@ -177,3 +179,21 @@ SMALL_SHRINK = 1024
 def blas_for(buffer_rows: int) -> AbstractContextManager[Any]:
     """The limit a kernel runs under: one thread for a small shrink, else whatever holds already."""
     return _Limit(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A function of NumPy's and SciPy's products and decompositions, whose bits depend on how many threads those have.
+
+    For what is short: other threads' BLAS has one thread too while it lasts.
+    """
+
+    @functools.wraps(function)
+    def alone(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with _Limit(1, own=False):
+            return function(*args, **kwargs)
+
+    return alone

@@ -54,7 +54,7 @@ def stream(kind, rng, n, d):
 
 
 def sparse_rows(rng, n, d, density, dtype=np.float64):
-    """Rows with this share of entries other than zero, uniform on (0, 1], in CSR: the same with every version of scipy."""
+    """CSR rows with this share of entries other than zero, uniform on (0, 1]: the same with every version of scipy."""
     places = rng.choice(n * d, size=round(density * n * d), replace=False)
     values = (1 - rng.random(places.size)).astype(dtype)
     return sparse.csr_array((values, (places // d, places % d)), shape=(n, d))

@@ -10,10 +10,19 @@ container, filled when its image was made); and a cache that cannot be read or w
 
 from pathlib import Path
 
-from numba import njit
-from numba.core.caching import FunctionCache
-from numba.core.ccallback import CFunc
-from numba.core.sigutils import normalize_signature
+try:
+    from numba import njit
+    from numba import types as types  # for those who compile through here
+    from numba.core.caching import FunctionCache
+    from numba.core.ccallback import CFunc
+    from numba.core.sigutils import normalize_signature
+    from numba.extending import register_jitable as register_jitable
+except ImportError as error:
+    raise ImportError(
+        f"updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported ({error}): "
+        "pip install numba, if it has wheels for this system (none for musl, as in Alpine); all else works without it",
+        name="numba",
+    ) from error
 
 # What this process has done: functions compiled, read from a cache, not written to any; and the folders written to.
 counts = {"compiled": 0, "read": 0, "kept": 0}

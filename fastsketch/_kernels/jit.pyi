@@ -3,6 +3,9 @@ from typing import Any
 
 counts: dict[str, int]
 folders: set[str]
+# of numba
+types: Any
+register_jitable: Callable[..., Any]
 
 class Address:
     address: int

@@ -23,7 +23,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
         return _completed(np.empty((0, rows.shape[1])), n, seed=seed)
     rows = rows / top
     m, d = rows.shape
-    if m <= d:
+    if 1 < m <= d:  # one number: scipy 1.13.0 gives this driver too little memory
         values, left = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
         values, left = values[::-1][:n], left[:, ::-1][:, :n]
         if values[-1] > GRAM_PRECISION * values[0]:

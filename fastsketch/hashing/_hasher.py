@@ -6,21 +6,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import reads
+from fastsketch._kernels.hashing import encode as kernel
 from fastsketch._model import Model
 from fastsketch._parameters import integer
-from fastsketch._validation import Rows, as_rows, check_finite, natural_dtype
+from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse, natural_dtype, not_finite
 from fastsketch.hashing._codes import Codes, as_codes, code_width, hamming_topk, pack
+from fastsketch.sketching._plain_rows import plain_rows
 
-# Rows encoded at a time: their scores stay in the cache.
+Scores = NDArray[np.floating[Any]]
+
+# Rows encoded at a time by a hash that is not linear: their scores stay in the cache.
 ENCODE_ROWS = 2048
+# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+SLICE_BYTES = 32 << 20
 
 
 class Hasher(Model, abstract=True):
-    """Base of the hashes: a subclass learns, and defines ``_scores``."""
+    """Base of the hashes: a subclass learns, and defines ``_scores`` or is linear."""
 
     n_bits: int = integer(at_least=1, kw_only=False)
 
-    def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
+    def _scores(self, rows: Any) -> Scores:
         """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
         raise NotImplementedError
 
@@ -44,8 +50,7 @@ class Hasher(Model, abstract=True):
         """
         checked = self._checked(rows)
         out = np.empty((checked.shape[0], self.n_bits), natural_dtype(checked.dtype))
-        for start in range(0, len(out), ENCODE_ROWS):
-            out[start : start + ENCODE_ROWS] = self._scores_from(checked, start)
+        self._fill(checked, scores=out)
         return out
 
     @reads
@@ -68,8 +73,7 @@ class Hasher(Model, abstract=True):
         """
         checked = self._checked(rows)
         out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
-        for start in range(0, len(out), ENCODE_ROWS):
-            out[start : start + ENCODE_ROWS] = pack(self._scores_from(checked, start) > 0)
+        self._fill(checked, codes=out)
         return out
 
     def search(self, queries: Rows, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -125,11 +129,16 @@ class Hasher(Model, abstract=True):
         self._require_rows()
         return as_rows(rows, self.n_features)
 
-    def _scores_from(self, rows: Any, start: int) -> NDArray[np.floating[Any]]:
-        """Scores of the next ENCODE_ROWS rows."""
-        piece = rows[start : start + ENCODE_ROWS]
-        check_finite(piece, offset=start)
-        return self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
+    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
+        """Fill in the one that is given, for rows whose shape and kind are checked."""
+        for start in range(0, rows.shape[0], ENCODE_ROWS):
+            piece = rows[start : start + ENCODE_ROWS]
+            check_finite(piece, offset=start)
+            found = self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
+            if scores is not None:
+                scores[start : start + ENCODE_ROWS] = found
+            if codes is not None:
+                codes[start : start + ENCODE_ROWS] = pack(found > 0)
 
 
 class LinearHasher(Hasher, abstract=True):
@@ -139,8 +148,36 @@ class LinearHasher(Hasher, abstract=True):
         """Projection (d, n_bits) and offsets (n_bits,)."""
         raise NotImplementedError
 
-    def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        projection, offsets = self._linear()
-        # compared with mu'P: no centred copy of the rows
-        scores = rows @ projection.astype(rows.dtype, copy=False)
-        return scores - offsets.astype(rows.dtype)
+    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
+        (n, d), dtype = rows.shape, natural_dtype(rows.dtype)
+        projection, offsets = (in_place(array, dtype) for array in self._linear())
+        part = kernel.rows_of_part(d, self.n_bits)
+        step = max(1, SLICE_BYTES // (part * d * dtype.itemsize)) * part
+        for start in range(0, n, step):
+            piece, stop = rows if n <= step else rows[start : start + step], start + step
+            bad = _filled(
+                piece,
+                projection,
+                offsets,
+                scores=None if scores is None else scores[start:stop],
+                codes=None if codes is None else codes[start:stop],
+            )
+            if bad >= 0:
+                raise not_finite(start + bad)
+
+
+def _filled(
+    rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
+) -> int:
+    """The kernel's answer: the first row that is not finite, or -1."""
+    if not is_sparse(rows):
+        return kernel.dense(plain_rows(rows, projection.dtype), projection, offsets, scores=scores, codes=codes)
+    return kernel.csr(
+        in_place(rows.indptr, np.int64),
+        in_place(rows.indices, np.int32),
+        in_place(rows.data, projection.dtype),
+        projection,
+        offsets,
+        scores=scores,
+        codes=codes,
+    )

@@ -55,9 +55,6 @@ class DiagonalState(PointsState):
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY
 
-    def is_small(self) -> bool:
-        return True
-
     def coefs(self) -> Floats:
         return kernel.coef_now(self.copied(), self.setting)
 

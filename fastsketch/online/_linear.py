@@ -5,7 +5,6 @@ from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
@@ -123,15 +122,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         scores = filled(n, np.nan)
         self._coef = None
         batch = _as_csr(x) if learned.sparse else _as_dense(x)
-        if learned is self._learned and learned.is_small():
+        learned.prepare(batch)
+        try:
             learned.learn(batch, y, weights, scores)
-        else:
-            with _threads.blas_for(2 * self.sketch_size), np.errstate(all="ignore"):
-                learned.prepare(batch)
-                try:
-                    learned.learn(batch, y, weights, scores)
-                except np.linalg.LinAlgError:
-                    scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
+        except np.linalg.LinAlgError:
+            scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
         if not all_finite(scores):
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {learned.totals()[0] + 1}: {self._cause(learned)}"

@@ -151,7 +151,8 @@ class NewtonState(Learned):
 
     def prepare(self, batch: Batch) -> None:
         if self.is_open():
-            square = _first_square(batch)
+            with np.errstate(over="ignore"):
+                square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
                 self.scalar[ALPHA] = self.setting.first_row_share * square
@@ -219,9 +220,6 @@ class SketchState(NewtonState):
         if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
             return False
         return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
-
-    def is_small(self) -> bool:
-        return not self._is_full()
 
     def _is_full(self) -> bool:
         """Whether one more row makes a shrink."""

@@ -5,6 +5,7 @@ from typing import cast
 
 import numpy as np
 
+from fastsketch import _threads
 from fastsketch._kernels.online.numbers import ROUND
 from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch._random import Normal, random_normal
@@ -31,9 +32,13 @@ class ProjectedState(PointsState):
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Rounds of equations 3 and 4 of the ADA-FD paper, for every point."""
+        with _threads.blas_for(2 * self.setting.sketch_size), np.errstate(all="ignore"):
+            self._learn(cast(Floats, batch), targets, sample_weight, scores)
+
+    def _learn(self, rows: Floats, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         loss, p = LOSSES[self.setting.loss], as_loss_parameter(self.setting.loss, None)
         fixed = projection(self.setting, self.base.shape[1], 0) if self.setting.method == "radagrad" else None
-        for i, x in enumerate(cast(Floats, batch)):
+        for i, x in enumerate(rows):
             z = self.base @ x
             y = np.full_like(z, targets[i])
             losses, slopes = sample_weight[i] * loss.value(z, y, p), sample_weight[i] * loss.slope(z, y, p)

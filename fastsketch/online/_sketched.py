@@ -1,4 +1,4 @@
-"""The arrays of the adaptive methods with a sketched H, and of the whole one (rounds: _kernels/online/adaptive)."""
+"""The arrays of the adaptive methods with a sketched or a whole H; the rounds are in _kernels/online/adaptive."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,6 @@ from fastsketch._kernels.online.numbers import EVERY_ROUND, NEVER, OLD, RANK, RO
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
 from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Batch, Csr, Floats, KeptRows, Places, Zeros
-
-# Multiplications of a product with a vector, and of two matrices, up to which BLAS keeps it on one core by itself
-# (OpenBLAS: 9,216 and 2^18): a limit of threads takes longer than a small round, and would change nothing.
-SMALL_VECTOR, SMALL_MATRIX = 8192, 2**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,7 @@ class SketchedState(PointsState):
 
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed
-        return isinstance(self.held, DenseRows)
-
-    def is_small(self) -> bool:
-        cap, d = self.turn.shape[1], self.base.shape[1]
-        return self.setting.phi != L1_PENALTY and cap * d <= SMALL_VECTOR and cap * cap * max(cap, d) <= SMALL_MATRIX
+        return True
 
     def coefs(self) -> Floats:
         n, old, held = int(self.count[ROWS]), int(self.count[OLD]), self.held

@@ -178,10 +178,6 @@ class Learned(Arrays):
         """Whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
         raise NotImplementedError
 
-    def is_small(self) -> bool:
-        """Whether the next row, taken atomically, asks nothing of BLAS that more than one thread could work on."""
-        return False
-
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes)."""
         raise NotImplementedError

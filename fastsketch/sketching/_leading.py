@@ -1,14 +1,14 @@
 """Leading eigenpairs of an exact matrix of products."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsymv
 
+from fastsketch._kernels.linalg.products import product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
+from fastsketch._threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 
@@ -40,10 +40,10 @@ def takes_lanczos(n: int, k: int) -> bool:
 
 
 def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
-    matrix: Any = lower.T  # column-major, its lower triangle filled
-    return lanczos(lambda v: dsymv(1.0, matrix, v, lower=1), len(lower), k)
+    return lanczos(lambda v: symmetric_product(lower, v), len(lower), k)
 
 
+@one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
     """As ``leading``: the k leading pairs of a positive semidefinite matrix of side n that can multiply vectors.
 
@@ -64,7 +64,8 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
         def rest(v: Matrix) -> Matrix:
             v = v.ravel()
-            return times(v) - vectors.T @ (values * (vectors @ v))
+            inside = values[:, np.newaxis] * product(vectors, v[:, np.newaxis])
+            return times(v) - product(vectors, inside, turned=True).ravel()
 
         # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)

@@ -4,14 +4,11 @@ Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtra
 the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
-import contextlib
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.sketching import random_map as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import natural_dtype, not_finite
@@ -73,10 +70,6 @@ class MappedBlock:
             self.state.set_numbers(*self.map.numbers(self.index, self.dtype))
             self._has_numbers = True
 
-    def _limit(self) -> AbstractContextManager[Any]:
-        """Only the Gaussian map calls BLAS."""
-        return _threads.blas_for(self.map.rows_out) if self.map.kind == "gaussian" else contextlib.nullcontext()
-
     @property
     def n_rows(self) -> int:
         """Rows taken so far."""
@@ -106,8 +99,7 @@ class MappedBlock:
         if self.fits_step(len(rows)) and len(rows):
             self._refuse(max(float(rows.max()), -float(rows.min())), offset, len(rows))
         self._need_numbers()
-        with self._limit():
-            taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
+        taken, bad = kernel.absorb(rows, weights, self.map.block_rows, self.state)
         if bad >= 0:
             raise not_finite(offset + bad, self.dtype)
         self._refuse(self.state.largest, offset, taken)
@@ -186,8 +178,7 @@ class MappedBlock:
                     mean, low = _two_sum(shift, move)
                 return Mapped((root * rows).astype(self.dtype), mean, low, weight, n)
             self._need_numbers()
-            with self._limit():
-                kernel.finish(state.out, state)
+            kernel.finish(state.out, state)
             if self.center:
                 sums = np.asarray(state.sums)
                 move = sums / weight if weight > 0 else np.zeros_like(sums)

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import Rows, as_rows, as_weights, check_finite, is_sparse
+from fastsketch._kernels.linalg.products import product, settled
+from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
+from fastsketch._validation import Rows, as_rows, as_weights, check_finite, in_place, is_sparse
 from fastsketch.io import Source, open_source
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
@@ -67,31 +69,33 @@ class View:
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
         """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
-        mean = self.mean * self.scale
+        mean, q = self.mean * self.scale, np.ascontiguousarray(q)
         with np.errstate(over="ignore", invalid="ignore"):
-            x = rows.astype(self.dtype, copy=False).astype(np.float64, copy=False) * self.scale
-            root = None if weights is None else np.sqrt(weights)[:, np.newaxis]
+            x = rows.astype(self.dtype, copy=False)
             total = float(rows.shape[0] if weights is None else weights.sum())
             shift = total * float(mean @ mean)
             if is_sparse(x):
+                x = x.astype(np.float64, copy=False) * self.scale
+                arrays = in_place(x.indptr, np.int64), in_place(x.indices, np.int32), x.data
                 # (x - 1 mu') q, by linearity: nothing is made dense
-                z = x @ q - mean @ q
+                z = rows_times(*arrays, q) - mean @ q
                 squares = np.asarray(x.multiply(x).sum(axis=1)).ravel() - 2.0 * (x @ mean) + mean @ mean
                 if weights is not None:
                     z *= weights[:, np.newaxis]
                     squares *= weights
-                product, squared = x.T @ z - np.outer(mean, z.sum(axis=0)), float(squares.sum())
+                of_q = turned_rows_times(*arrays, z, self.n_features)
+                of_q -= np.outer(mean, z.sum(axis=0))
+                squared = float(squares.sum())
                 magnitude = squared + 2.0 * shift
             else:
-                x = x - mean
-                if root is not None:
-                    x *= root
-                product, squared = x.T @ (x @ q), float(np.einsum("ij,ij->", x, x))
+                x = np.ascontiguousarray(x) if x.strides[1] != x.itemsize or not x.flags.aligned else x
+                x, squared = settled(x, mean, None if weights is None else np.sqrt(weights), self.scale)
+                of_q = product(x, product(x, q), turned=True)
                 magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)
             raise ValueError(f"the squares of these rows leave the range of numbers, or of {self.dtype}")
-        return Product(product, squared, rows.shape[0], magnitude)
+        return Product(of_q, squared, rows.shape[0], magnitude)
 
 
 class RowsAgain:

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular, svd
 
+from fastsketch._kernels.linalg.products import product
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._model import Arrays
+from fastsketch._threads import one_blas_thread
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._rows_again import Product
 
@@ -31,6 +33,7 @@ class Refined(NamedTuple):
     allowance: float  # for rounding: of squares and of high alone
 
 
+@one_blas_thread
 def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     """Y = A'A V' of one pass, read out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
 
@@ -50,7 +53,8 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     if not r or allowance == 0.0:
         none = np.zeros(0)
         return Refined(none, np.zeros((0, d)), none, none, np.zeros((0, 0)), total, allowance)
-    core = vt @ y
+    vt, y = np.ascontiguousarray(vt), np.ascontiguousarray(y)
+    core = product(vt, y)
     core = (core + core.T) / 2
     shifted = y + allowance * vt.T
     factor = _root(core + allowance * np.eye(r))
@@ -59,7 +63,7 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     kept = int(np.count_nonzero(squares > allowance))
     squares, vectors = squares[:kept], u.T[:kept]
     # M in the basis of V and of F = Q R; in what is left it is g I
-    triangle = qr(y - vt.T @ core, mode="r", check_finite=False)[0][: min(d, r)]
+    triangle = qr(y - product(vt, core, turned=True), mode="r", check_finite=False)[0][: min(d, r)]
     rest = max(0.0, min(shrinkage, total - float(np.trace(core)))) + allowance
     high = np.maximum(_bordered(core, triangle, rest * np.eye(len(triangle)))[:kept] + allowance, squares)
     if r < d:
@@ -67,7 +71,7 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     outside = float(min(squares[-1], rest)) if kept == r < d else 0.0
     least = solve_triangular(factor, triangle.T, lower=True, check_finite=False)
     values = _bordered(core, triangle, least.T @ least + outside * np.eye(len(triangle)))[:kept]
-    inside = vt @ vectors.T
+    inside = product(vt, np.ascontiguousarray(vectors.T))
     leaked = outside * (np.eye(kept) - inside.T @ inside)
     lost = max(0.0, total - float(squares.sum()))
     return Refined(squares, vectors, np.clip(values, squares, high), high, leaked, lost, allowance)

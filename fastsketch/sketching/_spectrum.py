@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
 from fastsketch.sketching._leading import leading_rounding
 from fastsketch.sketching._methods import Method
@@ -117,6 +118,7 @@ def _spectrum(
         return Spectrum(np.clip(values * unit * unit, low, high), upright(vectors), low, high)
 
 
+@one_blas_thread
 def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
     """Point estimates, descending, and their directions; `spent`: what FD has taken from every kept direction."""
     if not method.tracks:
@@ -151,6 +153,7 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
     return out
 
 
+@one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
     """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
 

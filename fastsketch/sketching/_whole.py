@@ -5,15 +5,16 @@ sketch. Both read dense rows in blocks, so that nothing of the size of the rows 
 products.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import frexp, ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyrk
 
-from fastsketch import _threads
+from fastsketch._kernels.linalg.products import add_gram, column_sums, product, settled
+from fastsketch._kernels.sketching import dense
+from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import (
@@ -31,7 +32,7 @@ from fastsketch.sketching._leading import LEADING_ROUNDING, lanczos, leading
 Matrix = NDArray[np.float64]
 
 # Bytes of rows that are made float64, centred and multiplied at a time, and columns (or rows) of such a block at least:
-# fewer, and dsyrk runs below its rate.
+# fewer, and BLAS runs below its rate.
 BLOCK_BYTES, LEAST = 4 << 20, 128
 # Multiply-adds that a dense product makes while scipy makes one of a sparse product.
 SPARSE_STEP = 250.0
@@ -53,7 +54,8 @@ class _Rows:
     def __init__(self, rows: Any, weights: Matrix | None, *, center: bool) -> None:
         self.n, self.d = rows.shape
         self.sparse = is_sparse(rows)
-        self.top, largest = 0, _largest(rows.data if self.sparse else rows)
+        rows = rows if self.sparse else _plain(rows)
+        self.top, largest = 0, _largest(rows.data) if self.sparse else dense.scan(rows)[1]
         if largest > 0:
             self.top = frexp(largest)[1]
         self.exponent = exponent_for(self.top, np.dtype(np.float64)) if largest > 0 else 0
@@ -74,13 +76,7 @@ class _Rows:
     def _sums(self) -> Matrix:
         if self.sparse:
             return np.asarray(self._rows.T @ (self.root * self.root))
-        out = np.zeros(self.d)
-        for part in self.parts(self.n, self.d):
-            block = self._rows[part]
-            if self.weights is None:
-                out += block.sum(axis=0, dtype=np.float64)
-            else:
-                out += self.weights[part] @ block.astype(np.float64, copy=False)
+        out = column_sums(self._rows, self.weights)
         return out if self._scale == 1.0 else out * self._scale
 
     @staticmethod
@@ -100,15 +96,7 @@ class _Rows:
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
 
     def _settled(self, block: Any, mean: Matrix, root: Matrix) -> Matrix:
-        out = np.empty(block.shape)
-        if self._scale == 1.0 or self.sparse:
-            np.subtract(block, mean, out=out)
-        else:
-            np.multiply(block, self._scale, out=out)
-            out -= mean
-        if self.weights is not None:
-            out *= root[:, np.newaxis]
-        return out
+        return settled(block, mean, None if self.weights is None else root, 1.0 if self.sparse else self._scale)[0]
 
     def csr(self) -> Any:
         """Weighted, scaled rows of a sparse matrix, not centred."""
@@ -146,6 +134,13 @@ def _largest(values: Any) -> float:
     return max(float(values.max()), -float(values.min())) if values.size else 0.0
 
 
+def _plain(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows whose columns lie side by side, in a dtype of the kernels."""
+    if rows.dtype not in (np.float32, np.float64) or not rows.flags.aligned:
+        rows = rows.astype(np.float64)
+    return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
+
+
 def rounding_of_sums(length: int, block: int, size: float) -> float:
     """Of sums of `length` products in blocks, whose sizes add up to `size`: at worst, all roundings have one sign."""
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
@@ -177,16 +172,15 @@ class RowProducts:
             size = float(x.data @ x.data) + rows.weight * offset
             return lower, rows.column_squares(), rounding_of_sums(self.d, self.d, size)
         block = 1
-        with _threads.blas_for(n):
-            for part, z in rows.by_columns():
-                block = max(block, z.shape[1])
-                dsyrk(1.0, z.T, beta=1.0, c=lower.T, trans=1, lower=1, overwrite_c=1)  # G += z @ z.T
-                squares[part] = np.einsum("ij,ij->j", z, z)
+        for part, z in rows.by_columns():
+            block = max(block, z.shape[1])
+            add_gram(z, lower)  # G += z @ z.T
+            squares[part] = np.einsum("ij,ij->j", z, z)
         return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
 
     def eigenvalues(self) -> Matrix:
         """All of them, descending; takes a copy of the matrix."""
-        return np.maximum(np.linalg.eigvalsh(self._lower.T, UPLO="L")[::-1], 0.0)
+        return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
     def whole(self, setting: EngineSetting) -> Whole:
         """The engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
@@ -194,8 +188,7 @@ class RowProducts:
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
         rows, n, size = self._rows, self.n, setting.sketch_size
-        with _threads.blas_for(n):
-            values, u = leading(self._lower, min(n, size), overwrite=True)
+        values, u = leading(self._lower, min(n, size), overwrite=True)
         values = np.maximum(values, 0.0)
         delta = float(values[size - 1]) if len(values) >= size else 0.0
         # U'A has orthogonal rows; its own singular values keep more digits than the roots of the eigenvalues
@@ -208,9 +201,9 @@ class RowProducts:
         rows = self._rows
         if rows.sparse:
             return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)
-        out = np.empty((len(u), self.d))
+        out, u = np.empty((len(u), self.d)), np.ascontiguousarray(u)
         for part, z in rows.by_columns():
-            out[:, part] = u @ z
+            out[:, part] = product(u, z)
         return out
 
 
@@ -233,11 +226,10 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
         size = float(x.data @ x.data) + source.weight * float(source.mean @ source.mean)
         allowance = rounding_of_sums(source.n, source.n, size)
     else:
-        block, times = 1, _syrk_into(total)
-        with _threads.blas_for(source.d):
-            for _, z in source.by_rows():
-                block = max(block, len(z))
-                times(z)
+        block = 1
+        for _, z in source.by_rows():
+            block = max(block, len(z))
+            add_gram(z, total, turned=True)  # C += z.T @ z
         allowance = rounding_of_sums(source.n, block, float(np.trace(total)))
     source.put_into(engine)
     squares = np.maximum(np.diag(total), 0.0)
@@ -301,13 +293,6 @@ def _of_pairs(
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
     return Whole(engine, rows.unit(squares + allowance), rows.unit(column_squares))
-
-
-def _syrk_into(total: Matrix) -> Callable[[Matrix], None]:
-    def times(z: Matrix) -> None:
-        dsyrk(1.0, z.T, beta=1.0, c=total.T, trans=0, lower=1, overwrite_c=1)  # C += z.T @ z
-
-    return times
 
 
 def row_steps(rows: Any) -> float:

@@ -1,21 +1,21 @@
 """The sketch of one tensor's gradients: rows on the tensor's device, all that is small in float64 on the CPU."""
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastsketch._kernels.online.adaptive import rank_one_update
+from fastsketch._kernels.online.numbers import EVERY_ROUND, WHEN_FULL
+from fastsketch._kernels.online.turning import CLEAR_SHARE, NEW_SHARE, SmallSpace
 
 Floats = NDArray[np.float64]
 
 # A gradient of which a larger share (squared) is new becomes a row as it is: the effect of its neighbours' rounding on
 # orthogonality grows with the inverse. Below NEW of its length nothing is new.
-CLEAR = {torch.float64: 1e-4, torch.float32: 1e-2}
-NEW = {torch.float64: 1e-10, torch.float32: 1e-5}
-POLISH = 256  # turns between two corrections of T
+CLEAR = {torch.float64: CLEAR_SHARE, torch.float32: 1e-2}
+NEW = {torch.float64: NEW_SHARE, torch.float32: 1e-5}
 # torch, for the functions that it declares without types.
 UNTYPED: Any = torch
 ON_CPU = ("turn", "lam", "gram")
@@ -31,14 +31,6 @@ class TensorSketch(TypedDict):
     rank: int  # directions: the used rows of turn
     n_rows: int  # used rows of `rows`
     turns: int  # since the last polish
-
-
-class _Small(NamedTuple):
-    """The tensors on the CPU as arrays, which share their memory."""
-
-    turn: Floats
-    lam: Floats
-    gram: Floats
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -81,64 +73,51 @@ def direction(
     ADA-FD shrinks in every round (every_round) and steps with the rest; ADA-FFD when 2 sketch_size directions are
     full, after the step: here before the next gradient comes, which is the same.
     """
-    rows, small = state["rows"], _Small(state["turn"].numpy(), state["lam"].numpy(), state["gram"].numpy())
-    turn, lam = small.turn, small.lam
-    if not every_round and state["rank"] == 2 * sketch_size:
-        lam[: sketch_size - 1] -= lam[sketch_size - 1]
-        lam[sketch_size - 1 :] = 0
-        _rebase(state, small, sketch_size - 1)
-    elif state["n_rows"] == len(rows) and state["rank"] < len(rows):
-        _rebase(state, small, state["rank"])
-    p, y = _append(state, small, g=g, square=square)
-    rank, n = state["rank"], state["n_rows"]
-    if rank:
-        rank_one_update(turn, lam, rank, n, y, 1.0)
-        state["turns"] += 1
-    if every_round and rank == sketch_size:
-        lam[:rank] -= lam[rank - 1]
-        rank -= 1
-    state["rank"] = rank
-    if state["turns"] >= POLISH:
-        _polish(state, small, rank)
-    root = np.sqrt(np.maximum(lam[:rank], 0))
-    steps: Floats = (root / (delta + root) * (turn[:rank, :n] @ p[:n])) @ turn[:rank, :n]
-    return (g - _large(steps, rows) @ rows[:n]) / delta
+    rows = state["rows"]
+    small = SmallSpace(
+        state["turn"].numpy(),
+        state["lam"].numpy(),
+        state["gram"].numpy(),
+        rule=EVERY_ROUND if every_round else WHEN_FULL,
+        sketch_size=sketch_size,
+        rank=state["rank"],
+        n_rows=state["n_rows"],
+        turns=state["turns"],
+    )
+    if small.must_rebase():
+        _rebase(state, small)
+    p = _append(state, small, g=g, square=square)
+    small.take_gradient()
+    state["rank"], state["n_rows"], state["turns"] = small.rank, small.n_rows, small.turns
+    steps = small.within(p, delta)
+    return (g - _large(steps, rows) @ rows[: len(steps)]) / delta
 
 
-def _append(state: TensorSketch, small: _Small, *, g: Tensor, square: float) -> tuple[Floats, Floats]:
-    """The new part of g becomes a row; returns (rows g, V'g), each with room for more."""
-    rows, turn, lam, gram = state["rows"], small.turn, small.lam, small.gram
-    rank, n = state["rank"], state["n_rows"]
-    p, y = np.zeros(len(rows)), np.zeros(len(lam) + 1)
+def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float) -> Floats:
+    """The new part of g becomes a row; returns rows g, with y = V'g in `small`."""
+    rows, n = state["rows"], small.n_rows
+    p = np.zeros(len(rows))
     p[:n] = _small(rows[:n] @ g)
-    y[:rank] = turn[:rank, :n] @ p[:n]
-    if rank == len(lam):
-        return p, y
-    rest = square - y[:rank] @ y[:rank]
+    rest = square - small.project(p)
+    if small.rank == len(state["lam"]):
+        return p
     if rest > CLEAR[rows.dtype] * square:
-        rows[n] = g
-        gram[n, :n] = gram[:n, n] = p[:n]
-        gram[n, n] = p[n] = square
-        turn[:rank, n] = 0
-        turn[rank, :n] = -(y[:rank] @ turn[:rank, :n]) / np.sqrt(rest)
-        turn[rank, n] = 1 / np.sqrt(rest)
-        lam[rank], y[rank] = 0, np.sqrt(rest)
-    else:
-        v = g.clone()
-        for _ in range(2):
-            inner = turn[:rank, :n] @ _small(rows[:n] @ v)
-            v -= _large(turn[:rank, :n].T @ inner, rows) @ rows[:n]
-        length = _length(v)
-        if not length > NEW[rows.dtype] * np.sqrt(square):
-            return p, y
+        rows[n], p[n] = g, square
+        small.append(p, square, np.sqrt(rest))
+        return p
+    v = g.clone()
+    for _ in range(2):
+        v -= _large(small.within(_small(rows[:n] @ v)), rows) @ rows[:n]
+    length = _length(v)
+    if length > NEW[rows.dtype] * np.sqrt(square):
         rows[n] = v / length
-        gram[n, : n + 1] = gram[: n + 1, n] = _small(rows[: n + 1] @ rows[n])
-        turn[:rank, n] = 0
-        turn[rank, :n], turn[rank, n] = 0, 1
+        products = _small(rows[: n + 1] @ rows[n])
         p[n] = float(rows[n] @ g)
-        lam[rank], y[rank] = 0, p[n]
-    state["rank"], state["n_rows"] = rank + 1, n + 1
-    return p, y
+        small.project(p)
+        small.append(products, products[n], p[n], unit=True)
+    else:
+        small.project(p)
+    return p
 
 
 def _length(v: Tensor) -> float:
@@ -153,22 +132,11 @@ def _large(x: Floats, rows: Tensor) -> Tensor:
     return UNTYPED.from_numpy(np.ascontiguousarray(x)).to(rows.device, rows.dtype)
 
 
-def _polish(state: TensorSketch, small: _Small, rank: int) -> None:
-    """T' <- (3/2 I - E/2) T', E = V'V: one Newton step for orthonormality."""
-    n = state["n_rows"]
-    kept = small.turn[:rank, :n]
-    small.turn[:rank, :n] = (1.5 * np.eye(rank) - 0.5 * kept @ small.gram[:n, :n] @ kept.T) @ kept
-    state["turns"] = 0
-
-
-def _rebase(state: TensorSketch, small: _Small, rank: int) -> None:
-    """rows <- V' of `rank` directions."""
-    rows, n = state["rows"], state["n_rows"]
-    small.gram[:n, :n] = _small(rows[:n] @ rows[:n].T)
-    _polish(state, small, rank)
-    rows[:rank] = _large(small.turn[:rank, :n], rows) @ rows[:n]
+def _rebase(state: TensorSketch, small: SmallSpace) -> None:
+    """rows <- V'."""
+    rows, rank, n = state["rows"], small.rank, small.n_rows
+    state["gram"].numpy()[:n, :n] = _small(rows[:n] @ rows[:n].T)
+    small.polish()
+    rows[:rank] = _large(state["turn"].numpy()[:rank, :n], rows) @ rows[:n]
     rows[rank:] = 0
-    for matrix in (small.turn, small.gram):
-        matrix[:] = 0
-        np.fill_diagonal(matrix[:rank, :rank], 1)
-    state["rank"] = state["n_rows"] = rank
+    small.rebased()

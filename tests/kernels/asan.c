@@ -11,6 +11,7 @@
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
+#include "fs_threads.h"
 #include "fs_tridiag.h"
 
 #include <math.h>
@@ -109,7 +110,11 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         y[i] = 1e6 + x[i], v[i] = 1e6f + u[i];
     for (ptrdiff_t j = 0; j < d; j++)
         old[j] = mean[j] = 1e6;
-    fs_centre_rows_d(n, d, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    /* columns do not meet: some, then the others */
+    const ptrdiff_t half = d / 2;
+    fs_centre_rows_d(n, half, d, y, last, root, 3, 4.0 * (double)n, mean, low, base, shift);
+    fs_centre_rows_d(n, d - half, d, y + half, last + half, root, 3, 4.0 * (double)n, mean + half, low + half,
+                     base + half, shift + half);
     for (ptrdiff_t j = 0; j < d; j++) {
         double sum = 0, about = 0;
         for (ptrdiff_t i = 0; i < n; i++)
@@ -145,7 +150,15 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
         fs[i] = (float)(old[i] = f[i] = uniform());
     for (ptrdiff_t i = 0; i < m * r; i++)
         ws[i] = (float)(w[i] = uniform());
-    fs_panel_gram_d(m, columns, d, d, f, g, pack, n_pack);
+    /* the sum over parts of the columns */
+    const ptrdiff_t half = d / 2;
+    double *other = space((size_t)(m * m), 8);
+    fs_panel_gram_d(m, columns, half, d, f, g, pack, n_pack);
+    fs_panel_gram_d(m, columns, d - half, d, f + half, other, pack, n_pack);
+    for (ptrdiff_t j = 0; j < columns; j++)
+        for (ptrdiff_t i = j; i < m; i++)
+            g[j * m + i] = (half ? g[j * m + i] : 0) + (half < d ? other[j * m + i] : 0);
+    free(other);
     fs_panel_gram_s(m, columns, d, d, fs, gs, packs, n_pack);
     for (ptrdiff_t j = 0; j < columns; j++)
         for (ptrdiff_t i = j; i < m; i++) {
@@ -156,9 +169,12 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
             check(fabs(sum - gs[j * m + i]) < 1e-5 * (double)(d + 1), "panel gram, float");
             note(g + j * m + i, 8), note(gs + j * m + i, 4);
         }
-    fs_panel_rotate_d(m, r, d, d, f, w, square, pack, n_pack);
+    double *more = space((size_t)r, 8);
+    fs_panel_rotate_d(m, r, half, d, f, w, square, pack, n_pack);
+    fs_panel_rotate_d(m, r, d - half, d, f + half, w, more, pack, n_pack);
     for (ptrdiff_t i = 0; i < r; i++) {
         double norm = 0;
+        square[i] += more[i];
         for (ptrdiff_t c = 0; c < d; c++) {
             double sum = 0;
             for (ptrdiff_t k = 0; k < m; k++)
@@ -171,7 +187,8 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
     note(f, (size_t)(m * d) * 8), note(square, (size_t)r * 8);
     fs_panel_rotate_s(m, r, d, d, fs, ws, square, packs, n_pack);
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
-    free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws);
+    free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws),
+        free(more);
 }
 
 static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
@@ -334,12 +351,15 @@ static void secular(ptrdiff_t n)
     check(k >= 0 && k <= n && turns <= n, "deflate");
     for (ptrdiff_t i = 0; i < k; i++)
         poles[i] = d[keep[i]], w[i] = z[keep[i]];
-    fs_secular_roots(k, poles, w, 2.0, origin, tau);
+    const ptrdiff_t half = k / 2 / FS_ROOTS * FS_ROOTS;
+    fs_secular_some_roots(k, half, k, poles, w, 2.0, origin, tau);
+    fs_secular_some_roots(k, 0, half, poles, w, 2.0, origin, tau);
     for (ptrdiff_t i = 0; i < k; i++) {
         const double root = poles[origin[i]] + tau[i];
         check(root >= poles[i] && (i + 1 == k || root <= poles[i + 1]), "roots interlace");
     }
-    fs_secular_weights(k, poles, origin, tau, w);
+    fs_secular_some_weights(k, half, k, poles, origin, tau, w);
+    fs_secular_some_weights(k, 0, half, poles, origin, tau, w);
     fs_secular_vectors_d(k, 0, k, poles, origin, tau, w, place, v, s);
     fs_secular_vectors_s(k, 0, k, poles, origin, tau, w, place, v, fs);
     note(w, (size_t)k * 8), note(tau, (size_t)k * 8), note(s, (size_t)(k * k) * 8), note(fs, (size_t)(k * k) * 4);
@@ -462,7 +482,25 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
         codes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(n, n_bytes, codes, queries);
     fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
-    fs_hamming_topk(n, queries, n, n_bytes, codes, k, tile, distance, index);
+    fs_hamming_begin(n, k, NULL, distance, index);
+    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, k, tile, distance, index);
+    /* the same in two ranges, by way of tiles, each with heaps of its own */
+    const ptrdiff_t half = n / 2, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
+    uint64_t *both = space((size_t)(tiles * words * FS_HAMMING_TILE), 8);
+    int32_t *near = space((size_t)(n * k), 4), *other = space((size_t)(n * k), 4);
+    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8);
+    fs_hamming_begin(n, k, NULL, near, who);
+    fs_hamming_begin(n, k, NULL, other, whose);
+    fs_hamming_tiles(half, n_bytes, codes, (n - half) * n_bytes, both);
+    fs_hamming_scan(n, queries, half, words, both, 0, k, near, who);
+    fs_hamming_tiles(n - half, n_bytes, codes + half * n_bytes, 0, both);
+    fs_hamming_scan(n, queries, n - half, words, both, half, k, other, whose);
+    fs_hamming_join(n, k, other, whose, near, who);
+    fs_hamming_sort(n, k, distance, index);
+    fs_hamming_sort(n, k, near, who);
+    for (ptrdiff_t i = 0; i < n * k; i++)
+        check(near[i] == distance[i] && who[i] == index[i], "neighbours in two ranges");
+    free(both), free(near), free(other), free(who), free(whose);
     for (ptrdiff_t i = 0; i < n; i++) {
         check(all[i * n + i] == 0, "distance to itself");
         for (ptrdiff_t j = 0; j < k; j++) {
@@ -563,6 +601,20 @@ static void block(ptrdiff_t m, ptrdiff_t n)
     }
     for (ptrdiff_t i = 0; i < n * FS_BLOCK; i++)
         check(fabs(dw[i] - (double)w[i]) <= 1e-4 * (double)(n + m), "block, second product");
+    /* columns turned, and their products */
+    double gram[FS_BLOCK * FS_BLOCK] = {0}, narrow[FS_BLOCK * FS_BLOCK] = {0};
+    float turn[FS_BLOCK * FS_BLOCK] = {0};
+    double dturn[FS_BLOCK * FS_BLOCK] = {0};
+    for (int q = 0; q < FS_BLOCK; q++) /* backwards */
+        turn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1, dturn[FS_BLOCK * q + FS_BLOCK - 1 - q] = 1;
+    fs_turn_block_s(n, v, turn, w);
+    fs_turn_block_d(n, dv, dturn, dw);
+    fs_square_block_s(n, v, narrow);
+    fs_square_block_d(n, dv, gram);
+    for (ptrdiff_t i = 0; i < n; i++)
+        check(w[FS_BLOCK * i + 1] == v[FS_BLOCK * i + 6] && dw[FS_BLOCK * i] == dv[FS_BLOCK * i + 7], "turned block");
+    for (int q = 0; q < FS_BLOCK * FS_BLOCK; q++)
+        check(fabs(gram[q] - narrow[q]) <= 1e-5 * (double)(n + 1), "products of a block");
     free(da), free(dv), free(du), free(dw);
     free(indptr);
     free(indices);
@@ -615,6 +667,10 @@ static void every_kernel(void)
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
+    /* more than a block of rows, of columns, and than a piece of d */
+    dots(29, 70, 517);
+    dots(13, 33, 256);
+    dots(1, 40, 1031);
     for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
         tridiagonal(sizes[a]);
@@ -646,9 +702,35 @@ static void every_level(void)
     fs_level_share(&best);
 }
 
+static void add_own_number(void *context, ptrdiff_t part, void *scratch)
+{
+    memset(scratch, (int)part, 100);
+    ((double *)context)[part] += (double)part;
+}
+
+/* Every part of a job once, with fewer and with more threads than parts. */
+static void pool(void)
+{
+    char scratch[100];
+    fs_pool_share(fs_threads_service());
+    for (int threads = 1; threads < 9; threads++) {
+        fs_threads_set(threads);
+        for (ptrdiff_t n_parts = 0; n_parts < 40; n_parts++) {
+            double *out = space((size_t)n_parts, 8);
+            for (int again = 0; again < 5; again++)
+                fs_pool_run(n_parts, add_own_number, out, scratch, sizeof scratch);
+            for (ptrdiff_t i = 0; i < n_parts; i++)
+                check(out[i] == 5.0 * (double)i, "pool");
+            free(out);
+        }
+    }
+    check(fs_threads_started() == 7, "threads of the pool");
+}
+
 int main(void)
 {
     every_level();
+    pool();
     const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
     const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
                            "-",       "qid:3 1:1\n",           ""};

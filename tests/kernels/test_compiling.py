@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import fastsketch
+from fastsketch.online._adaptive import METHODS
+
+pytest.importorskip("numba")
 
 NEWTON = "fs.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
 LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
@@ -89,19 +92,40 @@ def test_a_damaged_cache_is_passed_over(package):
     assert counts["compiled"] > 0
 
 
+# Each in one process: commands that learn nothing by Numba.
+COMMANDS = """
+import contextlib, io
+from fastsketch.cli import main
+np.savetxt('a.csv', np.eye(8) + 0.5, delimiter=',')
+lines = 'sketch a.csv -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.csv --n-bits 2 -o h.fsk'
+for line in lines:
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(line.split()) == 0, line
+    assert 'numba' not in sys.modules, line
+"""
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
         "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
-        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4))",
-        "fs.AdaptiveSubgradient(method='ada_diag').update(np.eye(8), np.array([1.0, -1.0] * 4))",
+        "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
+        "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
+        *[
+            f"fs.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+            for method in METHODS
+        ],
+        "from scipy import sparse; fs.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
+        "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
+        "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
+        COMMANDS,
         "from fastsketch.cli._parser import make_parser; make_parser()",
         "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._hashing, fastsketch.cli._lowrank",
     ],
 )
-def test_only_what_needs_numba_imports_it(code):
-    assert child(code + "\nprint('numba' in sys.modules)") == "False"
+def test_only_what_needs_numba_imports_it(code, tmp_path):
+    assert child(code + "\nprint('numba' in sys.modules)", cwd=tmp_path) == "False"
 
 
 def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
@@ -109,3 +133,50 @@ def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
     fastsketch.LowRankModel(2, sweeps=1).fit([[1.0, 2.0, 3.0], [2.0, 4.0, 6.5], [0.5, 1.0, 1.0]]).save(path)
     code = f"m = fs.load({str(path)!r}); m.fold_in(np.ones((2, 3)))\nprint('numba' in sys.modules)"
     assert child(code) == "False"
+
+
+@pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')"), LOW_RANK])
+@pytest.mark.parametrize("broken", [False, True])
+def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):
+    """Absent, or there and not to be imported: numba refuses releases of numpy that it does not know."""
+    hide = "sys.modules['numba'] = None\n"
+    if broken:
+        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1 or less')")
+        hide = f"sys.path.insert(0, {str(tmp_path)!r})\n"
+    made, call = code.split(").", 1)
+    code = (
+        f"import scipy.sparse\n{hide}model = {made})\n"
+        f"try: model.{call}\nexcept ImportError as error: print(error)\nelse: print('no error')\n"
+        "print(model)"
+    )
+    said = child(code)
+    assert "updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported" in said
+    assert "pip install numba" in said and ("Numba needs NumPy" in said) == broken
+
+
+def test_a_model_that_numba_was_not_there_for_goes_on(tmp_path):
+    """The refused batch is as if it had never come."""
+    code = (
+        "rows, targets = np.eye(8), np.array([1.0, -1.0] * 4)\n"
+        "model, other = fs.SketchedNewton(4), fs.SketchedNewton(4).update(rows, targets)\n"
+        "kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split('.')[0] == 'numba'}\n"
+        "for name in ('jit', 'online.projection'): kept['fastsketch._kernels.' + name] = "
+        "sys.modules.pop('fastsketch._kernels.' + name)\n"
+        "sys.modules['numba'] = None\n"
+        "try: model.update(rows, targets)\nexcept ImportError: print('refused', model.n_rows)\n"
+        "sys.modules.update(kept)\n"
+        "print(np.array_equal(model.update(rows, targets).coef, other.coef))"
+    )
+    assert child(code) == "refused 0\nTrue"
+
+
+def test_what_needs_no_numba_works_without():
+    """Models, their saved states, the estimators and the command line: all but what the error names."""
+    code = (
+        "sys.modules['numba'] = None\nfrom fastsketch.sklearn import SketchedPCA\n"
+        "fs.FrequentDirections(4).update(np.eye(8)).sketch(); SketchedPCA(2, sketch_size=4).fit(np.eye(8))\n"
+        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4)).predict(np.eye(8))\n"
+        "fs.show_config()\nwith fs.thread_limit(1): fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))\n"
+        "print('done')"
+    )
+    assert child(code).endswith("done")

@@ -27,6 +27,23 @@ def test_products_are_right_and_the_same_alone(d):
     assert np.array_equal(np.tril(lower), np.tril(whole))
 
 
+@pytest.mark.parametrize("d", [255, 256, 264, 517, 1031])
+def test_pieces_and_blocks_give_the_same_bits(d):
+    """Many rows go block by block and piece by piece; one at a time is as good as a sum in order."""
+    rng = np.random.default_rng(d)
+    x, b = rng.standard_normal((29, d)), rng.standard_normal((70, d))
+    out, single = np.empty((29, 70)), np.empty((29, 70))
+    row_products(x, b, out, 0)
+    assert np.allclose(out, x @ b.T, rtol=1e-12, atol=1e-11)
+    for i in range(29):
+        row_products(x[i : i + 1], b, single[i : i + 1], 0)
+    assert np.array_equal(single, out)
+    lower, whole = np.empty((70, 70)), np.empty((70, 70))
+    row_products(b, b, lower, 0, lower=True)
+    row_products(b, b, whole, 0)
+    assert np.array_equal(np.tril(lower), np.tril(whole))
+
+
 def test_sizes_that_do_not_fit_are_refused():
     x = np.ones((3, 4))
     for b, out, first in (

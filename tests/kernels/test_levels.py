@@ -38,8 +38,9 @@ def dots():
 def block(dtype):
     a = csr(40, 70).astype(dtype)
     u, w = np.empty((40, 8), dtype), np.empty((70, 8), dtype)
-    gram_block(a.indptr.astype(np.uint32), a.indices.astype(np.uint32), a.data, rows(70, 8, dtype), u, w)
-    return u.tobytes() + w.tobytes()
+    where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
+    gram = gram_block(*where, a.data, rows(70, 8, dtype), u, w)
+    return u.tobytes() + w.tobytes() + gram.tobytes()
 
 
 def eigenpairs(dtype):

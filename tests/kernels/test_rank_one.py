@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fastsketch._kernels.online.adaptive import rank_one_update
+from fastsketch._kernels.online.numbers import NEVER
+from fastsketch._kernels.online.turning import SmallSpace
 
 
 def problem(n, seed):
@@ -21,7 +22,9 @@ def test_any_size_of_update(n, exponent):
         before, y = problem(n, seed)
         weight = 10.0**-exponent
         lam, turn = before.copy(), np.eye(n)
-        rank_one_update(turn, lam, n, n, y, weight)
+        small = SmallSpace(turn, lam, np.eye(n), rule=NEVER, sketch_size=2, rank=n, n_rows=n)
+        small.project(y[:n])
+        small.take_gradient(weight)
         assert np.abs(turn @ turn.T - np.eye(n)).max() < 1e-13
         assert (np.diff(lam) <= 0).all() and lam[-1] >= 0
         # turn' diag(lam) turn = diag(before) + weight y y'

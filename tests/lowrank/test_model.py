@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import inspect
 import json
 import pickle
 import subprocess
@@ -357,7 +358,9 @@ def test_ratings_with_the_defaults(dataset, name, most):
             lines = np.loadtxt(file, dtype=np.int64)
         rows, columns, stars = lines[:, 0] - 1, lines[:, 1] - 1, lines[:, 2].astype(np.float32)
     else:
-        found = loadmat(dataset("ml-1m/movielens1m.mat"))["data"].tocoo()
+        # newer versions of scipy warn where nothing is said of this argument, older ones do not know it
+        chosen = {"spmatrix": False} if "spmatrix" in inspect.signature(loadmat).parameters else {}
+        found = loadmat(dataset("ml-1m/movielens1m.mat"), **chosen)["data"].tocoo()
         rows, columns, stars = found.row, found.col, found.data.astype(np.float32)
     order = np.random.default_rng(0).permutation(len(stars))
     train, test = order[: len(order) // 2], order[len(order) // 2 :]

@@ -6,6 +6,10 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._kernels import pool
+from fastsketch._kernels.linalg.products import add_gram
+from fastsketch.sketching._engines import EngineSetting
+from fastsketch.sketching._leading import leading
+from fastsketch.sketching._whole import RowProducts, column_products
 
 THREADS = (1, 2, 3, 8)
 
@@ -26,6 +30,16 @@ def text_like(n, d, seed):
 
 
 ROWS = text_like(500, 20_000, 0)
+
+
+class Bytes:
+    """The arrays of an engine, or a tuple of arrays, as bytes."""
+
+    def __init__(self, made):
+        self.arrays = made if isinstance(made, tuple) else tuple(made.arrays().values())
+
+    def to_bytes(self):
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in self.arrays)
 
 
 def bits_with(threads, make):
@@ -50,3 +64,40 @@ def test_csr_sketches(setting, weighted, dtype):
 
     [bits] = {bits_with(n, make) for n in THREADS}
     assert len(bits) > 0
+
+
+DENSE = np.random.default_rng(1).standard_normal((300, 900)) * np.linspace(3, 1, 900) + 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RowProducts(DENSE, None, center=True),
+        lambda: RowProducts(DENSE.astype(np.float32), np.linspace(0.0, 3.0, 300), center=True),
+    ],
+    ids=["rows", "weighted-float32"],
+)
+def test_products_of_rows(make):
+    setting = EngineSetting(12, center=True)
+    [one] = {bits_with(n, lambda: Bytes(make().whole(setting).engine)) for n in THREADS}
+    assert one
+
+
+def test_products_of_columns_and_their_leading_pairs():
+    def make():
+        whole = column_products(DENSE.T.copy(), np.linspace(0.0, 3.0, 900), EngineSetting(12, center=True))
+        return Bytes(whole.engine)
+
+    [one] = {bits_with(n, make) for n in THREADS}
+    assert one
+    lower = np.zeros((900, 900))
+    add_gram(DENSE, lower, turned=True)
+    [values] = {bits_with(n, lambda: Bytes(leading(lower, 10))) for n in THREADS}
+    assert values
+
+
+@pytest.mark.parametrize("rows", [DENSE, ROWS], ids=["dense", "csr"])
+def test_second_passes(rows):
+    sketch = fs.FrequentDirections(24, solver="gram", center=True).update(rows)
+    [one] = {bits_with(n, lambda: sketch.copy().refine(rows)) for n in THREADS}
+    assert one

@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fastsketch import reference  # noqa: E402
+from fastsketch._kernels.online.turning import MOST_TURNS  # noqa: E402
 from fastsketch.torch import AdaFD, AdaFFD  # noqa: E402
-from fastsketch.torch._sketch import POLISH  # noqa: E402
 
 BOTH = pytest.mark.parametrize("kind", [AdaFD, AdaFFD])
 
@@ -79,7 +79,7 @@ def test_directions_stay_orthonormal(kind):
     rank, n = state["rank"], state["n_rows"]
     v = state["turn"][:rank, :n] @ state["rows"][:n].double()
     assert (v @ v.T - torch.eye(rank)).abs().max() < 1e-5
-    assert state["turns"] < POLISH
+    assert state["turns"] < MOST_TURNS
 
 
 def network(dtype=torch.float32):

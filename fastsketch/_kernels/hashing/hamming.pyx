@@ -1,11 +1,23 @@
-"""Hamming distances between packed binary codes, and exact nearest neighbours."""
+"""Hamming distances between packed binary codes, and exact nearest neighbours.
+
+Both are whole numbers: whatever the parts are, the results are the same.
+"""
 
 from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 
 
 follow()
+join()
+
+cdef enum:
+    LEAST_WORDS = 1 << 17    # of a part, words of codes times queries: some tens of microseconds
+    BLOCK_WORDS = 1 << 16    # that many queries look at, one after the other: they stay in the second cache
+    FEW_QUERIES = 6          # of a part, at least: they read a tile from the first cache
+    MOST_KEPT = 1024         # neighbours of all ranges of codes together: so many are found in vain
+    FIRST_SHARE = 32         # that part of the codes is looked at first, and bounds what is found in the others
 
 
 cdef padded(const uint8_t[:, ::1] codes):
@@ -18,28 +30,154 @@ cdef padded(const uint8_t[:, ::1] codes):
     return out
 
 
+cdef struct Job:
+    Py_ssize_t m, n, n_bytes, words, k, n_parts
+    const uint64_t* queries
+    const uint8_t* codes
+    int32_t* distance
+    int64_t* index
+    # of ranges: where they begin, and the heaps of each
+    Py_ssize_t first
+    int32_t* range_distance
+    int64_t* range_index
+    # of blocks: the one that queries look at, and the one that is made tiles of meanwhile, in n_tilings parts
+    Py_ssize_t start, stop, next_stop, n_tilings
+    const uint64_t* tiles
+    uint64_t* next_tiles
+
+
+cdef void distances_of_some(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Job* c = <Job*> context
+    cdef Py_ssize_t start = fs_pool_from(c.n, c.n_parts, part, FS_HAMMING_TILE)
+    cdef Py_ssize_t stop = fs_pool_from(c.n, c.n_parts, part + 1, FS_HAMMING_TILE)
+    fs_hamming_distances(c.m, c.queries, stop - start, c.n_bytes, c.codes + start * c.n_bytes, <uint64_t*> scratch,
+                         c.distance + start, c.n)
+
+
 def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
     """Bits that differ, int32 (queries, codes)."""
     cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1]
     cdef uint64_t[:, ::1] words = padded(queries)
-    cdef uint64_t[::1] tile = np.zeros(words.shape[1] * FS_HAMMING_TILE, np.uint64)
+    cdef uint64_t[::1] tile = np.empty(words.shape[1] * FS_HAMMING_TILE, np.uint64)
+    cdef Job c
     out = np.empty((m, n), np.int32)
     cdef int32_t[:, ::1] d = out
     if m and n:
+        c.m, c.n, c.n_bytes, c.queries, c.codes, c.distance = m, n, n_bytes, &words[0, 0], &codes[0, 0], &d[0, 0]
+        c.n_parts = fs_pool_parts(<double> m * n * words.shape[1], LEAST_WORDS)
         with nogil:
-            fs_hamming_distances(m, &words[0, 0], n, n_bytes, &codes[0, 0], &tile[0], &d[0, 0], n)
+            fs_pool_run(c.n_parts, distances_of_some, &c, &tile[0], words.shape[1] * FS_HAMMING_TILE * sizeof(uint64_t))
     return out
 
 
 def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t k):
     """The k <= len(codes) nearest codes of every query: distances int32 and indices int64, ascending by both."""
-    cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1]
+    cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1], parts
     cdef uint64_t[:, ::1] words = padded(queries)
-    cdef uint64_t[::1] tile = np.zeros(words.shape[1] * FS_HAMMING_TILE, np.uint64)
+    cdef uint64_t[::1] tile = np.empty(words.shape[1] * FS_HAMMING_TILE, np.uint64)
+    cdef Job c
     found, where = np.empty((m, k), np.int32), np.empty((m, k), np.int64)
     cdef int32_t[:, ::1] d = found
     cdef int64_t[:, ::1] i = where
-    if m and k:
+    if m == 0 or k == 0:
+        return found, where
+    c.m, c.n, c.n_bytes, c.words, c.k = m, n, n_bytes, words.shape[1], k
+    c.queries, c.codes, c.distance, c.index = &words[0, 0], &codes[0, 0], &d[0, 0], &i[0, 0]
+    parts = fs_pool_parts(<double> m * n * c.words, LEAST_WORDS)
+    fs_hamming_begin(m, k, NULL, c.distance, c.index)
+    if parts >= 4 and m >= 2 * FEW_QUERIES:
+        by_queries(&c)
+    elif parts >= 4 and 4 * k <= MOST_KEPT:
+        by_ranges(&c, &tile[0], parts)
+    else:
         with nogil:
-            fs_hamming_topk(m, &words[0, 0], n, n_bytes, &codes[0, 0], k, &tile[0], &d[0, 0], &i[0, 0])
+            fs_hamming_look(m, c.queries, n, n_bytes, c.codes, 0, 0, k, &tile[0], c.distance, c.index)
+            fs_hamming_sort(m, k, c.distance, c.index)
     return found, where
+
+
+cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Job* c = <Job*> context
+    cdef Py_ssize_t rest = c.n - c.first
+    cdef Py_ssize_t start = c.first + fs_pool_from(rest, c.n_parts, part, FS_HAMMING_TILE)
+    cdef Py_ssize_t stop = c.first + fs_pool_from(rest, c.n_parts, part + 1, FS_HAMMING_TILE)
+    fs_hamming_look(c.m, c.queries, stop - start, c.n_bytes, c.codes + start * c.n_bytes, (c.n - stop) * c.n_bytes,
+                    start, c.k, <uint64_t*> scratch, c.range_distance + part * c.m * c.k,
+                    c.range_index + part * c.m * c.k)
+
+
+cdef int by_ranges(Job* c, uint64_t* tile, Py_ssize_t parts) except -1:
+    """Few queries: each range of codes for itself, after a first one that bounds what is wanted of the others."""
+    cdef Py_ssize_t i
+    if parts > MOST_KEPT // c.k:
+        parts = MOST_KEPT // c.k
+    cdef int32_t[::1] bound = np.empty(c.m, np.int32)
+    cdef int32_t[:, ::1] distance = np.empty((parts, c.m * c.k), np.int32)
+    cdef int64_t[:, ::1] index = np.empty((parts, c.m * c.k), np.int64)
+    c.n_parts, c.range_distance, c.range_index = parts, &distance[0, 0], &index[0, 0]
+    c.first = (c.n // FIRST_SHARE // FS_HAMMING_TILE + 1) * FS_HAMMING_TILE
+    if c.first > c.n:
+        c.first = c.n
+    with nogil:
+        fs_hamming_look(c.m, c.queries, c.first, c.n_bytes, c.codes, (c.n - c.first) * c.n_bytes, 0, c.k, tile,
+                        c.distance, c.index)
+        for i in range(c.m):
+            bound[i] = c.distance[i * c.k]  # the worst of k: a later code must be nearer
+        for i in range(parts):
+            fs_hamming_begin(c.m, c.k, &bound[0], &distance[i, 0], &index[i, 0])
+        fs_pool_run(parts, look_at_range, c, tile, c.words * FS_HAMMING_TILE * sizeof(uint64_t))
+        for i in range(parts):
+            fs_hamming_join(c.m, c.k, &distance[i, 0], &index[i, 0], c.distance, c.index)
+        fs_hamming_sort(c.m, c.k, c.distance, c.index)
+    return 0
+
+
+cdef void look_at_block(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Job* c = <Job*> context
+    cdef Py_ssize_t start, stop, n, k = c.k
+    if part < c.n_tilings:
+        n = c.next_stop - c.stop
+        start = fs_pool_from(n, c.n_tilings, part, FS_HAMMING_TILE)
+        stop = fs_pool_from(n, c.n_tilings, part + 1, FS_HAMMING_TILE)
+        fs_hamming_tiles(stop - start, c.n_bytes, c.codes + (c.stop + start) * c.n_bytes,
+                         (c.n - c.stop - stop) * c.n_bytes, c.next_tiles + start * c.words)
+        return
+    start = fs_pool_from(c.m, c.n_parts, part - c.n_tilings, 1)
+    stop = fs_pool_from(c.m, c.n_parts, part - c.n_tilings + 1, 1)
+    fs_hamming_scan(stop - start, c.queries + start * c.words, c.stop - c.start, c.words, c.tiles, c.start, k,
+                    c.distance + start * k, c.index + start * k)
+    if c.stop == c.n:
+        fs_hamming_sort(stop - start, k, c.distance + start * k, c.index + start * k)
+
+
+cdef int by_queries(Job* c) except -1:
+    """Many queries: each part has some of them, which look at block after block of the codes."""
+    cdef Py_ssize_t block = BLOCK_WORDS // c.words // FS_HAMMING_TILE * FS_HAMMING_TILE, groups
+    if block < FS_HAMMING_TILE:
+        block = FS_HAMMING_TILE
+    cdef bint as_they_are = fs_hamming_is_tiles(c.n_bytes, c.codes)
+    # codes that are tiles already: but the last, whose end could not be read
+    cdef Py_ssize_t plain = c.n // FS_HAMMING_TILE * FS_HAMMING_TILE if as_they_are else 0
+    cdef uint64_t[:, ::1] space = np.empty((2, c.words * (FS_HAMMING_TILE if as_they_are else block)), np.uint64)
+    cdef int turn = 0
+    groups = c.m // FEW_QUERIES
+    groups = 2 if groups < 2 else groups if groups < FS_PARTS else FS_PARTS
+    with nogil:
+        c.start = c.stop = c.next_stop = c.n_parts = 0
+        c.tiles = c.next_tiles = NULL
+        while c.stop < c.n:
+            # look at what has become tiles, and make the next ones meanwhile
+            c.start, c.stop, c.tiles = c.stop, c.next_stop, c.next_tiles
+            c.n_parts = groups if c.stop > c.start else 0
+            c.n_tilings = 0
+            if c.stop < plain:
+                c.next_stop = c.stop + block if c.stop + block < plain else plain
+                c.next_tiles = <uint64_t*> (c.codes + c.stop * c.n_bytes)
+            elif c.stop < c.n:
+                c.next_stop = c.stop + block if c.stop + block < c.n else c.n
+                c.next_tiles = &space[turn, 0]
+                c.n_tilings = fs_pool_parts(<double> (c.next_stop - c.stop) * c.words, 1 << 14)
+                turn = 1 - turn
+            if c.n_parts + c.n_tilings:
+                fs_pool_run(c.n_tilings + c.n_parts, look_at_block, c, NULL, 0)
+    return 0

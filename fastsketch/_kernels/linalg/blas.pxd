@@ -48,6 +48,18 @@ cdef inline void gemv(char trans, Py_ssize_t m, Py_ssize_t n, real alpha, const 
         cb.dgemv(&trans, &m_, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
 
 
+cdef inline void symv(char uplo, Py_ssize_t n, real alpha, const real* a, Py_ssize_t lda, const real* x, real beta,
+                      real* y) noexcept nogil:
+    # y = alpha a x + beta y, one triangle of a
+    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, one = 1
+    if n == 0:
+        return
+    if real is float:
+        cb.ssymv(&uplo, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+    else:
+        cb.dsymv(&uplo, &n_, &alpha, <real*> a, &lda_, <real*> x, &one, &beta, y, &one)
+
+
 cdef inline void syrk(char uplo, char trans, Py_ssize_t n, Py_ssize_t k, real alpha, const real* a,
                       Py_ssize_t lda, real beta, real* c, Py_ssize_t ldc) noexcept nogil:
     # trans 'N': c = alpha a a' + beta c;  'T': c = alpha a' a + beta c;  one triangle only

@@ -4,13 +4,13 @@ Matrices are CSR with unsigned indices. Work is cut into parts by its size and s
 bits do not depend on the number of threads.
 """
 
-from libc.math cimport fabs, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int, converged, real, syevd
-from fastsketch._kernels.linalg.parts cimport ENTRIES, first_row, parts_of, parts_of_sums
+from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_from, fs_pool_run, join
 
 import numpy as np
@@ -92,7 +92,8 @@ cdef void turn_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil
 cdef void distance_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     # sums[0] = |w y - top v y|^2 over some rows; with top == 0, u = w y too, a vector
     cdef Job* job = <Job*> context
-    cdef Py_ssize_t first = fs_pool_from(job.n, job.passes, part, 1), stop = fs_pool_from(job.n, job.passes, part + 1, 1)
+    cdef Py_ssize_t first = fs_pool_from(job.n, job.passes, part, 1)
+    cdef Py_ssize_t stop = fs_pool_from(job.n, job.passes, part + 1, 1)
     cdef Py_ssize_t i, q
     cdef const real* w = <const real*> job.w
     cdef const real* v = <const real*> job.v
@@ -136,7 +137,8 @@ cdef void turn(Job* job, Py_ssize_t n, real* x, const double* t, real* out, doub
     add_up(job, job.passes, gram)
 
 
-cdef double distance(Job* job, Py_ssize_t n, real* x, const real* less, double top, const double* y, real* out) noexcept nogil:
+cdef double distance(Job* job, Py_ssize_t n, real* x, const real* less, double top, const double* y,
+                     real* out) noexcept nogil:
     # |x y - top less y|^2; without `less` out = x y, a vector (n,)
     cdef double total = 0
     cdef Py_ssize_t k
@@ -223,12 +225,12 @@ cdef void one_by_one(Py_ssize_t n, real* x) noexcept nogil:
             x[SIDE * i + q] = <real> (x[SIDE * i + q] / size)
 
 
-cdef void orthonormal(Job* job, Py_ssize_t n, real* x, const double* y, const double* gram, real* space, real* out) noexcept nogil:
+cdef void orthonormal(Job* job, Py_ssize_t n, real* x, const double* y, const double* gram, real* space,
+                      real* out) noexcept nogil:
     # out (n, 8): orthonormal columns with the span of x, gram = x'x, begun at x y: by Cholesky twice, or one by one
     cdef double own[SQUARE]
     cdef double t[SQUARE]
     cdef double half[SQUARE]
-    cdef Py_ssize_t e
     product(gram, y, False, half)
     product(y, half, True, own)
     if inverse_root(own, t):

@@ -3,6 +3,7 @@
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
 
+from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
 
 
@@ -20,8 +21,11 @@ cdef tuple checked(const index[::1] indptr, const index[::1] indices, int64_t wi
     cdef int status
     if n < 0:
         return FS_CSR_START, 0
-    with nogil:
+    if is_brief(1, n + stored):
         status = check_csr(n, width, stored, &indptr[0], places, &where)
+    else:
+        with nogil:
+            status = check_csr(n, width, stored, &indptr[0], places, &where)
     return status, where
 
 

@@ -25,7 +25,8 @@ cdef inline Py_ssize_t parts_of_sums(Py_ssize_t entries, Py_ssize_t sums) noexce
     return parts
 
 
-cdef inline Py_ssize_t first_row(const uint32_t* indptr, Py_ssize_t m, Py_ssize_t parts, Py_ssize_t part) noexcept nogil:
+cdef inline Py_ssize_t first_row(const uint32_t* indptr, Py_ssize_t m, Py_ssize_t parts,
+                                 Py_ssize_t part) noexcept nogil:
     # rows [first_row(part), first_row(part + 1)) are those of a part: of about as many entries as any other
     cdef Py_ssize_t low = 0, high = m, middle
     cdef uint32_t entry = <uint32_t> (<double> indptr[m] * part / parts)

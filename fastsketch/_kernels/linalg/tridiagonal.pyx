@@ -118,14 +118,14 @@ cdef void merge_order(Py_ssize_t n1, const int32_t* first, Py_ssize_t n2, const 
 cdef void merge(Tree* t, Py_ssize_t start, Py_ssize_t n, Py_ssize_t n1, double coupling, real* z, real* work,
                 Py_ssize_t wanted) noexcept nogil:
     """Join two solved blocks that an off-diagonal `coupling` connects; forms the vectors of the top `wanted` roots."""
-    cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12, k23, i, j, c, row, n_gone
+    cdef Py_ssize_t ld = t.n, n2 = n - n1, k, k1 = 0, k2 = 0, k12 = 0, k23 = 0, i, j, c, row, n_gone
     cdef Py_ssize_t first
     cdef Vectors job
     cdef ptrdiff_t n_turns = 0
     cdef real* q = z + start * ld + start
-    cdef real* above
-    cdef real* below
-    cdef real* s
+    cdef real* above = NULL
+    cdef real* below = NULL
+    cdef real* s = NULL
     cdef double* d = t.d + start
     cdef int32_t* order = t.order + start
     cdef double rho = 2.0 * fabs(coupling), sign = 1.0 if coupling >= 0 else -1.0, cosine, sine

@@ -1,8 +1,8 @@
 """Loops over the observed entries of a matrix, in CSR with unsigned 32-bit indices: scores, line searches.
 
-The residual products and the gradients are in _kernels/lowrank/gradients (Numba), fits of rows in fits. Values of rows, of columns and of entries are
-all float32 or all float64; sums over entries are float64. Loops are cut into parts by the entries alone and the sums of
-parts are added in one order: the bits do not depend on the number of threads.
+The residual products and the gradients are in _kernels/lowrank/gradients (Numba), fits of rows in fits. Values of rows,
+of columns and of entries are all float32 or all float64; sums over entries are float64. Loops are cut into parts by the
+entries alone and the sums of parts are added in one order: the bits do not depend on the number of threads.
 
     indptr (m + 1,) uint32, indices (nnz,) uint32   the observed entries, row by row
     z (nnz,)    scores at them;  o (nnz,) what was observed;  c (nnz,) weights, or empty: all 1
@@ -16,7 +16,7 @@ from libc.string cimport memmove, memset
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of_sums
 from fastsketch._kernels.losses cimport loss_terms
-from fastsketch._kernels.lowrank.loop cimport SUMS, Loop, at, entry, entry_by_entry, row, row_by_row, sum_of
+from fastsketch._kernels.lowrank.loop cimport SUMS, Loop, at, entry_by_entry, part_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.pool cimport fs_part, fs_pool_run, join
 
 import numpy as np
@@ -32,7 +32,7 @@ cdef void objective_part(void* context, ptrdiff_t part, real* scratch) noexcept 
     cdef const real* c = <const real*> loop.c
     cdef double f, slope, curve, total = 0, squares = 0, curves = 0, weight
     cdef Py_ssize_t k
-    for k in range(entry(loop, part), entry(loop, part + 1)):
+    for k in range(part_entry(loop, part), part_entry(loop, part + 1)):
         f = loss_terms(loop.loss, loop.p, z[k], o[k], &slope, &curve)
         weight = c[k] if loop.weighted else 1.0
         total += weight * f
@@ -55,7 +55,7 @@ cdef void dot_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef Loop* loop = <Loop*> context
     cdef const real* x = <const real*> loop.z
     cdef const real* y = <const real*> loop.o
-    cdef Py_ssize_t k, first = entry(loop, part), stop = entry(loop, part + 1), q
+    cdef Py_ssize_t k, first = part_entry(loop, part), stop = part_entry(loop, part + 1), q
     cdef double s[4]
     memset(s, 0, sizeof(s))
     k = first
@@ -88,7 +88,7 @@ cdef void scores_part(void* context, ptrdiff_t part, real* scratch) noexcept nog
     cdef const real* own
     cdef const real* other
     cdef double total
-    for i in range(row(loop, part), row(loop, part + 1)):
+    for i in range(part_row(loop, part), part_row(loop, part + 1)):
         own = left + i * t
         for k in range(loop.indptr[i], loop.indptr[i + 1]):
             other = right + loop.indices[k] * t
@@ -124,7 +124,7 @@ cdef void five_dots_part(void* context, ptrdiff_t part, real* scratch) noexcept 
     cdef real b, x, q, mu = <real> loop.mu, rho = <real> loop.rho
     cdef double f, slope, curve, f0 = 0, f1 = 0, f2 = 0, f3 = 0, f4 = 0, f5 = 0
     cdef Py_ssize_t i, k, j
-    for i in range(row(loop, part), row(loop, part + 1)):
+    for i in range(part_row(loop, part), part_row(loop, part + 1)):
         for k in range(loop.indptr[i], loop.indptr[i + 1]):
             j = loop.indices[k]
             b = rb[i] + cb[j]
@@ -172,7 +172,7 @@ cdef void slope_along_part(void* context, ptrdiff_t part, real* scratch) noexcep
     cdef const real* d = <const real*> loop.d
     cdef double total = 0, slope_total = 0, f, slope, curve
     cdef Py_ssize_t k
-    for k in range(entry(loop, part), entry(loop, part + 1)):
+    for k in range(part_entry(loop, part), part_entry(loop, part + 1)):
         f = loss_terms(loop.loss, loop.p, z[k] + loop.eta * d[k], o[k], &slope, &curve)
         if loop.weighted:
             f *= c[k]
@@ -200,13 +200,13 @@ cdef void kinks_part(void* context, ptrdiff_t part, real* scratch) noexcept nogi
     cdef const real* o = <const real*> loop.o
     cdef const real* c = <const real*> loop.c
     cdef const real* d = <const real*> loop.d
-    cdef Py_ssize_t k, to = entry(loop, part)
-    for k in range(entry(loop, part), entry(loop, part + 1)):
+    cdef Py_ssize_t k, to = part_entry(loop, part)
+    for k in range(part_entry(loop, part), part_entry(loop, part + 1)):
         if d[k] != 0:
             loop.places[to] = (o[k] - z[k]) / d[k]
             loop.weights[to] = fabs(d[k]) * (c[k] if loop.weighted else 1.0)
             to += 1
-    loop.found[part] = to - entry(loop, part)
+    loop.found[part] = to - part_entry(loop, part)
 
 
 def kinks(const real[::1] z, const real[::1] o, const real[::1] c, const real[::1] d, double[::1] places,
@@ -221,9 +221,9 @@ def kinks(const real[::1] z, const real[::1] o, const real[::1] c, const real[::
         entry_by_entry(&loop, 0, 0, z, o, c)
         fs_pool_run(loop.parts, <fs_part> kinks_part[real], &loop, NULL, 0)
         for k in range(loop.parts):
-            if count < entry(&loop, k):
-                memmove(&places[count], &places[entry(&loop, k)], loop.found[k] * sizeof(double))
-                memmove(&weights[count], &weights[entry(&loop, k)], loop.found[k] * sizeof(double))
+            if count < part_entry(&loop, k):
+                memmove(&places[count], &places[part_entry(&loop, k)], loop.found[k] * sizeof(double))
+                memmove(&weights[count], &weights[part_entry(&loop, k)], loop.found[k] * sizeof(double))
             count += loop.found[k]
     return count
 
@@ -305,7 +305,8 @@ cdef void turn_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil
     cdef Turn* turn = <Turn*> context
     cdef uint32_t* place = turn.place + part * turn.n
     cdef Py_ssize_t i, k, to
-    for i in range(first_row(turn.indptr, turn.m, turn.parts, part), first_row(turn.indptr, turn.m, turn.parts, part + 1)):
+    for i in range(first_row(turn.indptr, turn.m, turn.parts, part),
+                   first_row(turn.indptr, turn.m, turn.parts, part + 1)):
         for k in range(turn.indptr[i], turn.indptr[i + 1]):
             to = place[turn.indices[k]]
             place[turn.indices[k]] += 1

@@ -1,4 +1,4 @@
-"""Rows fitted to given factors of the columns, and biases: over the observed entries, as in _kernels/lowrank/entries."""
+"""Rows fitted to given factors of the columns, and biases: over the observed entries, as in lowrank/entries."""
 
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport uint32_t
@@ -8,9 +8,9 @@ from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
 from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, loss_terms
-from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, row, row_by_row, sum_of
+from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
-from fastsketch._kernels.sketching.sparse_rows cimport fs_z_rank_one_d
+from fastsketch._kernels.sketching.sparse_rows cimport z_rank_one
 
 import numpy as np
 
@@ -83,16 +83,32 @@ cdef struct Fit:
 
 
 cdef inline double score_of(const Fit* f, real own, real other, const real* factors, double step) noexcept nogil:
-    # own + other + factors' (a + step * move)
-    cdef double s = own + other
-    cdef Py_ssize_t q
+    # own + other + factors' (a + step * move); four sums, or each product would wait for the one before it
+    cdef double s0 = own + other, s1 = 0, s2 = 0, s3 = 0
+    cdef const double* a = f.a
+    cdef const double* move = f.move
+    cdef Py_ssize_t q = 0, t = f.t
     if step == 0:
-        for q in range(f.t):
-            s += factors[q] * f.a[q]
+        while q + 4 <= t:
+            s0 += factors[q] * a[q]
+            s1 += factors[q + 1] * a[q + 1]
+            s2 += factors[q + 2] * a[q + 2]
+            s3 += factors[q + 3] * a[q + 3]
+            q += 4
+        while q < t:
+            s0 += factors[q] * a[q]
+            q += 1
     else:
-        for q in range(f.t):
-            s += factors[q] * (f.a[q] + step * f.move[q])
-    return s
+        while q + 4 <= t:
+            s0 += factors[q] * (a[q] + step * move[q])
+            s1 += factors[q + 1] * (a[q + 1] + step * move[q + 1])
+            s2 += factors[q + 2] * (a[q + 2] + step * move[q + 2])
+            s3 += factors[q + 3] * (a[q + 3] + step * move[q + 3])
+            q += 4
+        while q < t:
+            s0 += factors[q] * (a[q] + step * move[q])
+            q += 1
+    return (s0 + s1) + (s2 + s3)
 
 
 cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
@@ -100,7 +116,7 @@ cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
     cdef Py_ssize_t q
     for q in range(f.t):
         f.minus[q] = -(weight * f.x[q])
-    fs_z_rank_one_d(f.t, f.t, f.t, f.minus, f.x, f.h)
+    z_rank_one[double](f.t, f.t, f.t, f.minus, f.x, f.h)
 
 
 cdef inline void lift(const Fit* f) noexcept nogil:
@@ -241,7 +257,8 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, double* scratch, real* li
     f.a, f.x, f.minus, f.move, f.ridge, f.z = f.g + t, f.g + 2 * t, f.g + 3 * t, f.g + 4 * t, f.g + 5 * t, f.g + 6 * t
     for q in range(t):
         f.ridge[q] = rows.ridge[q]
-    for i in range(first_row(rows.indptr, rows.m, rows.parts, part), first_row(rows.indptr, rows.m, rows.parts, part + 1)):
+    for i in range(first_row(rows.indptr, rows.m, rows.parts, part),
+                   first_row(rows.indptr, rows.m, rows.parts, part + 1)):
         f.first, f.count = rows.indptr[i], <Py_ssize_t> rows.indptr[i + 1] - <Py_ssize_t> rows.indptr[i]
         for q in range(t):
             f.a[q] = out[i * t + q]
@@ -302,7 +319,7 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
     cdef double total = 0, g, h, f, slope, curve
     memset(gc, 0, loop.n * sizeof(double))
     memset(hc, 0, loop.n * sizeof(double))
-    for i in range(row(loop, part), row(loop, part + 1)):
+    for i in range(part_row(loop, part), part_row(loop, part + 1)):
         g, h = 0, 0
         for k in range(loop.indptr[i], loop.indptr[i + 1]):
             j = loop.indices[k]

@@ -140,7 +140,8 @@ def step_gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t
     keep_theta[0], keep_theta[1] = <real> keep, <real> theta
     job.function = compiled(STEP_GRADIENT, real is double)
     job.loss, job.p, job.weighted, job.keep_theta = loss, p, c.shape[0] > 0, keep_theta
-    job.z, job.o, job.c, job.left, job.right, job.a = at[real](z), at(o), at(c), at(left), at(right), <void*> at[real](a)
+    job.z, job.o, job.c, job.a = at[real](z), at(o), at(c), <void*> at[real](a)
+    job.left, job.right = at(left), at(right)
     job.u, job.v, job.rb, job.cb = at(u), at(v), at(rb), at(cb)
     with nogil:
         begin(&job, indptr, indices)
@@ -175,7 +176,8 @@ cdef void transposed_times_part(void* context, ptrdiff_t part, real* scratch) no
 cdef void add_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     # w of some columns from that of all parts
     cdef Job* job = <Job*> context
-    cdef Py_ssize_t first = fs_pool_from(job.n, job.passes, part, 1), stop = fs_pool_from(job.n, job.passes, part + 1, 1)
+    cdef Py_ssize_t first = fs_pool_from(job.n, job.passes, part, 1)
+    cdef Py_ssize_t stop = fs_pool_from(job.n, job.passes, part + 1, 1)
     cdef real* w = <real*> job.a
     cdef const real* more
     cdef Py_ssize_t j, k
@@ -241,7 +243,7 @@ cdef void coefficient_gradient_part(void* context, ptrdiff_t part, void* scratch
 def coefficient_gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices,
                          const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb,
                          const real[:, ::1] left, const real[:, ::1] right, const double[::1] theta, double[::1] out):
-    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq) and its gradient (t,) in theta; left (m, t), right (n, t)."""
+    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq), its gradient (t,) in theta; left (m, t), right (n, t)."""
     cdef Job job
     cdef Py_ssize_t k, q
     job.function = compiled(COEFFICIENT_GRADIENT, real is double)

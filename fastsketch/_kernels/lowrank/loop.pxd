@@ -55,11 +55,11 @@ cdef inline void row_by_row(Loop* loop, const uint32_t[::1] indptr, const uint32
     loop.parts = parts_of(work * indices.shape[0])
 
 
-cdef inline Py_ssize_t entry(const Loop* loop, Py_ssize_t part) noexcept nogil:
+cdef inline Py_ssize_t part_entry(const Loop* loop, Py_ssize_t part) noexcept nogil:
     return fs_pool_from(loop.count, loop.parts, part, 16)
 
 
-cdef inline Py_ssize_t row(const Loop* loop, Py_ssize_t part) noexcept nogil:
+cdef inline Py_ssize_t part_row(const Loop* loop, Py_ssize_t part) noexcept nogil:
     return first_row(loop.indptr, loop.m, loop.parts, part)
 
 

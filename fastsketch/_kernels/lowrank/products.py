@@ -13,9 +13,8 @@ rows, of columns and of entries; sums over entries are float64.
 # Numba has no types; what Python calls is typed in products.pyi.
 
 import numpy as np
-from numba import types
 
-from fastsketch._kernels.jit import c_function
+from fastsketch._kernels.jit import c_function, types
 from fastsketch._kernels.lowrank.losses_jit import value_slope_curvature
 
 

@@ -23,12 +23,3 @@ class Rounds:
         sample_weight: NDArray[np.float64],
         scores: NDArray[np.float64],
     ) -> tuple[int, bool]: ...
-
-def rank_one_update(
-    turn: NDArray[np.float64],
-    lam: NDArray[np.float64],
-    rank: int,
-    rows: int,
-    y: NDArray[np.float64],
-    weight: float,
-) -> None: ...

@@ -16,6 +16,7 @@ from libc.math cimport exp, log1p, sqrt
 from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
+from fastsketch._kernels.online.brief cimport is_brief
 from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
 
 cdef double BETA1 = 0.9
@@ -200,8 +201,11 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     cdef bint some = data.shape[0] > 0
     cdef const int32_t* places = &indices[0] if indptr is not None and some else NULL
     cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
+    cdef const double* values = &data[0] if some else NULL
+    if is_brief(s.points * n, s.d):
+        return loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
     with nogil:
-        done = loop(&s, n, &data[0] if some else NULL, places, starts, &targets[0], &sample_weight[0], &scores[0])
+        done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
     return done
 
 

@@ -1,19 +1,16 @@
 """The projected steps of the online Newton learner (Numba), which its rounds call through pointers to C functions.
 
-A round (_kernels/online/newton) computes inner products; what follows from them is here: how long the step w <- w -
-H^-1 g is that ends within |w'x| <= 1, and how the inverse that gave it changes. All arrays are float64; a matrix comes
-with its leading dimension. A C function costs nothing to call, where a call through Python costs a quarter of a round.
+A round (_kernels/online/newton) computes inner products; what follows from them is here: how long the step
+w <- w - H^-1 g is that ends within |w'x| <= 1, and how the inverse that gave it changes. All arrays are float64; a
+matrix comes with its leading dimension. A C function costs nothing to call, where a call through Python costs a quarter
+of a round.
 """
 
 # pyright: basic
 # Numba has no types; what Python calls is typed in projection.pyi.
 
-from numba import types
-from numba.extending import register_jitable
+from fastsketch._kernels.jit import c_function, register_jitable, types
 
-from fastsketch._kernels.jit import c_function
-
-RANK_SHARE = 1e-10  # eigenvalues of K below this share of the largest are zero
 NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
 
 REAL, SIZE, ARRAY = types.float64, types.int64, types.CPointer(types.float64)

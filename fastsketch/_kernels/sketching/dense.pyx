@@ -7,6 +7,7 @@ the state between two blocks.
 cimport cython
 from libc.math cimport sqrt
 
+from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged
 from fastsketch._kernels.linalg.row_parts cimport (
@@ -65,8 +66,11 @@ def scan(const real[:, :] rows):
     cdef Py_ssize_t ld = rows.strides[0] // <Py_ssize_t> sizeof(real)
     if n == 0 or d == 0:
         return -1, 0.0
-    with nogil:
+    if is_brief(n, d):
         bad = scan_parts(n, d, ld, &rows[0, 0], &largest)
+    else:
+        with nogil:
+            bad = scan_parts(n, d, ld, &rows[0, 0], &largest)
     return bad, largest
 
 
@@ -253,8 +257,11 @@ def absorb(const real[:, :] rows, weights, double scale, DenseState state):
     if weights is not None:
         w = weights
         wp = &w[0]
-    with nogil:
+    if state.fill + n < state.capacity - state.center and is_brief(n, state.n_features):
         info = take(state, n, ld, &rows[0, 0], wp, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
+    else:
+        with nogil:
+            info = take(state, n, ld, &rows[0, 0], wp, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
     converged(info, "the eigensolver of the shrink")
 
 

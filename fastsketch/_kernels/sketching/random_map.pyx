@@ -17,6 +17,7 @@ from fastsketch._kernels.linalg.blas cimport real, gemm
 from fastsketch._kernels.linalg.hadamard cimport (
     FS_SRHT_STRIP_BYTES, fs_srht_work_d, fs_srht_work_s, scatter_rows, srht_block, transform_rows,
 )
+from fastsketch._kernels.linalg.rows cimport scan_rows
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport (
     FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join,
@@ -28,10 +29,6 @@ import numpy as np
 follow()
 join()
 
-
-cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest)
-    ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest)
 
 # The loop that serves a kind of map.
 SRHT_LOOP, SCATTER_LOOP, GEMM_LOOP = SRHT, SCATTER, GEMM
@@ -258,10 +255,7 @@ cdef void scan_some(void* context, ptrdiff_t part, real* scratch) noexcept nogil
     cdef Scan* c = <Scan*> context
     cdef Py_ssize_t i = fs_pool_from(c.n, c.n_parts, part, 1), stop = fs_pool_from(c.n, c.n_parts, part + 1, 1)
     cdef const real* x = <const real*> c.x + i * c.ld
-    if real is float:
-        c.bad[part] = fs_scan_rows_s(stop - i, c.d, c.ld, x, &c.largest[part])
-    else:
-        c.bad[part] = fs_scan_rows_d(stop - i, c.d, c.ld, x, &c.largest[part])
+    c.bad[part] = scan_rows(stop - i, c.d, c.ld, x, &c.largest[part])
     if c.bad[part] >= 0:
         c.bad[part] += i
 

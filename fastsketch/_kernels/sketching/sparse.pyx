@@ -11,7 +11,9 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
+from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
@@ -36,11 +38,6 @@ cdef enum:
     LEAST_DENSE = 1 << 20
     LEAST_SPARSE = 1 << 18
     PANEL = 256  # features that are rotated at a time: with their sums they stay in the second cache
-
-
-cdef extern from "fs_rows.h" nogil:
-    void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                      const double *shift)
 
 
 @cython.auto_pickle(False)
@@ -116,8 +113,11 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
     cdef Py_ssize_t n = indptr.shape[0] - 1, bad
     if data.shape[0] == 0:
         return -1, 0.0
-    with nogil:
+    if is_brief(1, data.shape[0] + n):
         bad = scan_csr(n, &indptr[0], &data[0], &largest)
+    else:
+        with nogil:
+            bad = scan_csr(n, &indptr[0], &data[0], &largest)
     return bad, largest
 
 
@@ -495,8 +495,11 @@ def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1
     if weights is not None:
         w = weights
         wp = &w[0]
-    with nogil:
+    if state.fill + n < state.capacity - state.center and is_brief(1, data.shape[0] + n):
         info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &arena[0])
+    else:
+        with nogil:
+            info = take(state, n, &indptr[0], ip, dp, wp, scale, &z[0, 0], &arena[0])
     converged(info, "the eigensolver of the shrink")
 
 

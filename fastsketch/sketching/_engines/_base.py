@@ -217,11 +217,8 @@ class Engine(Generic[State, Piece]):
             raise not_finite(offset + bad, self.dtype)
         self._fit_scale(largest, weights)
         scale = ldexp(1.0, -self.exponent)
-        if self.room() > rows.shape[0]:  # no shrink will come: the limit on BLAS need not be touched
+        if not self.grows or self.room() > rows.shape[0]:
             self.absorb(piece, weights, scale=scale)
-        elif not self.grows:
-            with _threads.blas_for(self.capacity):
-                self.absorb(piece, weights, scale=scale)
         else:
             self._absorb_growing(piece, weights, scale=scale)
 
@@ -229,8 +226,7 @@ class Engine(Generic[State, Piece]):
         """As ``absorb``, in parts of one shrink at most; one that removes too much is taken back."""
         n, start = self.length(piece), 0
         while start < n:
-            with _threads.blas_for(self.capacity):
-                start = self._absorb_until_growth(piece, weights, start, scale=scale)
+            start = self._absorb_until_growth(piece, weights, start, scale=scale)
 
     def _absorb_until_growth(
         self, piece: Piece, weights: NDArray[np.float64] | None, start: int, *, scale: float
@@ -484,8 +480,7 @@ class Engine(Generic[State, Piece]):
         state = self.state
         new = state.fill - state.kept
         if state.fill + (setting.center and new > 0) > self.most_rows(setting):
-            with _threads.blas_for(self.capacity):
-                self.flush()
+            self.flush()
         if setting is not self.setting:
             self.become(setting)
         return self.settled_rows()

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
@@ -43,8 +42,7 @@ def merge_engines(
     if mine.setting.sketch_size < size:
         mine.become(mine.setting.of_size(size))
     if isinstance(mine, DenseEngine) and mine.exact:
-        with _threads.blas_for(mine.capacity):
-            mine.add_exact(theirs)
+        mine.add_exact(theirs)
         return mine
     if theirs.setting.sketch_size < size:
         theirs.become(theirs.setting.of_size(size))
@@ -147,6 +145,5 @@ def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
 
 def _flushed(bench: DenseEngine, rows: NDArray[Any]) -> NDArray[Any]:
     bench.replace_rows(rows, kept=False)
-    with _threads.blas_for(bench.capacity):
-        bench.flush()
+    bench.flush()
     return bench.settled_rows()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SVD
+from fastsketch._threads import one_blas_thread
 
 Reference = Literal["squared_norm", "largest_eigenvalue"]
 
@@ -78,6 +79,7 @@ class Growth:
         return max(ceil(STEP * size), size + 1)
 
 
+@one_blas_thread
 def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
     """Squared singular values of rows (m, d) in double: min(m, d) of them, descending."""
     wide = rows.astype(np.float64)

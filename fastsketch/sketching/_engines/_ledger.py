@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._model import Arrays
+from fastsketch._threads import one_blas_thread
 from fastsketch.io import _checks as checks
 
 Matrix = NDArray[np.float64]
@@ -94,6 +95,8 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     """(s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
 
+    if not rows.size:  # scipy before 1.14 decomposes no empty matrix
+        return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
     if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
     try:
@@ -104,6 +107,7 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     return s[:rank], vt[:rank]
 
 
+@one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     """From the settled rows of a buffer: new ones, and kept ones (orthogonal, in the order of the ledger)."""
     s, vt = decomposed(np.vstack([new, kept]))
@@ -120,6 +124,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     return Known(s**2, vt, seen, leaked, max(0.0, lost))
 
 
+@one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
     """Both, and rows besides, as one sketch of at most `most` rows, or else of n_keep by a shrink; with its delta."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]

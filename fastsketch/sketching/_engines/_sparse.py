@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.sketching import sparse as kernel
 from fastsketch._model import Arrays
 from fastsketch._validation import in_place, is_sparse
@@ -94,12 +93,11 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             from scipy.sparse import csr_array
 
             rows = csr_array(rows)
+        indptr, indices, data = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), rows.data
+        if data.dtype == self.dtype:  # the context below takes as long as a short row
+            return indptr, indices, in_place(data, self.dtype)
         with np.errstate(over="ignore"):
-            return (
-                in_place(rows.indptr, np.int64),
-                in_place(rows.indices, np.int32),
-                in_place(rows.data, self.dtype),
-            )
+            return indptr, indices, in_place(data, self.dtype)
 
     def scan(self, piece: Csr) -> tuple[int, float]:
         """(index of the first row that is not finite, or -1; largest |value| before it)."""
@@ -171,8 +169,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         state.n_spare = state.n_keep
         if self.ledger is not None:
             self.ledger.n_spare = state.n_keep
-        with _threads.blas_for(self.capacity):
-            self.flush()
+        self.flush()
         removed, state.shrinkage = max(0.0, state.shrinkage - shrinkage), shrinkage
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 

@@ -1,0 +1,173 @@
+# What the rounds of all sketched Newton learners share: the model, its small products, and how a round begins.
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy, memset
+
+from fastsketch._kernels.linalg.blas cimport blas_int, syevd
+from fastsketch._kernels.losses cimport finite, loss_and_slope
+from fastsketch._kernels.online.basis cimport Basis, add
+from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
+from fastsketch._kernels.pool cimport fs_blas_alone
+
+cdef enum:
+    # how a round ended
+    LEARNED = 0
+    BAD = 1                      # numbers would leave their range: nothing has changed
+    FAILED = 2                   # a factorisation of the small space did
+
+# Of projection.py, which says what each computes.
+ctypedef double (*step_length_t)(double slope, double f, double h, double z, int64_t project) noexcept nogil
+ctypedef void (*bordered_inverse_t)(int64_t k, int64_t ld, double c, double f, double alpha, const double* q,
+                                    double* inverse) noexcept nogil
+ctypedef double (*flat_steps_t)(int64_t k, double share, const double* values, const double* p, double* first,
+                                double* second) noexcept nogil
+ctypedef void (*flat_projection_t)(int64_t k, double z, double x_square, double h, const double* p,
+                                   const double* first, double* out) noexcept nogil
+ctypedef void (*less_rank_one_t)(int64_t d, double f, const double* q, double* inverse) noexcept nogil
+ctypedef void (*lower_solve_t)(int64_t m, int64_t width, int64_t ld_lower, const double* lower, int64_t ld,
+                               double* rows) noexcept nogil
+
+
+cdef inline double mu() noexcept nogil:
+    return 0.125                 # C = 1: the curvature constant of the losses, RFD paper, section 6.2
+
+
+cdef struct Model:
+    Py_ssize_t d, m, k, spared
+    int loss
+    bint same, ahead, grows, mixed, oja
+    double* base
+    double* scalar
+    int64_t* count
+    # rows
+    double* z                    # dense: Z' (m, d)
+    double* kept                 # dense: X (2 m, d)
+    Basis c                      # sparse
+    # the small space
+    double* frame
+    double* factors
+    double* small
+    double* inverse
+    double* lam
+    double* b
+    double* e
+    # of the round: filled before it, or scratch (lay_out)
+    double* zx                   # Z'x, then
+    double* gx                   # X x
+    double* bx                   # B x
+    double* q
+    double* p
+    double* first
+    double* second
+    double* turn                 # (m, k): rows of B after a shrink from those before it
+    double* values
+    double* vectors
+    double* lapack
+    Py_ssize_t n_lapack
+    double* copy
+    double* products             # of the rows of a block
+    double* line                 # d
+    Py_ssize_t* places
+    blas_int* ints
+    Py_ssize_t rank              # after the shrink that must follow, or -1
+    double x_square, base_x
+    double extra                 # multiple of x that base is to get
+    step_length_t step_length
+    bordered_inverse_t bordered_inverse
+    flat_steps_t flat_steps
+    flat_projection_t flat_projection
+    less_rank_one_t less_rank_one
+    lower_solve_t lower_solve
+
+
+# -- small products ----------------------------------------------------------------------------------------------------
+cdef inline void matrix_times(Py_ssize_t rows, Py_ssize_t n, const double* a, Py_ssize_t ld, const double* v,
+                              double* out) noexcept nogil:
+    # out = a v, each sum in order: four rows at a time, whose sums do not wait for each other
+    cdef Py_ssize_t i = 0, j
+    cdef double t0, t1, t2, t3
+    cdef const double* row
+    while i + 4 <= rows:
+        row = a + i * ld
+        t0 = t1 = t2 = t3 = 0
+        for j in range(n):
+            t0 += row[j] * v[j]
+            t1 += row[ld + j] * v[j]
+            t2 += row[2 * ld + j] * v[j]
+            t3 += row[3 * ld + j] * v[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = t0, t1, t2, t3
+        i += 4
+    while i < rows:
+        t0 = 0
+        for j in range(n):
+            t0 += a[i * ld + j] * v[j]
+        out[i] = t0
+        i += 1
+
+
+cdef inline void transposed_times(Py_ssize_t rows, Py_ssize_t n, const double* a, Py_ssize_t ld, const double* v,
+                                  double* out) noexcept nogil:
+    # out = a'v
+    cdef Py_ssize_t i
+    memset(out, 0, n * sizeof(double))
+    for i in range(rows):
+        add(n, v[i], a + i * ld, out)
+
+
+cdef inline void times_basis(Model* s, Py_ssize_t n, double* out) noexcept nogil:
+    """out = B x."""
+    cdef Py_ssize_t r = s.count[RANK], j
+    matrix_times(r, r, s.frame, s.k, s.zx, out)
+    for j in range(n):
+        out[r + j] = s.factors[j] * s.gx[j]
+
+
+cdef inline void add_basis(Model* s, double scale, const double* v, Py_ssize_t n) noexcept nogil:
+    """w += scale * B'v."""
+    cdef Py_ssize_t r = s.count[RANK], j
+    transposed_times(r, r, s.frame, s.k, v, s.line)
+    for j in range(r):
+        s.b[j] += scale * s.line[j]
+    for j in range(n):
+        s.e[j] += scale * s.factors[j] * v[r + j]
+
+
+cdef inline int decompose(Model* s, Py_ssize_t k) noexcept nogil:
+    # K = U diag(values) U', ascending; row i of `vectors` is column i of U
+    cdef Py_ssize_t i
+    cdef int info
+    for i in range(k):
+        memcpy(s.vectors + i * k, s.small + i * s.k, k * sizeof(double))
+    fs_blas_alone(1)
+    info = syevd(c'V', c'L', k, s.vectors, k, s.values, s.lapack, s.n_lapack, s.ints, 3 + 5 * s.k)
+    fs_blas_alone(0)
+    return info
+
+
+# -- one round ---------------------------------------------------------------------------------------------------------
+cdef inline bint begin(Model* s, double y, double weight, double z, double* slope) noexcept nogil:
+    """Count an example scored z; False, with nothing changed, if numbers would leave their range."""
+    cdef double value = weight * loss_and_slope(s.loss, z, y, slope)
+    slope[0] *= weight
+    if not (finite(slope[0]) and finite(slope[0] * slope[0] * s.x_square)):
+        return False
+    s.scalar[LOSS] += value
+    s.count[ROUND] += 1
+    s.count[MISTAKES] += z * y <= 0
+    return True
+
+
+cdef inline double over(double z) noexcept nogil:
+    # the end of the interval that z has left, or z
+    return 1.0 if z > 1 else -1.0 if z < -1 else z
+
+
+cdef inline double score(Model* s, Py_ssize_t r) noexcept nogil:
+    # w'x
+    cdef Py_ssize_t j
+    cdef double z = s.base_x
+    for j in range(r):
+        z += s.zx[j] * s.b[j]
+    for j in range(s.count[ROWS]):
+        z += s.gx[j] * s.e[j]
+    return z

@@ -1,0 +1,130 @@
+# A rebase of the sketched Newton learners: Z takes X in.
+
+from libc.stddef cimport ptrdiff_t
+from libc.string cimport memcpy, memset
+
+from fastsketch._kernels.linalg.blas cimport gemm, gemv
+from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, recompute, take_in
+from fastsketch._kernels.online.newton_mixed cimport mixed_settle
+from fastsketch._kernels.online.newton_model cimport Model, transposed_times
+from fastsketch._kernels.online.numbers cimport RANK, ROWS
+from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run
+
+cdef enum:
+    WIDE = 512                   # columns of Z' recomputed together
+    LEAST = 3000000              # multiplications of a part: about 100 us
+
+
+cdef inline double* mixture(Model* s, double* moved, Py_ssize_t gap, Py_ssize_t* ld) noexcept nogil:
+    """B after a shrink is moved Z' + mix X: moved = N1 F (rank, r), mix = N2 C (rank, n) behind `gap` free columns."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j
+    cdef double* mix = moved + rank * r
+    ld[0] = gap + n
+    if s.mixed:
+        for i in range(rank):
+            memcpy(moved + i * r, s.frame + i * 3 * s.m, r * sizeof(double))
+            memcpy(mix + i * ld[0] + gap, s.frame + i * 3 * s.m + r, n * sizeof(double))
+        return mix + gap
+    for i in range(rank):
+        transposed_times(r, r, s.frame, s.k, s.turn + i * s.k, moved + i * r)
+        for j in range(n):
+            mix[i * ld[0] + gap + j] = s.turn[i * s.k + r + j] * s.factors[j]
+    return mix + gap
+
+
+cdef inline void settle(Model* s) noexcept nogil:
+    """No rows since the last shrink."""
+    memset(s.factors, 0, s.k * sizeof(double))
+    memset(s.e, 0, s.k * sizeof(double))
+    s.count[RANK], s.count[ROWS] = s.rank, 0
+
+
+cdef inline void identity_frame(Model* s) noexcept nogil:
+    cdef Py_ssize_t i
+    memset(s.b, 0, s.k * sizeof(double))
+    for i in range(s.rank):
+        s.frame[i * s.k + i] = 1
+
+
+cdef inline bint rebase_sparse(Model* s) noexcept nogil:
+    """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is recomputed."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
+    cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
+    cdef double* mix
+    if rank == r and rank > 0 and not s.mixed:
+        mix = mixture(s, moved, rank, &ld)
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy):
+            # base loses the growth of Z b
+            for j in range(n):
+                for i in range(r):
+                    s.e[j] -= mix[i * ld + j] * s.b[i]
+                add_kept_row(&s.c, j, s.e[j], s.base)
+            settle(s)
+            return True
+    mix = mixture(s, moved, 0, &ld)
+    fs_blas_alone(1)
+    # base += Z b + X'e
+    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, 1, s.b, s.base)
+    for j in range(n):
+        add_kept_row(&s.c, j, s.e[j], s.base)
+    if s.mixed:
+        # gram = Z'Z
+        gemm(c'N', c'T', rank, rank, s.d, 1.0, s.z, s.m, s.z, s.m, 0.0, s.copy, rank)
+    fs_blas_alone(0)
+    if s.mixed:
+        return mixed_settle(s, s.copy)
+    memset(s.frame, 0, s.k * s.k * sizeof(double))
+    identity_frame(s)
+    settle(s)
+    return True
+
+
+cdef struct Columns:
+    # of Z' <- moved Z' + mix X and base += Z b + X'e
+    Model* s
+    Py_ssize_t n_parts, ld
+    double* moved
+    double* mix
+
+
+cdef inline void rebase_columns(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Columns* c = <Columns*> context
+    cdef Model* s = c.s
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, width
+    cdef Py_ssize_t j = fs_pool_from(s.d, c.n_parts, part, WIDE), stop = fs_pool_from(s.d, c.n_parts, part + 1, WIDE)
+    cdef double* copy = <double*> scratch
+    while j < stop:
+        width = min(<Py_ssize_t> WIDE, stop - j)
+        # the sums first, so that none is rounded at the size of base
+        gemv(c'N', width, n, 1.0, s.kept + j, s.d, s.e, 0.0, s.line + j)
+        add(width, 1, s.line + j, s.base + j)
+        # a row-major matrix is its transpose to gemm
+        gemm(c'N', c'N', width, rank, n, 1.0, s.kept + j, s.d, c.mix, c.ld, 0.0, copy, width)
+        if r:
+            gemv(c'N', width, r, 1.0, s.z + j, s.d, s.b, 0.0, s.line + j)
+            add(width, 1, s.line + j, s.base + j)
+            gemm(c'N', c'N', width, rank, r, 1.0, s.z + j, s.d, c.moved, r, 1.0, copy, width)
+        for i in range(rank):
+            memcpy(s.z + i * s.d + j, copy + i * width, width * sizeof(double))
+        j += width
+
+
+cdef inline bint rebase_dense(Model* s) noexcept nogil:
+    """Z' <- moved Z' + mix X, some columns at a time; base takes b and e in."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank
+    cdef Columns c
+    c.s, c.moved = s, s.copy + rank * WIDE
+    c.mix = mixture(s, c.moved, 0, &c.ld)
+    c.n_parts = fs_pool_parts(<double> s.d * (rank + 1) * (r + n), LEAST)
+    fs_blas_alone(1)
+    fs_pool_run(c.n_parts, rebase_columns, &c, s.copy, rank * WIDE * sizeof(double))
+    if s.mixed:
+        # gram = Z'Z
+        gemm(c'T', c'N', rank, rank, s.d, 1.0, s.z, s.d, s.z, s.d, 0.0, s.copy, rank)
+    fs_blas_alone(0)
+    if s.mixed:
+        return mixed_settle(s, s.copy)
+    memset(s.frame, 0, s.k * s.k * sizeof(double))
+    identity_frame(s)
+    settle(s)
+    return True

@@ -1,0 +1,186 @@
+# A round of "rfd", "fd" and "pfd": B = [F Z'; C X] grows by a row until it is full and shrinks.
+
+from libc.math cimport NAN, sqrt
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from fastsketch._kernels.losses cimport dot, finite, flat
+from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, add_basis, begin, decompose,
+                                                      matrix_times, mu, over, score, times_basis, transposed_times)
+from fastsketch._kernels.online.numbers cimport ALPHA, LOSS, MISTAKES, RANK, ROUND, ROWS, SHRINKAGE
+
+
+cdef inline double rank_share() noexcept nogil:
+    return 1e-10                 # eigenvalues of K below this share of the largest are zero
+
+
+cdef inline void add_eigen(Model* s, Py_ssize_t k, const double* f, Py_ssize_t n) noexcept nogil:
+    # w += B'U (f[0] first + f[1] second)
+    if f[0] != 0:
+        transposed_times(k, k, s.vectors, k, s.first, s.q)
+        add_basis(s, f[0], s.q, n)
+    if f[1] != 0:
+        transposed_times(k, k, s.vectors, k, s.second, s.q)
+        add_basis(s, f[1], s.q, n)
+
+
+cdef inline int project_ahead(Model* s, double z) noexcept nogil:
+    """Move w into |w'x| <= 1 before the example is scored."""
+    cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
+    cdef double alpha = s.scalar[ALPHA], h, step
+    cdef double out[3]
+    times_basis(s, n, s.bx)
+    if alpha > 0:
+        matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
+        h = (s.x_square - dot(k, s.bx, s.q)) / alpha
+        step = s.step_length(0, 1, h, z, True)
+        add_basis(s, -step / alpha, s.q, n)
+        s.extra = step / alpha
+        return LEARNED
+    if decompose(s, k):
+        return FAILED
+    matrix_times(k, k, s.vectors, k, s.bx, s.p)
+    h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
+    s.flat_projection(k, z, s.x_square, h, s.p, s.first, out)
+    add_eigen(s, k, out, n)
+    s.extra = out[2]
+    return LEARNED
+
+
+cdef inline int flat_step(Model* s, double slope, double z) noexcept nogil:
+    """The step with the pseudo-inverse of H = B'B, B having its new row."""
+    cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
+    cdef double h
+    cdef double out[3]
+    if decompose(s, k):
+        return FAILED
+    matrix_times(k, k, s.vectors, k, s.bx, s.p)
+    # H^+ x = B'U L^-2 U'B x
+    h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
+    out[0], out[1] = 0, -slope
+    add_eigen(s, k, out, n)
+    if s.same and over(z - slope * h) != z - slope * h:
+        s.flat_projection(k, z - slope * h, s.x_square, h, s.p, s.first, out)
+        add_eigen(s, k, out, n)
+        s.e[n - 1] += out[2]
+    return LEARNED
+
+
+cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
+    """Eigenvectors of K with the squared lengths that a shrink leaves; returns the rank, or -1 if there are none.
+
+    Rows of turn[:rank, :k] combine the rows of B into the new ones; small[:rank, :rank] becomes their Gram matrix.
+    """
+    cdef Py_ssize_t rank = 0, i, j
+    cdef double top, delta, value, left
+    if decompose(s, k):
+        return -1
+    top = s.values[k - 1]
+    delta = s.values[k - s.m] if s.values[k - s.m] > rank_share() * top else 0.0
+    memset(s.small, 0, s.k * s.k * sizeof(double))
+    for i in range(s.m - 1):
+        value = s.values[k - 1 - i]
+        if value <= rank_share() * top:
+            break
+        left = value if i < s.spared else value - delta
+        if left <= 0:
+            continue
+        for j in range(k):
+            s.turn[rank * s.k + j] = sqrt(left / value) * s.vectors[(k - 1 - i) * k + j]
+        s.small[rank * s.k + rank] = left
+        rank += 1
+    s.scalar[SHRINKAGE] += delta
+    if s.grows:
+        s.scalar[ALPHA] += delta / 2
+    return rank
+
+
+cdef inline void add_turned(Model* s, double scale, const double* v) noexcept nogil:
+    # w += scale * (turn B)'v
+    cdef Py_ssize_t n = s.count[ROWS]
+    transposed_times(s.rank, s.count[RANK] + n, s.turn, s.k, v, s.q)
+    add_basis(s, scale, s.q, n)
+
+
+cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
+    """B is full: it shrinks in the small space, and the step is made with what is left."""
+    cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n, rank = shrink_small(s, k), i
+    cdef double alpha = s.scalar[ALPHA], h, step
+    cdef double out[3]
+    if rank < 0:
+        return FAILED
+    s.rank = rank
+    memset(s.inverse, 0, s.k * s.k * sizeof(double))
+    matrix_times(rank, k, s.turn, s.k, s.bx, s.p)
+    if alpha > 0:
+        h = s.x_square
+        for i in range(rank):
+            s.inverse[i * s.k + i] = 1.0 / (s.small[i * s.k + i] + alpha)
+            s.first[i] = s.p[i] * s.inverse[i * s.k + i]
+            h -= s.p[i] * s.first[i]
+        step = s.step_length(slope, 1, max(h / alpha, 0.0), z, s.same)
+        add_turned(s, -step / alpha, s.first)
+        s.e[n - 1] += step / alpha
+        return LEARNED
+    for i in range(rank):
+        s.values[i] = s.small[i * s.k + i]
+    h = s.flat_steps(rank, 0, s.values, s.p, s.first, s.second)
+    add_turned(s, -slope, s.second)
+    if s.same and over(z - slope * h) != z - slope * h:
+        s.flat_projection(rank, z - slope * h, s.x_square, h, s.p, s.first, out)
+        if out[0] != 0:
+            add_turned(s, out[0], s.first)
+        if out[1] != 0:
+            add_turned(s, out[1], s.second)
+        s.e[n - 1] += out[2]
+    return LEARNED
+
+
+cdef inline int shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
+    """One example from its inner products, out[0] its score.
+
+    If a row is appended, ROWS has grown: gx must have room for it. If B is then full, s.rank becomes the new rank, turn
+    combines the old rows of B into the new ones, and the step is made with the H of the shrunk sketch.
+    """
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i
+    cdef double z = score(s, r), at, slope, c, alpha = s.scalar[ALPHA], h, f, step, before = s.scalar[LOSS]
+    cdef int64_t mistakes = s.count[MISTAKES]
+    s.extra, s.rank, out[0] = 0, -1, z
+    if not finite(z):
+        return BAD
+    at = over(z) if s.ahead and (k > 0 or alpha > 0) else z
+    if not begin(s, y, weight, at, &slope):
+        out[0] = NAN
+        return BAD
+    if at != z and project_ahead(s, z) != LEARNED:
+        return FAILED
+    z = out[0] = at
+    if flat(slope) or s.x_square == 0:
+        return LEARNED
+    # the new row a g = c x: K gets a border
+    c = sqrt(mu() + 1.0 / s.count[ROUND]) * slope
+    times_basis(s, n, s.bx)
+    s.factors[n], s.gx[n], s.e[n] = c, s.x_square, 0
+    for i in range(k):
+        s.small[i * s.k + k] = s.small[k * s.k + i] = c * s.bx[i]
+    s.small[k * s.k + k] = c * c * s.x_square
+    s.bx[k] = c * s.x_square
+    s.count[ROWS] = n + 1
+    if k + 1 == s.k:
+        if shrunk_step(s, slope, z) == LEARNED:
+            return LEARNED
+        # as if the example had never come: only a projection ahead cannot be taken back
+        s.scalar[LOSS], s.count[MISTAKES], s.count[ROWS] = before, mistakes, n
+        s.count[ROUND] -= 1
+        return FAILED
+    if alpha == 0:
+        return flat_step(s, slope, z)
+    matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
+    # below 0 only by rounding: x lies in the span of far longer rows
+    h = max(0.0, (s.x_square - dot(k, s.bx, s.q)) / alpha)
+    f = 1.0 / (1.0 + c * c * h)
+    step = s.step_length(slope, f, h, z, s.same)
+    add_basis(s, -step / alpha, s.q, n)
+    s.e[n] += step / alpha
+    s.bordered_inverse(k, s.k, c, f, alpha, s.q, s.inverse)
+    return LEARNED

@@ -1,0 +1,13 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def rows_times(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.float64], q: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def turned_rows_times(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    data: NDArray[np.float64],
+    a: NDArray[np.float64],
+    n_features: int,
+) -> NDArray[np.float64]: ...

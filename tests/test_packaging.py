@@ -1,0 +1,99 @@
+"""What goes into the sdist, and what a build says that has nothing to compile with."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WHOLE = ("csrc", "docs", "examples", "tests", "bench", ".github")
+FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "Makefile", "asv.conf.json", "MANIFEST.in")
+LEFTOVERS = ("__pycache__", "results", ".pytest_cache", ".ruff_cache")
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """The files that MANIFEST.in names."""
+    monkeypatch.chdir(ROOT)
+    files = pytest.importorskip("setuptools.command.egg_info").FileList()
+    files.findall()
+    for line in (ROOT / "MANIFEST.in").read_text().splitlines():
+        if line and not line.startswith("#"):
+            files.process_template_line(line)
+    return {Path(path).as_posix() for path in files.files}
+
+
+def test_the_sdist_has_all_that_was_written(listed):
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for folder in WHOLE
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and not any(part in LEFTOVERS for part in path.parts) and path.suffix != ".so"
+    }
+    for suffix in (".pyx", ".pxd", ".pyi"):
+        wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "fastsketch").rglob("*" + suffix)}
+    wanted |= {name for name in FILES if name != "MANIFEST.in"}  # setuptools adds that
+    assert len(wanted) > 200 and not sorted(wanted - listed)
+
+
+def test_the_sdist_has_nothing_that_was_generated(listed):
+    made = (".so", ".pyc", ".nbi", ".nbc", "_blas_int.pxi")
+    written = [name for name in listed if name.endswith(made) or (name.endswith(".c") and name[:10] == "fastsketch")]
+    assert not written
+
+
+def test_numba_is_asked_for_where_it_has_wheels():
+    requirements = pytest.importorskip("packaging.requirements")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [requirements.Requirement(line) for line in settings["project"]["dependencies"]]
+    marker = next(item.marker for item in asked if item.name == "numba")
+    assert marker is not None
+
+    def wanted(system, machine, version="3.13", implementation="CPython"):
+        return marker.evaluate(
+            {
+                "sys_platform": system,
+                "platform_machine": machine,
+                "python_version": version,
+                "platform_python_implementation": implementation,
+            }
+        )
+
+    assert wanted("linux", "x86_64") and wanted("linux", "aarch64", "3.14") and wanted("win32", "AMD64")
+    assert wanted("darwin", "arm64", "3.14") and wanted("darwin", "x86_64") and wanted("win32", "ARM64")
+    assert not wanted("darwin", "x86_64", "3.14") and not wanted("linux", "ppc64le")
+    assert not wanted("linux", "x86_64", "3.11", "PyPy")
+    # what takes it out of the wheels for musl, where no marker can
+    musl = next(item for item in settings["tool"]["cibuildwheel"]["overrides"] if "musllinux" in item["select"])
+    pattern = musl["before-build"].split("/")[1]
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    assert [line.strip()[:6] for line in lines if line.strip().startswith(pattern)] == ['"numba']
+
+
+def test_one_module_imports_numba():
+    """It says what needs numba, where that is absent: every other takes what it needs from there."""
+    sources = [path for suffix in ("*.py", "*.pyx") for path in (ROOT / "fastsketch").rglob(suffix)]
+    importing = [path.name for path in sources if re.search(r"^\s*(from|import) numba", path.read_text("utf-8"), re.M)]
+    assert importing == ["jit.py"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the compiler is looked for otherwise")
+def test_a_build_without_a_compiler_says_what_to_do(tmp_path):
+    pytest.importorskip("Cython")
+    code = (
+        "import runpy, sys, setuptools\nmade = {}\nsetuptools.setup = lambda **given: made.update(given)\n"
+        "sys.argv = ['setup.py']\nimport Cython.Build\nCython.Build.cythonize = lambda modules, **_: modules\n"
+        "runpy.run_path('setup.py')\n"
+        "from setuptools import Distribution\n"
+        "command = made['cmdclass']['build_ext'](Distribution(made))\ncommand.build_lib = command.build_temp = "
+        f"{str(tmp_path)!r}\ncommand.ensure_finalized()\n"
+        "try: command.run()\nexcept Exception as error: print(type(error).__name__, error)"
+    )
+    env = os.environ | {"CC": "no-such-compiler"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert "PlatformError" in done.stdout and "there is no C compiler: no-such-compiler is not found" in done.stdout
+    assert "Wheels need no compiler" in done.stdout and "To compile: " in done.stdout
