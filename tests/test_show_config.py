@@ -64,6 +64,7 @@ def test_threads_in_force_and_why():
 def test_each_blas():
     from threadpoolctl import threadpool_info, threadpool_limits
 
+    fs.FrequentDirections(4).update(np.ones((2, 6)))  # both are loaded, and scipy's adopted by the kernels
     with threadpool_limits(1, "blas"):
         blas = fs.show_config("dicts")["blas"]
         known = {library["filepath"]: library for library in threadpool_info()}

@@ -6,7 +6,10 @@ this package by itself, so its modules import nothing else of bench/, and use pu
 """
 
 import os
+import sys
 
 # asv starts a fresh process for every benchmark and imports this first: BLAS threads are pinned before numpy comes.
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+# Where it has come, as in bench/run.py, somebody else has chosen.
+if "numpy" not in sys.modules:
+    for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
