@@ -97,6 +97,8 @@ FS_INLINE void NAME(count_tile)(ptrdiff_t words, const uint64_t *query, const ui
         NAME(count_codes)(2, query, tile, out);
     else if (words == 4)
         NAME(count_codes)(4, query, tile, out);
+    else if (words == 8)
+        NAME(count_codes)(8, query, tile, out);
     else
         NAME(count_codes)(words, query, tile, out);
 #else

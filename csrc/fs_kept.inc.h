@@ -1,21 +1,21 @@
 /* Part of fs_sparse.c, included once per level and REAL: the loops over kept rows z. */
 #ifndef FS_DOORS
 
-/* Rows of z that are no whole lines of the cache: half of the loads of 64 bytes would lie across two of them. */
+/* Rows that are no whole lines of the cache: half of the loads of 64 bytes would lie across two of them. */
 #if FS_WIDTH == 512
-#define UNLESS_ROWS_ARE_LINES(loop, ...)             \
-    if (ldz % (ptrdiff_t)(64 / sizeof(REAL)) != 0) { \
-        FS_JOIN(TYPED(loop), avx2)(__VA_ARGS__);     \
-        return;                                      \
+#define UNLESS_LINES(length, loop, ...)                   \
+    if ((length) % (ptrdiff_t)(64 / sizeof(REAL)) != 0) { \
+        FS_JOIN(TYPED(loop), avx2)(__VA_ARGS__);          \
+        return;                                           \
     }
 #else
-#define UNLESS_ROWS_ARE_LINES(loop, ...)
+#define UNLESS_LINES(length, loop, ...)
 #endif
 
 FS_LOOP void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
                                const REAL *data, const REAL *z, REAL *out)
 {
-    UNLESS_ROWS_ARE_LINES(csr_times_z, n, k, ldz, indptr, indices, data, z, out)
+    UNLESS_LINES(ldz, csr_times_z, n, k, ldz, indptr, indices, data, z, out)
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL *FS_RESTRICT to = out + i * k;
         for (ptrdiff_t c = 0; c < k; c++)
@@ -34,6 +34,7 @@ FS_LOOP void NAME(csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, pt
                               const double *shift, const double *along, REAL *turned, REAL *sum, REAL *z,
                               double *square)
 {
+    UNLESS_LINES(r, csr_settle, first, beyond, r, width, ldz, stop, row, value, w, shift, along, turned, sum, z, square)
     int32_t t = first > 0 ? stop[first - 1] : 0;
     for (ptrdiff_t j = first; j < beyond; j++) {
         REAL *FS_RESTRICT rest = turned + (j - first) * r;
@@ -87,7 +88,7 @@ FS_LOOP void NAME(z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const dou
     }
 }
 
-#undef UNLESS_ROWS_ARE_LINES
+#undef UNLESS_LINES
 
 #else
 

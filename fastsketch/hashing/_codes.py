@@ -89,8 +89,8 @@ def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[
 
     Notes
     -----
-    A linear scan with the vector unit's population count, on one thread without the interpreter lock: queries may be
-    split among threads. Queries given together share the pass over the collection.
+    A linear scan with the vector unit's population count, without the interpreter lock, on the threads that
+    ``fs.thread_limit`` governs if it is long enough. Queries given together share the pass over the collection.
 
     Examples
     --------

@@ -4,7 +4,7 @@ Both are whole numbers: whatever the parts are, the results are the same.
 """
 
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 

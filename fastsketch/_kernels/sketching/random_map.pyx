@@ -140,7 +140,7 @@ cdef void map_columns(void* context, ptrdiff_t part, real* scratch) noexcept nog
     """Some columns of all steps: no column has to do with another."""
     cdef Steps* c = <Steps*> context
     cdef Py_ssize_t j = fs_pool_from(c.d, c.n_parts, part, c.cut), w = fs_pool_from(c.d, c.n_parts, part + 1, c.cut) - j
-    cdef Py_ssize_t p = c.p, d = c.d, q = c.q, i, k, t, width
+    cdef Py_ssize_t p = c.p, d = c.d, q = c.q, i, k, t, _t, width
     cdef const real* x = <const real*> c.x + j
     cdef const real* shift = <const real*> c.shift + j
     cdef const real* value = <const real*> c.value
@@ -156,7 +156,7 @@ cdef void map_columns(void* context, ptrdiff_t part, real* scratch) noexcept nog
     if c.loop == SCATTER:
         scatter_rows(c.n_steps * p, w, c.ld, x, c.square, shift, sums, c.s, c.target, value, out, d)
         return
-    for t in range(c.n_steps):
+    for _t in range(c.n_steps):
         # rows = root (x - shift), out += value[step].T @ rows
         if sums is not NULL:
             scatter_rows(p, w, c.ld, x, c.square, shift, sums, 0, NULL, <const real*> NULL, out, d)
