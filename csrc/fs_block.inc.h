@@ -86,8 +86,7 @@ FS_LOOP void NAME(square_block)(ptrdiff_t n, const REAL *x, double *gram)
                 const REAL *row = x + FS_BLOCK * i;
                 FS_UNROLL
                 for (int q = 0; q < 4; q++)
-                    EACH_PIECE sum[q][p] =
-                        NAME(fma)(NAME(set)(row[half + q]), NAME(load)(row + p * LANES), sum[q][p]);
+                    EACH_PIECE sum[q][p] = NAME(fma)(NAME(set)(row[half + q]), NAME(load)(row + p * LANES), sum[q][p]);
             }
             for (int q = 0; q < 4; q++) {
                 REAL some[FS_BLOCK];

@@ -3,10 +3,7 @@
 
 static const fs_pool_service *shared;
 
-void fs_pool_share(const fs_pool_service *service)
-{
-    shared = service;
-}
+void fs_pool_share(const fs_pool_service *service) { shared = service; }
 
 void fs_pool_run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes)
 {

@@ -21,7 +21,8 @@ void fs_pool_run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, 
 enum { FS_PARTS = 16 };
 ptrdiff_t fs_pool_parts(double work, double least);
 
-/* Part number `part` of n things cut into n_parts, in multiples of `step`: [fs_pool_from(part), fs_pool_from(part + 1)). */
+/* Part number `part` of n things cut into n_parts, in multiples of `step`: [fs_pool_from(part), fs_pool_from(part +
+ * 1)). */
 ptrdiff_t fs_pool_from(ptrdiff_t n, ptrdiff_t n_parts, ptrdiff_t part, ptrdiff_t step);
 
 /* Between fs_blas_alone(1) and fs_blas_alone(0) the BLAS of scipy uses one thread, in the whole process: around the

@@ -223,6 +223,12 @@ static int start(void)
     return !failed;
 }
 
+/* Nobody sets BLAS's threads while the process is forked: OpenBLAS would leave its lock closed in the child for ever.
+ */
+static void before_fork(void) { lock(&pool.blas_lock); }
+
+static void after_fork(void) { unlock(&pool.blas_lock); }
+
 /* A child of fork has the forking thread alone: whatever the others were at, its pool is a new one. */
 static void forked(void)
 {
@@ -347,16 +353,13 @@ const fs_pool_service *fs_threads_service(void)
     static int registered;
     if (!registered) {
         registered = 1;
-        pthread_atfork(NULL, NULL, forked);
+        pthread_atfork(before_fork, after_fork, forked);
     }
 #endif
     return &service;
 }
 
-int fs_threads_get(void)
-{
-    return pool.wanted;
-}
+int fs_threads_get(void) { return pool.wanted; }
 
 void fs_threads_set(int n)
 {
@@ -365,15 +368,9 @@ void fs_threads_set(int n)
     unlock(&pool.lock);
 }
 
-void fs_threads_set_cores(int n)
-{
-    pool.cores = n;
-}
+void fs_threads_set_cores(int n) { pool.cores = n; }
 
-int fs_threads_started(void)
-{
-    return pool.started;
-}
+int fs_threads_started(void) { return pool.started; }
 
 void fs_threads_adopt_blas(int (*get)(void), void (*set)(int))
 {
@@ -428,12 +425,6 @@ void fs_threads_blas_set(int n)
 VISIBLE int fastsketch_get_num_threads(void);
 VISIBLE void fastsketch_set_num_threads(int n);
 
-int fastsketch_get_num_threads(void)
-{
-    return fs_threads_get();
-}
+int fastsketch_get_num_threads(void) { return fs_threads_get(); }
 
-void fastsketch_set_num_threads(int n)
-{
-    fs_threads_set(n);
-}
+void fastsketch_set_num_threads(int n) { fs_threads_set(n); }

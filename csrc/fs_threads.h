@@ -5,7 +5,8 @@
 
 const fs_pool_service *fs_threads_service(void);
 
-/* Threads of a job, the calling one included: at least 1. Workers are started when a job first needs them; they stay. */
+/* Threads of a job, the calling one included: at least 1. Workers are started when a job first needs them; they stay.
+ */
 int fs_threads_get(void);
 void fs_threads_set(int n);
 
@@ -17,8 +18,8 @@ void fs_threads_set_cores(int n);
 int fs_threads_started(void);
 
 /* What jobs would take on more cores than there are, for benches: from fs_threads_rehearse(n >= 1) on, jobs that one
- * thread does alone are timed, part by part, by its own CPU time. `jobs` is their sum; `on_cores` what they take at least
- * on n cores, each the longest of its parts or the n-th of their sum. fs_threads_rehearse(0) ends it. */
+ * thread does alone are timed, part by part, by its own CPU time. `jobs` is their sum; `on_cores` what they take at
+ * least on n cores, each the longest of its parts or the n-th of their sum. fs_threads_rehearse(0) ends it. */
 typedef struct {
     int cores;
     double jobs, on_cores;
@@ -28,8 +29,8 @@ fs_rehearsal fs_threads_rehearse(int cores);
 /* The functions by which BLAS tells and takes its number of threads. */
 void fs_threads_adopt_blas(int (*get)(void), void (*set)(int));
 
-/* That number, whatever fs_blas_alone has made of it for the moment; 0 if no BLAS was adopted. The second sets it, now or
- * once nobody is alone. */
+/* That number, whatever fs_blas_alone has made of it for the moment; 0 if no BLAS was adopted. The second sets it, now
+ * or once nobody is alone. */
 int fs_threads_blas_get(void);
 /* In a child of fork: give BLAS back the threads that somebody in the parent had taken for the moment. */
 void fs_threads_settle(void);

@@ -6,13 +6,11 @@ lock: the smallest wins, and the values found before the first come back when th
 overlapping limits end.
 """
 
-import contextlib
 import functools
 import sys
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Self, TypeVar
 
 from fastsketch._kernels import pool
@@ -170,15 +168,6 @@ def thread_limit(n: int) -> _Limit:
     ...     s = fs.FrequentDirections(8).update([[1.0, 2.0], [3.0, 4.0]])
     """
     return _Limit(as_integer(n, "n", 1), own=True)
-
-
-# Shrinks of fewer buffer rows than this ran up to 4 times slower on two shared cores than on one.
-SMALL_SHRINK = 1024
-
-
-def blas_for(buffer_rows: int) -> AbstractContextManager[Any]:
-    """The limit a kernel runs under: one thread for a small shrink, else whatever holds already."""
-    return _Limit(1, own=False) if buffer_rows < SMALL_SHRINK else contextlib.nullcontext()
 
 
 Arguments = ParamSpec("Arguments")

@@ -3,12 +3,10 @@
 ``threadpool_info`` and ``threadpool_limits`` of threadpoolctl see the pool as user API "fastsketch".
 """
 
-import ctypes
 import os
-import sys
-from pathlib import Path
 
 from fastsketch._kernels.cpus import usable
+from fastsketch._kernels.thread_pools import blas_of_scipy
 
 
 ctypedef int (*get_threads)() noexcept nogil
@@ -67,37 +65,16 @@ adopted = None  # file of the BLAS library
 
 
 cdef int adopt() except -1:
-    # scipy's BLAS, once it is loaded: the library by whose functions cython_blas calls
+    # scipy's BLAS, once it is loaded
     global adopted
-    if adopted is not None or "scipy.linalg.cython_blas" not in sys.modules:
-        return 0
-    from threadpoolctl import ThreadpoolController
-
-    libraries = [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
-    # where numpy has its own, scipy's is the one beside it or, in a distribution that shares one, the only one
-    own = [lib for lib in libraries if {"scipy", "scipy.libs"} & set(Path(lib.filepath).parts)] or libraries[:1]
-    for lib in own:
-        names = _functions(lib)
-        if names is not None:
-            fs_threads_adopt_blas(<get_threads> <size_t> names[0], <set_threads> <size_t> names[1])
-            adopted = lib.filepath
-            return 0
+    cdef size_t get_at, set_at
+    if adopted is None:
+        found = blas_of_scipy()
+        if found is not None:
+            get_at, set_at = found[1], found[2]
+            fs_threads_adopt_blas(<get_threads> get_at, <set_threads> set_at)
+            adopted = found[0]
     return 0
-
-
-def _functions(library):
-    """Addresses of the functions that tell and take a BLAS library's number of threads, or None."""
-    prefixes = {"openblas": (("", "scipy_"), "openblas_{}_num_threads", ("", "64_", "_64")),
-                "blis": (("",), "bli_thread_{}_num_threads", ("",))}
-    if library.internal_api not in prefixes:
-        return None
-    starts, name, ends = prefixes[library.internal_api]
-    for start in starts:
-        for end in ends:
-            found = [getattr(library.dynlib, start + name.format(verb) + end, None) for verb in ("get", "set")]
-            if all(found):
-                return [ctypes.cast(function, ctypes.c_void_p).value for function in found]
-    return None
 
 
 cdef const fs_pool_service* service_at() except NULL:
@@ -109,36 +86,7 @@ def _forked():
     fs_threads_settle()
 
 
-def _register():
-    import threadpoolctl
-
-    class FastsketchController(threadpoolctl.LibController):
-        """How threadpoolctl sees the pool."""
-
-        user_api = "fastsketch"
-        internal_api = "fastsketch"
-        filename_prefixes = ("pool.",)
-        check_symbols = ("fastsketch_get_num_threads", "fastsketch_set_num_threads")
-
-        def get_num_threads(self):
-            return self.dynlib.fastsketch_get_num_threads()
-
-        def set_num_threads(self, num_threads):
-            return self.dynlib.fastsketch_set_num_threads(num_threads)
-
-        def get_version(self):
-            from fastsketch import __version__
-
-            return __version__
-
-        def set_additional_attributes(self):
-            pass
-
-    threadpoolctl.register(FastsketchController)
-
-
 fs_threads_set_cores(usable())
 fs_threads_set(usable())
-_register()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
+from fastsketch._threads import one_blas_thread
 from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.hashing._directions import top_of_moment, top_of_rows
 from fastsketch.hashing._forest import PART_LEVEL, Node
@@ -263,12 +263,15 @@ class SketchHash(LinearHasher, MergeableModel):
             node = self._total()
             if node is None:
                 raise ValueError("the model has seen no rows: call update first")
-            with _threads.blas_for(len(node.rows)):
-                find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
-                components = find(node.rows, self.n_bits, seed=self.seed)
-                projection = self._rotated(components.T, node.mean)
-            self._learned = _Learned(node, components, projection, node.mean @ projection)
+            self._learned = self._learned_from(node)
         return self._learned
+
+    @one_blas_thread
+    def _learned_from(self, node: Node) -> _Learned:
+        find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
+        components = find(node.rows, self.n_bits, seed=self.seed)
+        projection = self._rotated(components.T, node.mean)
+        return _Learned(node, components, projection, node.mean @ projection)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
         """The projection (d, n_bits) from W (d, n_bits)."""

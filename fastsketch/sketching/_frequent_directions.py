@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.linalg.products import product
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
@@ -471,7 +472,7 @@ class FrequentDirections(MergeableModel):
             with np.errstate(over="ignore", under="ignore"):
                 return engine.gram() * unit * unit
         b = self.sketch().astype(np.float64, copy=False)
-        out = b.T @ b
+        out = product(b, b, turned=True)
         out[np.diag_indices_from(out)] += self.alpha
         return out
 

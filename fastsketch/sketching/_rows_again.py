@@ -90,7 +90,7 @@ class View:
             else:
                 x = np.ascontiguousarray(x) if x.strides[1] != x.itemsize or not x.flags.aligned else x
                 x, squared = settled(x, mean, None if weights is None else np.sqrt(weights), self.scale)
-                of_q = product(x, product(x, q), turned=True)
+                of_q: Matrix = product(x, product(x, q), turned=True)
                 magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)

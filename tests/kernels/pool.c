@@ -1,5 +1,5 @@
-/* The pool of threads by itself: sums in parts from several threads at once, jobs within jobs, other numbers of threads in
- * between, and children of fork; for the sanitizers, that of threads too. */
+/* The pool of threads by itself: sums in parts from several threads at once, jobs within jobs, other numbers of threads
+ * in between, and children of fork; for the sanitizers, that of threads too. */
 #if !defined(_WIN32)
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -86,14 +86,8 @@ static void all_sums(int rounds)
 
 /* BLAS, as far as the pool knows it. */
 static int blas_threads = 6;
-static int blas_get(void)
-{
-    return blas_threads;
-}
-static void blas_set(int n)
-{
-    blas_threads = n;
-}
+static int blas_get(void) { return blas_threads; }
+static void blas_set(int n) { blas_threads = n; }
 
 #if !defined(_WIN32)
 static void *caller(void *unused)

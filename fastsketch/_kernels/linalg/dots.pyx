@@ -5,7 +5,6 @@ from fastsketch._kernels.level cimport follow
 follow()
 
 
-
 def row_products(const double[:, ::1] x, const double[:, ::1] b, double[:, ::1] out, Py_ssize_t first, bint lower=False):
     """out[:n, first : first + m] = x b' for x (n, d), b (m, d); of lower, only what is on or below the diagonal."""
     cdef Py_ssize_t n = x.shape[0], m = b.shape[0], d = x.shape[1]

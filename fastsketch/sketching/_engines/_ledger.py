@@ -91,6 +91,7 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
         ledger.lost *= factor
 
 
+@one_blas_thread
 def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
     """(s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
