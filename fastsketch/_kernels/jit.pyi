@@ -7,8 +7,8 @@ folders: set[str]
 types: Any
 register_jitable: Callable[..., Any]
 
-class Address:
+class _Address:
     address: int
 
 def compiled(function: Callable[..., Any] | None = None, **options: object) -> Callable[..., Any]: ...
-def c_function(function: Callable[..., Any], signature: object, **options: object) -> Address: ...
+def c_function(function: Callable[..., Any], signature: object, **options: object) -> _Address: ...

@@ -1,6 +1,7 @@
+from abc import ABC
 from typing import Any
 
-class FastsketchController:
+class FastsketchController(ABC):
     user_api: str
     internal_api: str
     filename_prefixes: tuple[str, ...]

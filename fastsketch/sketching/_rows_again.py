@@ -84,13 +84,13 @@ class View:
                     z *= weights[:, np.newaxis]
                     squares *= weights
                 of_q = turned_rows_times(*arrays, z, self.n_features)
-                of_q -= np.outer(mean, z.sum(axis=0))
+                np.subtract(of_q, np.outer(mean, z.sum(axis=0)), out=of_q)
                 squared = float(squares.sum())
                 magnitude = squared + 2.0 * shift
             else:
                 x = np.ascontiguousarray(x) if x.strides[1] != x.itemsize or not x.flags.aligned else x
                 x, squared = settled(x, mean, None if weights is None else np.sqrt(weights), self.scale)
-                of_q: Matrix = product(x, product(x, q), turned=True)
+                of_q = product(x, product(x, q), turned=True)
                 magnitude = squared + sqrt(squared) * sqrt(shift) if isfinite(squared) else squared
         if not isfinite(squared):
             check_finite(rows, offset=offset)

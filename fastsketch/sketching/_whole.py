@@ -136,7 +136,7 @@ def _largest(values: Any) -> float:
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows whose columns lie side by side, in a dtype of the kernels."""
-    if rows.dtype not in (np.float32, np.float64) or not rows.flags.aligned:
+    if rows.dtype.type not in (np.float32, np.float64) or not rows.flags.aligned:
         rows = rows.astype(np.float64)
     return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
 

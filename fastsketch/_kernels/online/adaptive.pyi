@@ -1,9 +1,11 @@
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 def space_sizes(most: int, cap: int, width: int, points: int) -> tuple[int, int]: ...
 def extra_size(d: int, most: int, cap: int, phi: int) -> int: ...
 
+@disjoint_base
 class Rounds:
     def __init__(self, state: object, setting: object) -> None: ...
     def dense(

@@ -1,6 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
+@disjoint_base
 class Rounds:
     def __init__(self, state: object, setting: object) -> None: ...
     def dense(

@@ -1,10 +1,12 @@
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 CLEAR_SHARE: float
 NEW_SHARE: float
 MOST_TURNS: int
 
+@disjoint_base
 class SmallSpace:
     def __init__(
         self,
