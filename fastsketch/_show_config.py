@@ -6,7 +6,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from fastsketch._kernels import cpus, level, pool
+from fastsketch._kernels import level, pool
 from fastsketch._validation import as_choice
 
 
@@ -66,7 +66,6 @@ def _config() -> dict[str, Any]:
 
     import fastsketch
 
-    chosen = os.environ.get("FASTSKETCH_LEVEL") or None
     return {
         "versions": {
             "fastsketch": fastsketch.__version__,
@@ -76,8 +75,8 @@ def _config() -> dict[str, Any]:
             "system": platform.system(),
             "machine": platform.machine(),
         },
-        "kernels": {"level": level.current(), "levels": list(level.supported()), "chosen": chosen},
-        "threads": {"in_force": pool.get(), "usable": cpus.usable(), **cpus.limits()},
+        "kernels": {"level": level.current(), "levels": list(level.supported()), "chosen": level.chosen},
+        "threads": {"in_force": pool.get(), "usable": pool.usable, **pool.limits},
         "blas": _blas(),
         "numba": _numba(),
     }
@@ -87,7 +86,7 @@ def lines(config: dict[str, Any]) -> list[str]:
     """The configuration as text."""
     versions, kernels, threads, numba = (config[name] for name in ("versions", "kernels", "threads", "numba"))
     chosen = f", chosen by FASTSKETCH_LEVEL={kernels['chosen']}" if kernels["chosen"] else ""
-    limits = [f"{name} {threads[name]:g}" for name in cpus.limits() if threads[name] is not None]
+    limits = [f"{name} {threads[name]:g}" for name in pool.limits if threads[name] is not None]
     text = [
         f"fastsketch {versions['fastsketch']}",
         f"python {versions['python']}, numpy {versions['numpy']}, scipy {versions['scipy']}, "

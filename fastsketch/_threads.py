@@ -7,6 +7,7 @@ overlapping limits end.
 """
 
 import functools
+import os
 import sys
 import threading
 import weakref
@@ -96,11 +97,16 @@ class _Limit:
         self.limit = limit
         self.own = own  # numba follows too
         self.thread = threading.get_ident()
+        self.entered = 0
         self.numba_before: int | None = None
 
     def __enter__(self) -> Self:
         numba = sys.modules.get("numba") if self.own else None
         with _lock:
+            self.entered += 1
+            if self in _limits:
+                return self
+            self.thread = threading.get_ident()
             if numba is not None:
                 self.numba_before = numba.get_num_threads()
             if not _limits:
@@ -118,11 +124,36 @@ class _Limit:
 
     def __exit__(self, *_: object) -> None:
         with _lock:
+            self.entered -= 1
+            if self.entered > 0:
+                return
             _limits.discard(self)
             _apply()
             if self.numba_before is not None:
                 sys.modules["numba"].set_num_threads(self.numba_before)
                 self.numba_before = None
+
+
+def _forked() -> None:
+    """In a child of fork: other threads are gone, with their limits, whatever they were at."""
+    global _lock
+    _lock = threading.RLock()
+    for entry in [e for e in _limits if e.thread != threading.get_ident()]:
+        _limits.discard(entry)
+    _apply()
+
+
+def _before_fork() -> None:
+    # nobody is in the middle of setting a pool: a lock of OpenBLAS would stay closed in the child
+    _lock.acquire()
+
+
+def _after_fork() -> None:
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
 
 
 def settle() -> None:
@@ -141,8 +172,8 @@ def thread_limit(n: int) -> _Limit:
     Parameters
     ----------
     n : int
-        Number of threads, at least 1. More than there are cores are allowed, and bring nothing. A pool of BLAS is never
-        raised above the size it had outside.
+        Number of threads, at least 1 and below 2**16. More than there are cores are allowed, and bring nothing. A pool of
+        BLAS is never raised above the size it had outside.
 
     Returns
     -------
@@ -152,7 +183,7 @@ def thread_limit(n: int) -> _Limit:
     Raises
     ------
     TypeError, ValueError
-        If n is no integer or below 1.
+        If n is no integer, or out of its range.
 
     Notes
     -----
@@ -167,7 +198,7 @@ def thread_limit(n: int) -> _Limit:
     >>> with fs.thread_limit(1):
     ...     s = fs.FrequentDirections(8).update([[1.0, 2.0], [3.0, 4.0]])
     """
-    return _Limit(as_integer(n, "n", 1), own=True)
+    return _Limit(as_integer(n, "n", 1, below=1 << 16), own=True)
 
 
 Arguments = ParamSpec("Arguments")

@@ -161,3 +161,61 @@ def test_quota_of_the_first_kind_of_groups(machine):
 @pytest.mark.parametrize(("omp", "expected"), [("2", 2), ("16", 4), ("3,1", 3), ("", 4), ("many", 4), ("0", 4)])
 def test_omp_num_threads(machine, omp, expected):
     assert machine(4, omp=omp) == expected
+
+
+# -- what threads leave behind ---------------------------------------------------------------------------------------
+def test_one_limit_entered_twice_ends_with_the_outer_block():
+    limit = fs.thread_limit(3)
+    with limit:
+        with limit:
+            pass
+        assert pool.get() == 3
+
+
+@pytest.mark.parametrize("n", [1 << 16, 1 << 31, 10**20])
+def test_numbers_of_threads_have_an_end(n):
+    with pytest.raises(ValueError, match="n must be below 2\\*\\*16"):
+        fs.thread_limit(n)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_fork_has_no_limits_of_other_threads():
+    code = """
+import os, sys, threading, warnings
+import numpy as np
+import fastsketch as fs
+from fastsketch._kernels import pool
+warnings.simplefilter("ignore", DeprecationWarning)
+pool.use(3)
+rows = np.random.default_rng(0).standard_normal((200, 300))
+expected = fs.FrequentDirections(16).update(rows).sketch().tobytes()
+stop, inside = threading.Event(), threading.Event()
+def limiting():
+    with fs.thread_limit(1):
+        inside.set()
+        stop.wait()
+def reading():
+    sketch = fs.FrequentDirections(16).update(rows)
+    while not stop.is_set():
+        sketch.update(rows[:1]).sketch()
+threads = [threading.Thread(target=limiting), *(threading.Thread(target=reading) for _ in range(2))]
+for thread in threads:
+    thread.start()
+inside.wait()
+status = 0
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        import signal
+        signal.alarm(60)
+        good = pool.get() == 3 and fs.FrequentDirections(16).update(rows).sketch().tobytes() == expected
+        with fs.thread_limit(2):
+            good &= pool.get() == 2
+        os._exit(0 if good and pool.get() == 3 else 1)
+    status |= os.waitpid(child, 0)[1]
+stop.set()
+for thread in threads:
+    thread.join()
+sys.exit(status != 0)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -15,14 +15,16 @@ def _quota() -> float:
     except OSError:
         return best
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
             continue
-        root = _GROUPS / controllers if controllers else _GROUPS
+        # the folder of version 1 may have the names in another order, or one of them alone
+        roots = [_GROUPS, *(_GROUPS / name for name in (controllers, "cpu", "cpu,cpuacct") if controllers)]
         # a limit may stand in the group or in any above it; in a container the path may be that of the host
         inner = Path(path.lstrip("/"))
         for group in (inner, *inner.parents, Path()):
-            best = min(best, _limit_of(root / group))
+            best = min(best, *(_limit_of(root / group) for root in roots))
     return best
 
 
@@ -49,6 +51,7 @@ def limits() -> dict[str, float | None]:
     }
 
 
-def usable() -> int:
-    """The smallest of these limits, rounded up."""
-    return max(1, math.ceil(min(limit for limit in limits().values() if limit is not None)))
+def usable(bounds: dict[str, float | None] | None = None) -> int:
+    """The smallest of these limits, or of those now, rounded up."""
+    known = [limit for limit in (bounds or limits()).values() if limit is not None]
+    return max(1, math.ceil(min(known)))

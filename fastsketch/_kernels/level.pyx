@@ -34,10 +34,10 @@ def use(str name):
     in_force = names.index(name)
 
 
-wanted = os.environ.get("FASTSKETCH_LEVEL", "")
-if wanted:
+# what the environment asked for when this was imported
+chosen = os.environ.get("FASTSKETCH_LEVEL") or None
+if chosen:
     try:
-        use(wanted)
+        use(chosen)
     except ValueError as error:
         raise ValueError(f"the environment variable FASTSKETCH_LEVEL: {error}; unset it for the best") from None
-del wanted

@@ -1,4 +1,6 @@
 adopted: str | None
+limits: dict[str, float | None]
+usable: int
 
 def get() -> int: ...
 def use(n: int) -> None: ...

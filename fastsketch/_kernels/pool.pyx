@@ -5,7 +5,7 @@
 
 import os
 
-from fastsketch._kernels.cpus import usable
+from fastsketch._kernels import cpus
 from fastsketch._kernels.thread_pools import blas_of_scipy
 
 
@@ -86,7 +86,10 @@ def _forked():
     fs_threads_settle()
 
 
-fs_threads_set_cores(usable())
-fs_threads_set(usable())
+# what bounds the cores, read once
+limits = cpus.limits()
+usable = cpus.usable(limits)
+fs_threads_set_cores(usable)
+fs_threads_set(usable)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)

@@ -30,7 +30,7 @@ L = TypeVar("L", bound=Learner)
 
 def limited(n: int | None) -> contextlib.AbstractContextManager[Any]:
     """The --threads option as a context."""
-    return contextlib.nullcontext() if n is None else fs.thread_limit(as_integer(n, "--threads", 1))
+    return contextlib.nullcontext() if n is None else fs.thread_limit(as_integer(n, "--threads", 1, below=1 << 16))
 
 
 def given(args: Namespace) -> dict[str, Any]:

@@ -19,13 +19,14 @@ def warm_up(args: Namespace) -> None:
         for function in products.FUNCTIONS:
             for dtype in ("float32", "float64"):
                 products.address(function.__name__, dtype)
+    folders = "all was there" if jit.counts["compiled"] == 0 else "none can be written to: each process compiles"
     report(
         args,
         {
             "compiled": jit.counts["compiled"],
             "kept": jit.counts["kept"],
             "read": jit.counts["read"],
-            "folders": sorted(jit.folders) or "none can be written to: every process compiles for itself",
+            "folders": sorted(jit.folders) or folders,
             "seconds": time.perf_counter() - begun,
         },
     )

@@ -171,7 +171,10 @@ def _filled(
 ) -> int:
     """The kernel's answer: the first row that is not finite, or -1."""
     if not is_sparse(rows):
-        return kernel.dense(plain_rows(rows, projection.dtype), projection, offsets, scores=scores, codes=codes)
+        rows = plain_rows(rows, projection.dtype)
+        if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS takes no rows that overlap or lie backwards
+            rows = np.ascontiguousarray(rows)
+        return kernel.dense(rows, projection, offsets, scores=scores, codes=codes)
     return kernel.csr(
         in_place(rows.indptr, np.int64),
         in_place(rows.indices, np.int32),

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from fastsketch import _threads
-from fastsketch._kernels.cpus import usable
+from fastsketch._kernels import pool as cores
 from fastsketch.io._state import StateError
 
 Run = Callable[[Callable[..., Any], list[Any]], list[Any]]
@@ -33,7 +33,7 @@ def serial(workers: int | None, retries: int) -> Generator[Run]:
 @contextlib.contextmanager
 def threads(workers: int | None, retries: int) -> Generator[Run]:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS for all of them."""
-    with _threads.thread_limit(1), ThreadPoolExecutor(workers or usable()) as pool:
+    with _threads.thread_limit(1), ThreadPoolExecutor(workers or cores.usable) as pool:
 
         def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
             futures = [pool.submit(function, *args) for args in arguments]
@@ -106,7 +106,7 @@ class _Worker:
 @contextlib.contextmanager
 def processes(workers: int | None, retries: int) -> Generator[Run]:
     """Spawned processes, each fed by a thread here; what a lost one was doing is done again by a new one."""
-    crew = [_Worker() for _ in range(workers or usable())]
+    crew = [_Worker() for _ in range(workers or cores.usable)]
 
     def run(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
         waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -471,7 +471,7 @@ class FrequentDirections(MergeableModel):
             unit = ldexp(1.0, engine.exponent)
             with np.errstate(over="ignore", under="ignore"):
                 return engine.gram() * unit * unit
-        b = self.sketch().astype(np.float64, copy=False)
+        b = np.ascontiguousarray(self.sketch(), np.float64)
         out = product(b, b, turned=True)
         out[np.diag_indices_from(out)] += self.alpha
         return out

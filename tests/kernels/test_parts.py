@@ -172,3 +172,14 @@ def test_hashes(method):
         return model.projection, model.mean
 
     agreed(answer)
+
+
+@pytest.mark.parametrize("method", ["exact", "fd"])
+def test_rows_that_overlap_or_lie_backwards_are_encoded(method):
+    """BLAS knows no such rows, and would but print a line about them."""
+    rows = np.random.default_rng(0).standard_normal((3000, 50))
+    model = fs.SketchHash(8, method=method, sketch_size=16).update(rows)
+    windows = np.lib.stride_tricks.sliding_window_view(rows.ravel()[:5000], 50)
+    for view in (rows[::-1], np.broadcast_to(rows[0], (700, 50)), windows):
+        np.testing.assert_array_equal(model.encode(view), model.encode(view.copy()))
+        np.testing.assert_array_equal(model.decision_function(view), model.decision_function(view.copy()))
