@@ -172,8 +172,8 @@ def thread_limit(n: int) -> _Limit:
     Parameters
     ----------
     n : int
-        Number of threads, at least 1 and below 2**16. More than there are cores are allowed, and bring nothing. A pool of
-        BLAS is never raised above the size it had outside.
+        Number of threads, at least 1 and below 2**16. More than there are cores are allowed, and bring nothing. A pool
+        of BLAS is never raised above the size it had outside.
 
     Returns
     -------

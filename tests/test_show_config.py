@@ -93,7 +93,8 @@ def test_numba_is_not_loaded_to_tell():
 LOCATED = """
 import json, fastsketch as fs
 from fastsketch._kernels.lowrank import products
-print(json.dumps([fs.show_config("dicts")["numba"]["cache"], products.times._cache.cache_path]))
+products.address("times", "float32")
+print(json.dumps([fs.show_config("dicts")["numba"]["cache"], list(products._made.values())[0]._cache.cache_path]))
 """
 
 

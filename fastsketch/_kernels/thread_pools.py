@@ -52,9 +52,7 @@ class FastsketchController(threadpoolctl.LibController):
         return self.dynlib.fastsketch_set_num_threads(num_threads)
 
     def get_version(self):
-        from fastsketch import __version__
-
-        return __version__
+        return None
 
     def set_additional_attributes(self):
         pass
