@@ -72,9 +72,8 @@ static double own_seconds(void)
 #endif
 #endif
 
-/* How long a thread looks before it sleeps: to be woken takes about as long, and so does the work between two jobs of a
- * shrink. */
-static const double LOOK = 1e-4;
+/* How long a thread looks before it sleeps: the work between two jobs of a shrink takes about as long. */
+static const double LOOK = 5e-4;
 
 static struct {
     mutex lock;

@@ -96,8 +96,8 @@ def test_a_damaged_cache_is_passed_over(package):
 COMMANDS = """
 import contextlib, io
 from fastsketch.cli import main
-np.savetxt('a.csv', np.eye(8) + 0.5, delimiter=',')
-lines = 'sketch a.csv -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.csv --n-bits 2 -o h.fsk'
+np.save('a.npy', np.eye(8) + 0.5)
+lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.npy --n-bits 2 -o h.fsk'
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(line.split()) == 0, line
