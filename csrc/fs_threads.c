@@ -77,7 +77,7 @@ static const double LOOK = 5e-4;
 
 static struct {
     mutex lock;
-    condition wake, done;
+    condition wake, done, spare; /* spare: of workers beyond the number that is wanted now */
     int wanted, cores, started;
     int taken; /* by a caller */
     /* the job, `number` of it; seats: workers that may still join; inside: those that have */
@@ -91,7 +91,13 @@ static struct {
     int alone, blas_threads, left_alone;
     int (*blas_get)(void);
     void (*blas_set)(int);
-} pool = {.lock = MUTEX, .wake = CONDITION, .done = CONDITION, .wanted = 1, .cores = 1, .blas_lock = MUTEX};
+} pool = {.lock = MUTEX,
+          .wake = CONDITION,
+          .done = CONDITION,
+          .spare = CONDITION,
+          .wanted = 1,
+          .cores = 1,
+          .blas_lock = MUTEX};
 
 /* Whether this thread is a worker or a caller at its parts. */
 #if defined(_MSC_VER)
@@ -153,7 +159,7 @@ static void *grown(void *scratch, size_t *have, size_t bytes)
     return scratch;
 }
 
-static void serve(void)
+static void serve(int index)
 {
     void *scratch = NULL;
     size_t have = 0;
@@ -173,6 +179,10 @@ static void serve(void)
             }
         } else {
             seen = pool.number;
+            if (index >= pool.wanted - 1) {
+                wait_for(&pool.spare, &pool.lock);
+                continue;
+            }
             unlock(&pool.lock);
             look(&pool.number, seen);
             lock(&pool.lock);
@@ -183,25 +193,23 @@ static void serve(void)
 }
 
 #if defined(_WIN32)
-static DWORD WINAPI worker(void *unused)
+static DWORD WINAPI worker(void *index)
 {
-    (void)unused;
-    serve();
+    serve((int)(intptr_t)index);
     return 0;
 }
 
 static int start(void)
 {
-    HANDLE thread = CreateThread(NULL, 0, worker, NULL, 0, NULL);
+    HANDLE thread = CreateThread(NULL, 0, worker, (void *)(intptr_t)pool.started, 0, NULL);
     if (thread)
         CloseHandle(thread);
     return thread != NULL;
 }
 #else
-static void *worker(void *unused)
+static void *worker(void *index)
 {
-    (void)unused;
-    serve();
+    serve((int)(intptr_t)index);
     return NULL;
 }
 
@@ -216,7 +224,7 @@ static int start(void)
     pthread_attr_setstacksize(&attributes, 8 << 20); /* musl's is too small for LAPACK */
     sigfillset(&all);                                /* signals are for Python's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&thread, &attributes, worker, NULL);
+    failed = pthread_create(&thread, &attributes, worker, (void *)(intptr_t)pool.started);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return !failed;
@@ -234,7 +242,7 @@ static void forked(void)
     static const mutex fresh_mutex = MUTEX;
     static const condition fresh_condition = CONDITION;
     pool.lock = pool.blas_lock = fresh_mutex;
-    pool.wake = pool.done = fresh_condition;
+    pool.wake = pool.done = pool.spare = fresh_condition;
     pool.started = pool.taken = pool.seats = pool.inside = 0;
     pool.n_parts = pool.next = 0;
     if (pool.alone)
@@ -364,6 +372,7 @@ void fs_threads_set(int n)
 {
     lock(&pool.lock);
     pool.wanted = n < 1 ? 1 : n;
+    wake_all(&pool.spare);
     unlock(&pool.lock);
 }
 
