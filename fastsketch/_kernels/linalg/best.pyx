@@ -5,14 +5,13 @@ ranges that have best columns of their own; these are merged. All of it by sizes
 number of threads.
 """
 
-cimport cython
 from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv, real
-from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 
