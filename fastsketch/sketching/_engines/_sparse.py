@@ -11,7 +11,7 @@ from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger, weaken
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -172,6 +172,35 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.flush()
         removed, state.shrinkage = max(0.0, state.shrinkage - shrinkage), shrinkage
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
+
+    def columns(self) -> NDArray[Any]:
+        """The rows of ``reduce`` as columns (d, fill), a view: kept ones, which stand for gain times themselves, first.
+
+        For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
+        """
+        state, kept = self.state, self.state.kept
+        if state.fill > self.most_rows(self.setting):
+            self.flush()
+            return self.z[:, : self.state.kept]
+        h = self._n_new
+        if h:
+            own = self.own_arrays()
+            # a row that is followed by i others has decayed by decay^i, all before by decay^h
+            power = self.setting.decay ** np.arange(h, -1, -1.0)
+            self.multiply_kept(float(power[0]))
+            self.z[:, kept : state.fill] = 0
+            owner = np.repeat(np.arange(h), np.diff(own["indptr"]))
+            values = own["data"] * np.sqrt(power[1:])[owner] if self.setting.decay != 1.0 else own["data"]
+            self.z[own["indices"], kept + owner] = values
+        return self.z[:, : state.fill]
+
+    def multiply_kept(self, power: float) -> None:
+        """Multiply the weight of all that is settled."""
+        if power != 1.0:
+            self.multiply(float(np.sqrt(power)))
+            self.state.shrinkage *= power
+            self.state.rounding *= power * power
+            weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
