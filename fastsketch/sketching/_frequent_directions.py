@@ -865,6 +865,10 @@ class FrequentDirections(MergeableModel):
         engine = ENGINES[about["kind"]]
         if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
             return setting  # which a growth continues as if it had not been saved
+        if issubclass(engine, SparseEngine):
+            wide = engine.for_features(setting, as_integer(about["n_features"], "n_features", 1))
+            if engine.capacity_for(wide) == size + buffer_size:
+                return wide
         return setting.resolved(solver, buffer_size)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
