@@ -20,8 +20,8 @@ from fastsketch.sketching._scalars import scalars, set_scalars
 # their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
 BLOCK = 6
 
-# Of many features, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 with d = 10^6
-# and l = 128. From WIDE on, a buffer has the rows of so many shrinks, and all but the last happen among coefficients
+# Of many features, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
+# 10^6 and l 128. From WIDE on, a buffer has the rows of so many shrinks, and all but the last happen among coefficients
 # (`cascade` of the kernel). With more of them the products with the rows that wait cost what is saved.
 WIDE, SHRINKS = 1 << 17, 8
 
@@ -172,7 +172,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         return state.block > 0 and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
-        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone there is no copy of them."""
+        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone they are not copied."""
         n, state = rows.shape[0], self.state
         later = self.capacity - self.setting.center - state.n_keep
         one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
