@@ -1,7 +1,7 @@
 """The fitted state of a low-rank model, and what a fit keeps in memory to be continued."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
@@ -12,10 +12,12 @@ from fastsketch._validation import as_dtype, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._setting import Ridges
 
 # Entries that are predicted at once.
 PART = 2_000_000
 MOST = float(np.finfo(np.float64).max)
+RIDGES = tuple(field.name for field in fields(Ridges))
 
 
 class HistoryLine(TypedDict):
@@ -91,8 +93,8 @@ class Fitted:
     level: float
     history: list[HistoryLine]
     selected_rank: int
-    ridge: float  # of the factors in the last sweep, and in fold-in
-    bias_ridge: float
+    ridges: Ridges  # of the last sweep, and of fold-in
+    loss_parameter: float | None  # in use; None: the table's, in files from before it was taken from the data
     n_observations: int | None  # entries fitted; None if the file does not say
     after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
 
@@ -187,8 +189,8 @@ class Fitted:
             "level": self.level,
             "history": [dict(line) for line in self.history],
             "selected_rank": self.selected_rank,
-            "ridge": self.ridge,
-            "bias_ridge": self.bias_ridge,
+            **asdict(self.ridges),
+            "loss_parameter": self.loss_parameter,
             "n_observations": self.n_observations,
             "after": None if self.after is None else dict(self.after),
         }
@@ -206,8 +208,8 @@ class Fitted:
             level=float(state["level"]),
             history=[_line(entry) for entry in state["history"]],
             selected_rank=state["selected_rank"],
-            ridge=float(state["ridge"]),
-            bias_ridge=float(state["bias_ridge"]),
+            ridges=Ridges(*(float(state.get(name, 1.0)) for name in RIDGES)),
+            loss_parameter=state.get("loss_parameter"),
             n_observations=state.get("n_observations"),
             after=None if after is None else _line(after),
         )
@@ -233,8 +235,8 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
     rank = as_integer(state["selected_rank"], "selected_rank", 0)
     if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
         raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
-    for name in ("ridge", "bias_ridge"):
-        as_real(state[name], name, 0.0, 1e300)
+    for name in RIDGES:
+        as_real(state[name] if name in ("ridge", "bias_ridge") else state.get(name, 1.0), name, 0.0, 1e300)
     as_real(state["level"], "level", -MOST, MOST)
     seen, after = state.get("n_observations"), state.get("after")
     if seen is not None:
