@@ -140,10 +140,10 @@ class AltMin(Completion):
     def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
         rng = np.random.default_rng(self.seed)
         a, b = (rng.standard_normal((size, self.rank)) / np.sqrt(self.rank) for size in (data.m, data.n))
-        flipped, below = data.transposed(), (biases.rows, biases.columns)
+        flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
         while True:
             a, _ = self._descend(data, a, b, below)
-            b, value = self._descend(flipped, b, a, below[::-1])
+            b, value = self._descend(flipped, b, a, turned)
             yield Step(a, b, value + 0.5 * self.ridge * float((a**2).sum()))
 
     def _objective(
