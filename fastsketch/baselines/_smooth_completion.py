@@ -11,6 +11,7 @@ from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.baselines._completion import Completion, Floats, Step, value_and_slopes
 from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._fitted import Biases
 
 
 class AISImpute(Completion):
@@ -28,6 +29,11 @@ class AISImpute(Completion):
     tol : float, default 1e-4
         Relative change of the objective that ends the fit.
     max_iterations : int, default 300
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        L2 penalty of biases, as that of LowRankModel.
     seed : int, default 0
 
     Attributes
@@ -52,18 +58,18 @@ class AISImpute(Completion):
     def _loss_name(self) -> str:
         return self.loss
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
         rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
         m, n, z = data.m, data.n, np.zeros(len(data.o))
         a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
-        zero_m, zero_n = np.zeros(m), np.zeros(n)
+        below = biases.rows, biases.columns
         c, before = 1, np.inf
         v: Floats = rng.standard_normal((n, 5))
         while True:
             momentum = (c - 1) / (c + 2)
             left = np.hstack([(1 + momentum) * a, -momentum * a0])
             right = np.hstack([b, b0])
-            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), *below, z)
             g = _matrix(data, -step * value_and_slopes(self.loss, z, data.o)[1])
             extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
             q: Floats = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
@@ -78,7 +84,7 @@ class AISImpute(Completion):
             a0, b0 = a, b
             a, b = (u @ small[:, :kept]) * s, vt[:kept].T
             v = np.hstack([b, b0])[:, : self.max_rank]
-            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), *below, z)
             objective = value_and_slopes(self.loss, z, data.o)[0] + strength * float(s.sum())
             c = c + 1 if objective <= before else 1  # momentum begins again when it overshoots
             before = objective
@@ -98,6 +104,11 @@ class AltMin(Completion):
     tol : float, default 1e-4
         Relative change of the objective that ends the fit.
     max_iterations : int, default 500
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        L2 penalty of biases, as that of LowRankModel.
     seed : int, default 0
 
     Attributes
@@ -126,34 +137,38 @@ class AltMin(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
         rng = np.random.default_rng(self.seed)
         a, b = (rng.standard_normal((size, self.rank)) / np.sqrt(self.rank) for size in (data.m, data.n))
-        flipped = data.transposed()
+        flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
         while True:
-            a, _ = self._descend(data, a, b)
-            b, value = self._descend(flipped, b, a)
+            a, _ = self._descend(data, a, b, below)
+            b, value = self._descend(flipped, b, a, turned)
             yield Step(a, b, value + 0.5 * self.ridge * float((a**2).sum()))
 
-    def _objective(self, side: Observed, factors: Floats, other: Floats) -> tuple[float, Floats]:
+    def _objective(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats]
+    ) -> tuple[float, Floats]:
         """Losses and the ridge of one side, and the slope of each loss."""
         z = np.empty(len(side.o))
-        entries.scores(*side.where, factors, other, np.zeros(side.m), np.zeros(side.n), z)
+        entries.scores(*side.where, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
         return total + 0.5 * self.ridge * float((factors**2).sum()), slopes
 
-    def _descend(self, side: Observed, factors: Floats, other: Floats) -> tuple[Floats, float]:
+    def _descend(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats]
+    ) -> tuple[Floats, float]:
         """The factors of one side after inner_steps steps, and their objective."""
         bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + self.ridge
         step = 1.0 / bound
-        value, slopes = self._objective(side, factors, other)
+        value, slopes = self._objective(side, factors, other, below)
         for _ in range(self.inner_steps):
             g: Floats = _matrix(side, slopes) @ other + self.ridge * factors
             # longer steps than 1 / bound, which is that of a full matrix, while they go down
             step *= 2
             while True:
                 tried = factors - step * g
-                found, new = self._objective(side, tried, other)
+                found, new = self._objective(side, tried, other, below)
                 if found <= value - 0.25 * step * float((g**2).sum()) or step * bound < 0.5:
                     break
                 step *= 0.5
