@@ -215,7 +215,7 @@ class LowRankModel(Answers):
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
         data, given = problem.data, self.loss_parameter is not None
-        start = begin(problem, self._asked_loss(), given=given, biases=self.biases, bias_ridge=self.bias_ridge)
+        start = begin(data, self._asked_loss(), given=given, biases=self.biases, bias_ridge=self.bias_ridge)
         loss = start.loss
         pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
         noise = NoiseLevel(data, loss, pursuit.z, bias_ridge=start.bias_ridge)

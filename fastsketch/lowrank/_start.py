@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fastsketch.lowrank._biases import constant_score, fit_biases, no_biases
-from fastsketch.lowrank._fitted import Biases, Problem
+from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._fitted import Biases
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, mean_curvature, parameter_from_data
 
@@ -18,9 +19,8 @@ class Start(NamedTuple):
     curvature: float  # of one of them
 
 
-def begin(problem: Problem, loss: LossSetting, *, given: bool, biases: bool, bias_ridge: float | None) -> Start:
+def begin(data: Observed, loss: LossSetting, *, given: bool, biases: bool, bias_ridge: float | None) -> Start:
     """`given`: whether the user has given the parameter of the loss."""
-    data = problem.data
     ridge = BIAS_OBSERVATIONS if bias_ridge is None else bias_ridge
     from_data = loss.name in FROM_SPREAD and not given
     if not biases and not from_data:
