@@ -31,7 +31,7 @@ _HOME = {
     "thread_limit": "fastsketch._threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+_ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "ranking", "reference", "sketching")
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 

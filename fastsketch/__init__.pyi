@@ -25,6 +25,7 @@ from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import ranking as ranking
 from . import reference as reference
 from . import sketching as sketching
 
@@ -53,6 +54,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "ranking",
     "reference",
     "show_config",
     "sketch_file",
