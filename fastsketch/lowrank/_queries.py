@@ -101,22 +101,23 @@ def recommended(
         and exclude.shape[0] == len(rows)
         and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
     )
-    allowed = None
-    if allow is not None:  # the others are left out of the scores altogether
-        allowed = as_subset(allow, columns, "allow")
-        other = Half(other.factors[allowed], other.biases[allowed])
-        exclude = None if exclude is None else exclude[:, allowed]
-        columns = len(allowed)
+    allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
     left_out = []
     if exclude is not None:
         line = np.arange(len(rows)) if own_lines else rows
         left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))
     most = min(n, columns)
     best, values = np.empty((len(rows), most), np.int64), np.empty((len(rows), most))
-    best_columns(own.factors, other.factors, best, values, base=own.biases, column=other.biases, left_out=left_out)
+    best_columns(
+        *(own.factors, other.factors, best, values),
+        base=own.biases,
+        column=other.biases,
+        left_out=left_out,
+        allowed=allowed,
+    )
     found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
+    found[:, :most] = best
     left = best >= 0
-    found[:, :most] = best if allowed is None else np.where(left, allowed[best], -1)
     predicted[:, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
     return found, predicted
 
