@@ -235,7 +235,7 @@ class LowRankModel(Answers):
                 fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
             else:
                 fitted, lines = choose(problem, fitted, side, noise, ridge=self.ridge, sweeps=self.sweeps)
-                selection += lines
+                selection += lines if not selection else lines[:-1]  # biases alone are there already
             after = HistoryLine(
                 rank=fitted.selected_rank,
                 objective=total_loss(data, fitted, loss),

@@ -40,7 +40,7 @@ def test_the_choice_is_the_best_that_was_tried_and_can_be_given(loss):
     best = min(both, key=lambda line: line["validation"])
     chosen = model.resolved
     assert (best["rank"], best["ridge"]) == (model.selected_rank, chosen["ridge"])
-    assert chosen["bias_ridge"] == min(biases[:-1], key=lambda line: line["validation"])["bias_ridge"]
+    assert chosen["bias_ridge"] == min(biases, key=lambda line: line["validation"])["bias_ridge"]
     facts = json.loads(json.dumps(model.facts()))
     assert facts["validation"] == pytest.approx(best["validation"])
     assert facts["standard_error"] == best["standard_error"] > 0
@@ -55,6 +55,7 @@ def test_given_ridges_are_kept():
     x, held = split(stored(*problem(m=80, n=40, noise=1.0)))
     model = fs.LowRankModel(6, ridge=0.6, bias_ridge=7.0).fit(x, validation=held)
     assert {line["ridge"] for line in model.selection} == {0.6, None}
+    assert sum(line["ridge"] is None for line in model.selection) == 1
     assert {line["bias_ridge"] for line in model.selection} == {7.0}
     assert fs.LowRankModel(6).fit(x).selection == []
     greedy = fs.LowRankModel(6, sweeps=0).fit(x, validation=held)

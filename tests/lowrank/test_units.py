@@ -85,7 +85,8 @@ def test_delta_and_epsilon_follow_what_biases_leave():
         for rows_of in (x, wrong):
             model = fs.LowRankModel(1, loss=loss).fit(rows_of)
             assert model.loss_parameter is None
-            assert model.resolved["loss_parameter"] == pytest.approx(share * 0.3, rel=0.4)
+            # wrong entries pull the biases: that alone may move it (the spread of all is 11 with them)
+            assert 0.8 < model.resolved["loss_parameter"] / (share * 0.3) < (1.4 if rows_of is x else 1.8)
             assert model.facts()["loss_parameter"] == model.resolved["loss_parameter"]
             twin = fs.from_bytes(model.to_bytes())
             assert twin.resolved == model.resolved
