@@ -15,7 +15,7 @@ from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
 from fastsketch.lowrank._data import Array, Observed, observed
-from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, validate
+from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, Ridges, SideSetting
 
@@ -206,6 +206,7 @@ class LowRankModel(Answers):
             For input that cannot serve; the model is then as it was.
         """
         # numba takes long to import: only where loops over entries run
+        from fastsketch.lowrank._choose import choose, model_score
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._factors import swept
         from fastsketch.lowrank._noise import NoiseLevel, total_loss
@@ -214,8 +215,9 @@ class LowRankModel(Answers):
 
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
-        data, given = problem.data, self.loss_parameter is not None
-        start = begin(data, self._asked_loss(), given=given, biases=self.biases, bias_ridge=self.bias_ridge)
+        data, held, given = problem.data, problem.held, self.loss_parameter is not None
+        asked = {"given": given, "biases": self.biases, "bias_ridge": self.bias_ridge}
+        start = begin(data, self._asked_loss(), held=held, **asked)
         loss = start.loss
         pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
         noise = NoiseLevel(data, loss, pursuit.z, bias_ridge=start.bias_ridge)
@@ -223,14 +225,17 @@ class LowRankModel(Answers):
         ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
         climb(pursuit, self.rank, watch)
         fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridges)
-        continuation = None
+        continuation, selection = None, list(start.selection)
         if self.sweeps == 0:
             continuation = pursuit.end()
         elif fitted.ranks > 0:
             del pursuit  # the room of its scores and gradient is that of a transposed copy
             side = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
-            fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
-            held = problem.held
+            if held is None:
+                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
+            else:
+                fitted, lines = choose(problem, fitted, side, noise, ridge=self.ridge, sweeps=self.sweeps)
+                selection += lines if not selection else lines[:-1]  # biases alone are there already
             after = HistoryLine(
                 rank=fitted.selected_rank,
                 objective=total_loss(data, fitted, loss),
@@ -238,6 +243,8 @@ class LowRankModel(Answers):
                 validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
             )
             fitted = replace(fitted, after=after)
+        if held is not None:
+            fitted = replace(fitted, selection=tuple(selection), standard_error=model_score(held, loss, fitted)[1])
         self._fitted, self._continuation = fitted, continuation
         return self
 
@@ -265,6 +272,7 @@ class LowRankModel(Answers):
             If sweeps are asked for, for a model that was not fitted or comes from a file, and for more ranks than
             min(m, n); the model is then as it was.
         """
+        from fastsketch.lowrank._choose import model_score
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._pursuit import Pursuit
 
@@ -281,7 +289,11 @@ class LowRankModel(Answers):
         watch = Watch(before.problem.held, patience=patience, callback=callback, history=fitted.history)
         pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting(self._loss_setting(fitted)))
         climb(pursuit, total, watch)
+        selection, held = fitted.selection, before.problem.held
         fitted = pursuit.fitted(watch.history, watch.selected_rank(), fitted.ridges)
+        if held is not None:
+            error = model_score(held, self._loss_setting(fitted), fitted)[1]
+            fitted = replace(fitted, selection=selection, standard_error=error)
         self._values = {**self._values, "rank": total}
         self._fitted, self._continuation = fitted, pursuit.end()
         return self
@@ -404,6 +416,14 @@ class LowRankModel(Answers):
         return [] if self._fitted is None else [line.copy() for line in self._fitted.history]
 
     @property
+    def selection(self) -> list[SelectionLine]:
+        """rank, ridge, bias_ridge, validation and its standard_error of every candidate that `validation` has tried.
+
+        Lines without a ridge are of biases alone; [] before the fit, and without validation.
+        """
+        return [] if self._fitted is None else [line.copy() for line in self._fitted.selection]
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(m, n) of the matrix; ValueError before the fit."""
         return self._known().shape
@@ -460,7 +480,8 @@ class LowRankModel(Answers):
         about: dict[str, Any] = {"selected_rank": line["rank"], "swept": self._fitted.swept}
         about["n_observations"] = self._fitted.n_observations
         about["penalty"], about["bias_penalty"] = self._fitted.ridges.penalty, self._fitted.ridges.bias_penalty
-        return {**about, "objective": line["objective"], "validation": line["validation"]}
+        about.update(objective=line["objective"], validation=line["validation"])
+        return {**about, "standard_error": self._fitted.standard_error}
 
     def _seen(self) -> str:
         if self._fitted is None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fastsketch.lowrank._biases import constant_score, fit_biases, no_biases
+from fastsketch.lowrank._choose import BIAS_RIDGES, Score, along, bias_score
 from fastsketch.lowrank._data import Observed
-from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._fitted import Biases, SelectionLine
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, mean_curvature, parameter_from_data
 
@@ -17,10 +18,19 @@ class Start(NamedTuple):
     biases: Biases
     bias_ridge: float  # observations
     curvature: float  # of one of them
+    selection: tuple[SelectionLine, ...] = ()  # what held-out entries have said of bias ridges
 
 
-def begin(data: Observed, loss: LossSetting, *, given: bool, biases: bool, bias_ridge: float | None) -> Start:
-    """`given`: whether the user has given the parameter of the loss."""
+def begin(
+    data: Observed,
+    loss: LossSetting,
+    *,
+    given: bool,
+    biases: bool,
+    bias_ridge: float | None,
+    held: Observed | None = None,
+) -> Start:
+    """`given`: whether the user has given the parameter of the loss; `held`: entries that choose bias_ridge if None."""
     ridge = BIAS_OBSERVATIONS if bias_ridge is None else bias_ridge
     from_data = loss.name in FROM_SPREAD and not given
     if not biases and not from_data:
@@ -32,4 +42,22 @@ def begin(data: Observed, loss: LossSetting, *, given: bool, biases: bool, bias_
     if not biases:
         return Start(loss, no_biases(data), ridge, 1.0)
     curvature = mean_curvature(data, loss, level)
-    return Start(loss, fit_biases(data, loss, ridge=ridge * curvature, level=level), ridge, curvature)
+
+    def fit(ridge: float) -> Biases:
+        return fit_biases(data, loss, ridge=ridge * curvature, level=level)
+
+    if held is None or bias_ridge is not None:
+        return Start(loss, fit(ridge), ridge, curvature)
+    tried: dict[float, tuple[Biases, Score]] = {}
+
+    def score(ridge: float) -> float:
+        found = fit(ridge)
+        tried[ridge] = found, bias_score(held, loss, found)
+        return tried[ridge][1][0]
+
+    ridge = along(BIAS_RIDGES, ridge, score)
+    lines = tuple(
+        SelectionLine(rank=0, ridge=None, bias_ridge=each, validation=mean, standard_error=error)
+        for each, (_, (mean, error)) in tried.items()
+    )
+    return Start(loss, tried[ridge][0], ridge, curvature, lines)

@@ -39,8 +39,8 @@ from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 # Observations that a bias is shrunk by, where the model is not told: on validation parts of training entries of stars,
 # links and counts no other one number is better, docs/defaults.md has the figures.
 BIAS_OBSERVATIONS = 3.0
-# Sweeps of the biases that the spread is taken from: the rest of the way changes it little.
-ROUGH_SWEEPS = 2
+# Sweeps of the biases that the spread is taken from: of kinks two are far off, the rest of the way changes little.
+ROUGH_SWEEPS = 5
 # Half of the residuals may be next to zero, as of labels in numbers: the spread is at least this share of their mean.
 LEAST_SPREAD = 0.1
 
