@@ -70,7 +70,7 @@ class EASERecommender(Begun):
     True
     """
 
-    _RENAMED: ClassVar = {"seed": "random_state", "regularization": "ridge"}
+    _RENAMED: ClassVar = {"seed": "random_state"}
 
     model_: SketchedEASE
     n_features_in_: int
@@ -112,7 +112,8 @@ class EASERecommender(Begun):
 
     def _begin(self) -> SketchedEASE:
         parameters = self.get_params(deep=False)
-        return SketchedEASE(**parameters, seed=seed_of(parameters.pop("random_state")))
+        seed = seed_of(parameters.pop("random_state"))
+        return SketchedEASE(**parameters, seed=seed)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
