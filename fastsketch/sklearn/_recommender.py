@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.sparse import csr_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows
-from fastsketch.ranking import ndcg_at, user_split
+from fastsketch.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._sketched_ease import Recommendations
 from fastsketch.sklearn._begun import Begun, checked
@@ -158,14 +159,7 @@ class EASERecommender(Begun):
         """
         check_is_fitted(self, "model_")
         rows = self._checked(X, reset=False)
-        from scipy.sparse import csr_array
-
-        events = csr_array(rows)
-        events.eliminate_zeros()
-        enough = int((np.diff(events.indptr) > 1).sum())
-        if not enough:
-            raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
-        split = user_split(events, enough, shown=SHOWN, seed=self.model_.seed)
+        split = _all_split(rows, self.model_.seed)
         found = ndcg_at(self.model_.recommend(split.shown, LENGTH).items, split.hidden)
         if sample_weight is None:
             return float(found.mean())
@@ -195,3 +189,16 @@ class EASERecommender(Begun):
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+
+def _all_split(rows: Any, seed: int) -> UserSplit:
+    """Every row of two items or more, in a part that is shown and one that is hidden."""
+    events = csr_array(rows, copy=True)
+    events.eliminate_zeros()
+    enough = int((np.diff(events.indptr) > 1).sum())
+    if not enough:
+        raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
+    # one more row without items, as a split holds out some of the rows
+    ends = np.append(events.indptr, events.indptr[-1])
+    padded = csr_array((events.data, events.indices, ends), shape=(events.shape[0] + 1, events.shape[1]))
+    return user_split(padded, enough, shown=SHOWN, seed=seed)
