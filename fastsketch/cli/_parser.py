@@ -24,7 +24,7 @@ METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("auto", "gram", "svd", "exact")
 HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
 NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
-ITEM_METHODS = ("rfd", "fd", "tfd", "isvd")
+ITEM_METHODS = ("isvd", "rfd")
 ADAPTIVE_METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
 ONLINE_LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
 LOSSES = (*ONLINE_LOSSES, "hinge", "quantile", "epsilon_insensitive", "poisson")
@@ -403,6 +403,7 @@ def _items(commands: Any) -> None:
     parameter(
         parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
+    parameter(parser, "reservoir_size", type=int, metavar="N", help="users held out to choose the ridge (default 500)")
     parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: float32)")
     seed(parser, "of the choice of users held out")
     parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")

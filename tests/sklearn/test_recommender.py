@@ -20,8 +20,8 @@ from fastsketch.ranking import ndcg_at  # noqa: E402
 from fastsketch.sklearn import EASERecommender  # noqa: E402
 from tests.helpers import same_state  # noqa: E402
 
-NOT_FOR_FLOAT32 = {
-    name: "states are float32 unless dtype says otherwise: weights and repeated rows agree to its rounding"
+NOT_WITH_DECAY = {
+    name: "decay counts rows: repeated ones make the others older"
     for name in ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 }
 
@@ -29,11 +29,11 @@ NOT_FOR_FLOAT32 = {
 @parametrize_with_checks(
     [
         EASERecommender(),
-        EASERecommender(3, ridge=2.0),
-        EASERecommender(8, ridge=1.0, method="rfd", dtype="float64", activity_power=0.0),
-        EASERecommender(8, method="tfd", decay=0.99, random_state=None),
+        EASERecommender(ridge=2.0),
+        EASERecommender(8, ridge=1.0, method="rfd", activity_power=0.0),
+        EASERecommender(3, decay=0.99, random_state=None),
     ],
-    expected_failed_checks=lambda estimator: {} if estimator.dtype == "float64" else NOT_FOR_FLOAT32,
+    expected_failed_checks=lambda estimator: {} if estimator.decay == 1.0 else NOT_WITH_DECAY,
 )
 def test_estimator_check(estimator, check):
     check(estimator)
@@ -51,14 +51,14 @@ X, TASTE = users()
 
 def test_it_is_the_model():
     ours = EASERecommender(20, random_state=5).fit(X)
-    model = fs.SketchedEASE(20, seed=5).update(X)
+    model = fs.SketchedEASE(20, seed=5, dtype="float64").update(X)
     assert same_state(ours.model_, model)
     parts = EASERecommender(20, random_state=5)
     for start in range(0, 400, 90):
         parts.partial_fit(X[start : start + 90])
     assert (parts.n_samples_seen_, parts.n_features_in_) == (400, 80)
     assert np.allclose(parts.popularity_, model.popularity)
-    assert ours.ridge_ == model.resolved["ridge"] > 0
+    assert ours.ridge_ == model.facts()["ridge"] > 0
     assert np.array_equal(ours.decision_function(X[:9]), model.decision_block(X[:9]))
     for options in ({}, {"exclude_seen": False}, {"allow": [3, 4, 5, 60]}, {"exclude": X[5:14]}):
         found, expected = ours.recommend(X[:9], 6, **options), model.recommend(X[:9], 6, **options)
@@ -66,6 +66,13 @@ def test_it_is_the_model():
         assert np.array_equal(found.scores, expected.scores, equal_nan=True)
     again = pickle.loads(pickle.dumps(ours))
     assert np.array_equal(again.decision_function(X), ours.decision_function(X))
+
+
+def test_the_dtype_is_that_of_the_rows():
+    model = EASERecommender(20, ridge=5.0).fit(X.astype(np.float32))
+    assert same_state(model.model_, fs.SketchedEASE(20, ridge=5.0, dtype="float32").update(X))
+    assert model.decision_function(X[:3]).dtype == np.float32
+    assert EASERecommender(20).fit((X > 0).astype(np.int8)).model_.resolved["dtype"] == np.float64
 
 
 def test_dense_rows_are_sparse_rows():
@@ -79,6 +86,7 @@ def test_names_and_defaults_are_those_of_the_model():
     theirs = {name: p.default for name, p in inspect.signature(fs.SketchedEASE).parameters.items()}
     mine = {name: p.default for name, p in inspect.signature(EASERecommender).parameters.items()}
     assert mine.pop("random_state") == theirs.pop("seed")
+    theirs.pop("dtype")  # that of X
     assert mine == theirs
     model = clone(EASERecommender(9, ridge=3.0, activity_power=0.25))
     assert model.get_params()["activity_power"] == 0.25
@@ -133,8 +141,8 @@ def test_weights_of_the_score_and_of_the_fit():
     model = EASERecommender(20, ridge=5.0).fit(X)
     assert model.score(X, sample_weight=np.full(400, 3.0)) == pytest.approx(model.score(X))
     assert model.score(X, sample_weight=weights) != model.score(X)
-    weighted = EASERecommender(80, ridge=5.0, dtype="float64").fit(X, sample_weight=weights)
-    halved = EASERecommender(80, ridge=5.0, dtype="float64").fit(X[:200])
+    weighted = EASERecommender(80, ridge=5.0).fit(X, sample_weight=weights)
+    halved = EASERecommender(80, ridge=5.0).fit(X[:200])
     assert np.allclose(weighted.decision_function(X), halved.decision_function(X))
     with pytest.raises(ValueError, match="sample_weight"):
         model.fit(X, sample_weight=np.ones(3))
@@ -145,7 +153,7 @@ def test_weights_of_the_score_and_of_the_fit():
 def test_a_grid_search_over_users():
     paths = {"ridge": [0.1, 30.0, 1e9], "sketch_size": [4, 20]}
     search = GridSearchCV(EASERecommender(), paths, cv=3).fit(X[:300])
-    assert search.best_params_["ridge"] == 30.0
+    assert search.best_params_["sketch_size"] == 20 and search.best_params_["ridge"] < 1e9
     items = search.best_estimator_.recommend(X[300:], 5).items
     assert np.take_along_axis(TASTE[300:], items, axis=1).mean() > 0.9
     popular = cross_val_score(EASERecommender(4, ridge=1e9), X, cv=3).mean()
@@ -170,7 +178,14 @@ def test_the_last_step_of_a_pipeline():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"sketch_size": 1}, {"ridge": 0.0}, {"method": "x"}, {"activity_power": 2.0}, {"decay": 0.0}, {"dtype": "int8"}],
+    [
+        {"sketch_size": 1},
+        {"ridge": 0.0},
+        {"method": "x"},
+        {"activity_power": 2.0},
+        {"decay": 0.0},
+        {"reservoir_size": -1},
+    ],
 )
 def test_bad_parameters_are_named(parameters):
     with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
