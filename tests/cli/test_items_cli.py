@@ -136,7 +136,7 @@ def test_bad_rows_are_named(run):
     Path("t.svm").write_text("\n".join(lines[:3]) + "\n")
     run("items", "t.svm", "--n-features", 9, "-l", 4, "-o", "o.fsk")
     assert fs.load("o.fsk").popularity.tolist()[4:] == [0.0] * 5
-    assert "40" in run("items", "monday.npz", "t.svm", "-o", "o.fsk", status=0).err or True
+
 
 
 def test_text_and_matrices_are_the_same_rows(run):
