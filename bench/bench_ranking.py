@@ -8,9 +8,9 @@ Events are ratings of 4 and 5 stars (or the positive links of Epinions) as ones.
 - last: the newest fifth of each user's ratings.
 
 Whoever has events among the held-out ratings is asked for 20 items that have no rating among those shown. Parameters
-are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: a climb along
-the values of each parameter in turn until both neighbours of every value are worse; "end" marks what lies at an end of
-its values. One thread for everybody.
+are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: a climb
+along the values of each parameter in turn until both neighbours of every value are worse; "end" marks what lies at an
+end of its values. One thread for everybody.
 """
 
 import gzip
@@ -168,7 +168,7 @@ def check_measures(split, items):
 
 
 def climb(score, grids, start):
-    """(parameters, score, tried): one parameter after the other to where both of its neighbours are worse, until none moves."""
+    """(parameters, score, tried): one parameter after the other until both neighbours of every value are worse."""
     known, best, moved = {}, dict(start), True
 
     def at(parameters):
@@ -225,7 +225,7 @@ def ranking(args):
 
 
 def part(name, kind, entries, splits, starts):
-    """The tables of one set and kind of split; starts: what the part before has chosen, where the search begins here."""
+    """The tables of one set and kind of split; starts: what was chosen for another kind, where the search begins."""
     chosen, lines = choose(name, kind, entries, METHODS, starts)
     results = measure([split_of(entries, kind, seed) for seed in range(splits)], chosen)
     return tables(name, kind, entries, splits, lines, results)
@@ -234,7 +234,7 @@ def part(name, kind, entries, splits, starts):
 def choose(name, kind, entries, methods, starts):
     """[(label, method, parameters)] to measure and the lines of the table of choices."""
     train = split_of(entries, kind, 0).entries
-    few = name == "ML-100K" and kind == "users"
+    few = name == "ML-100K" and kind in ("random", "users")
     within = [split_of(train, kind, seed) for seed in range(100, 103 if few else 101)]
     chosen, lines = [], []
     for method in methods:
@@ -258,7 +258,8 @@ def choose(name, kind, entries, methods, starts):
 
 def tables(name, kind, entries, splits, lines, results):
     asked = round(np.mean([np.sum(~np.isnan(values)) for values in next(iter(results.values())).ndcg]))
-    head = f"### {name}, {kind}: {entries.shape[0]} x {entries.shape[1]}, {np.sum(entries.stars >= 4)} events, {asked} users asked"
+    events, (m, n) = np.sum(entries.stars >= 4), entries.shape
+    head = f"### {name}, {kind}: {m} x {n}, {events} events, {asked} users asked"
     print(f"\n{head}\n\nchosen on validation events")
     choices = table(lines, ["method", "chosen", "NDCG@20 there", "fits", "s", "values"])
     return [head, choices, _table(results, splits), _targets(results)]

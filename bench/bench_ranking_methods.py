@@ -1,7 +1,7 @@
-"""What `bench_ranking` compares: every method is fitted to a split and recommends for the users that the split asks about.
+"""What `bench_ranking` compares: every method is fitted to a split and recommends for the users that it asks about.
 
-A method is `fit(split, kept, **parameters) -> Fitted`; `kept` is a dictionary that lives as long as its caller wants, for
-what several parameters share (singular vectors, an inner product): tuning keeps it, the measured fits begin with none.
+A method is `fit(split, kept, **parameters) -> Fitted`; `kept` is a dictionary that lives as long as its caller wants,
+for what several parameters share (singular vectors, an inner product): tuning keeps it, measured fits begin with none.
 Scores of what has no recommender of its own are products of NumPy in blocks of users, then the same selection for all.
 """
 
@@ -110,7 +110,7 @@ def item_knn(split, kept, neighbours, shrink):
 
 
 def _rows(split, power):
-    """The rows of train by n^-(power / 2): in a Gram matrix a user of n events counts n^-power, so that few rule less."""
+    """The rows of train times n^-(power / 2): in a Gram matrix a user of n events counts n^-power."""
     counts = np.maximum(np.diff(split.train.indptr), 1.0)
     return sparse.csr_array(sparse.diags_array(counts ** (-power / 2)) @ split.train.astype(np.float64))
 
