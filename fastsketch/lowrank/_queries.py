@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES, expected
 from fastsketch._sparse import as_csr
@@ -99,13 +100,13 @@ def recommended(
         and exclude.shape[0] == len(rows)
         and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
     )
-    places, entries = np.zeros(1, np.int64), np.zeros(0, np.int64)
-    line = np.arange(len(rows)) if own_lines else rows
+    left_out = []
     if exclude is not None:
-        places, entries = exclude.indptr.astype(np.int64), exclude.indices.astype(np.int64)
+        line = np.arange(len(rows)) if own_lines else rows
+        left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))
     most = min(n, columns)
-    best, values = np.full((len(rows), most), -1, np.int64), np.full((len(rows), most), -np.inf)
-    dense.best_columns(own.factors, other.factors, own.biases, other.biases, places, entries, line, best, values)
+    best, values = np.empty((len(rows), most), np.int64), np.empty((len(rows), most))
+    best_columns(own.factors, other.factors, best, values, base=own.biases, column=other.biases, left_out=left_out)
     found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
     found[:, :most] = best
     left = best >= 0
