@@ -60,7 +60,9 @@ class SketchedEASE(MergeableModel):
         self._last: Read | None = None
 
     def _empty_sketch(self) -> FrequentDirections:
-        return FrequentDirections(self.sketch_size, method=self.method, decay=self.decay, dtype=self._dtype)
+        return FrequentDirections(
+            self.sketch_size, method=self.method, solver="gram", decay=self.decay, dtype=self._dtype
+        )
 
     @property
     def _dtype(self) -> np.dtype[Any]:
