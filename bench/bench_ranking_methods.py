@@ -262,7 +262,7 @@ def sketched(size):
 
 
 WEIGHTED = ", users weighted"  # by n^-1/2 as SketchedEASE weights them
-RIDGES = lattice(-1, 6)
+RIDGES = lattice(-1, 6, 4)
 RANKS = (4, 8, 16, 24, 32, 48, 64, 96, 128)
 SIZES = (64, 128, 256)
 METHODS = [
@@ -332,7 +332,7 @@ METHODS = [
     Method("LowRankModel, stars", low_rank("square"), sets=("ML-100K", "ML-1M")),
     Method("LowRankModel, logistic", low_rank("logistic"), sets=("ML-100K", "ML-1M")),
     *(
-        Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 320.0}, asis={})
+        Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 32.0}, asis={})
         for size in SIZES
     ),
 ]
