@@ -226,16 +226,19 @@ def ranking(args):
 
 def part(name, kind, entries, splits, starts):
     """The tables of one set and kind of split; starts: what was chosen for another kind, where the search begins."""
-    chosen, lines = choose(name, kind, entries, METHODS, starts)
+    chosen, lines = choose(name, kind, entries, METHODS, starts, several=splits > 1)
     results = measure([split_of(entries, kind, seed) for seed in range(splits)], chosen)
     return tables(name, kind, entries, splits, lines, results)
 
 
-def choose(name, kind, entries, methods, starts):
-    """[(label, method, parameters)] to measure and the lines of the table of choices."""
+def choose(name, kind, entries, methods, starts, several=True):
+    """[(label, method, parameters)] to measure and the lines of the table of choices.
+
+    several: three validation splits where one is of few events, so that none of the choices is luck.
+    """
     train = split_of(entries, kind, 0).entries
-    few = name == "ML-100K" and kind in ("random", "users")
-    within = [split_of(train, kind, seed) for seed in range(100, 103 if few else 101)]
+    many = 3 if several and name == "ML-100K" and kind in ("random", "users") else 1
+    within = [split_of(train, kind, seed) for seed in range(100, 100 + many)]
     chosen, lines = [], []
     for method in methods:
         if name not in method.sets or kind not in method.kinds:

@@ -306,8 +306,8 @@ METHODS = [
         {
             "regularization": lattice(-6, 0),
             "learning_rate": (0.003, 0.01, 0.03, 0.1, 0.3),
-            "factors": (16, 32, 64, 128),
-            "iterations": (25, 50, 100, 200),
+            "factors": (16, 32, 64),
+            "iterations": (25, 50, 100),
         },
         {"regularization": 0.01, "learning_rate": 0.03, "factors": 32, "iterations": 50},
         asis={"factors": 100, "regularization": 0.01, "learning_rate": 0.01, "iterations": 100},
