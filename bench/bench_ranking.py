@@ -311,7 +311,7 @@ def _table(results, splits):
     lines = []
     for label, result in results.items():
         means = [[np.nanmean(values) for values in held] for held in (result.ndcg, result.recall)]
-        cells = [f"{np.mean(held):.4f} +- {np.std(held):.4f}" for held in means]
+        cells = [f"{np.mean(held):.4f}" + (f" +- {np.std(held):.4f}" if splits > 1 else "") for held in means]
         error = np.mean([np.nanstd(v, ddof=1) / np.sqrt(np.sum(~np.isnan(v))) for v in result.ndcg])
         gap = "" if ours is None or result is ours else "{:+.4f} +- {:.4f}".format(*_paired(result.ndcg, ours.ndcg))
         lines.append(
@@ -328,7 +328,7 @@ def _table(results, splits):
         )
     columns = [
         "method",
-        f"NDCG@20, +- over {splits} splits",
+        f"NDCG@20, +- over {splits} splits" if splits > 1 else "NDCG@20",
         "error over users",
         f"less {OURS} as it comes",
         "Recall@20",
