@@ -1,7 +1,7 @@
-"""What `bench_ranking` compares: every method is fitted to a split and recommends for the users that the split asks about.
+"""What `bench_ranking` compares: every method is fitted to a split and recommends for the users that it asks about.
 
-A method is `fit(split, kept, **parameters) -> Fitted`; `kept` is a dictionary that lives as long as its caller wants, for
-what several parameters share (singular vectors, an inner product): tuning keeps it, the measured fits begin with none.
+A method is `fit(split, kept, **parameters) -> Fitted`; `kept` is a dictionary that lives as long as its caller wants,
+for what several parameters share (singular vectors, an inner product): tuning keeps it, measured fits begin with none.
 Scores of what has no recommender of its own are products of NumPy in blocks of users, then the same selection for all.
 """
 
@@ -110,7 +110,7 @@ def item_knn(split, kept, neighbours, shrink):
 
 
 def _rows(split, power):
-    """The rows of train by n^-(power / 2): in a Gram matrix a user of n events counts n^-power, so that few rule less."""
+    """The rows of train times n^-(power / 2): in a Gram matrix a user of n events counts n^-power."""
     counts = np.maximum(np.diff(split.train.indptr), 1.0)
     return sparse.csr_array(sparse.diags_array(counts ** (-power / 2)) @ split.train.astype(np.float64))
 
@@ -262,7 +262,7 @@ def sketched(size):
 
 
 WEIGHTED = ", users weighted"  # by n^-1/2 as SketchedEASE weights them
-RIDGES = lattice(-1, 6)
+RIDGES = lattice(-1, 6, 4)
 RANKS = (4, 8, 16, 24, 32, 48, 64, 96, 128)
 SIZES = (64, 128, 256)
 METHODS = [
@@ -306,8 +306,8 @@ METHODS = [
         {
             "regularization": lattice(-6, 0),
             "learning_rate": (0.003, 0.01, 0.03, 0.1, 0.3),
-            "factors": (16, 32, 64, 128),
-            "iterations": (25, 50, 100, 200),
+            "factors": (16, 32, 64),
+            "iterations": (25, 50, 100),
         },
         {"regularization": 0.01, "learning_rate": 0.03, "factors": 32, "iterations": 50},
         asis={"factors": 100, "regularization": 0.01, "learning_rate": 0.01, "iterations": 100},
@@ -332,7 +332,7 @@ METHODS = [
     Method("LowRankModel, stars", low_rank("square"), sets=("ML-100K", "ML-1M")),
     Method("LowRankModel, logistic", low_rank("logistic"), sets=("ML-100K", "ML-1M")),
     *(
-        Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 320.0}, asis={})
+        Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 32.0}, asis={})
         for size in SIZES
     ),
 ]
