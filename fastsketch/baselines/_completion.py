@@ -16,12 +16,12 @@ from fastsketch._parameters import flag, integer, real
 from fastsketch._validation import Rows, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
-from fastsketch.lowrank._biases import fit_biases, no_biases
+from fastsketch.lowrank._biases import no_biases
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import MOST, Biases
-from fastsketch.lowrank._noise import default_bias_ridge
 from fastsketch.lowrank._queries import Scale, as_pairs
 from fastsketch.lowrank._setting import LossSetting
+from fastsketch.lowrank._start import begin
 
 Floats = NDArray[np.float64]
 
@@ -122,8 +122,8 @@ class Completion(Model, abstract=True):
         if not self.biases:
             return no_biases(data), None
         loss = LossSetting(self._loss_name(), 0.0)
-        ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
-        return fit_biases(data, loss, ridge=ridge), ridge
+        start = begin(data, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
+        return start.biases, start.bias_ridge
 
     def _most(self) -> int:
         """Lines of the history."""

@@ -9,9 +9,11 @@ from scipy import sparse
 from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
-from fastsketch.baselines._completion import Completion, Floats, Step, value_and_slopes
+from fastsketch.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._noise import NoiseLevel
+from fastsketch.lowrank._setting import LossSetting
 
 
 class AISImpute(Completion):
@@ -33,7 +35,7 @@ class AISImpute(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        L2 penalty of biases, as that of LowRankModel.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
     seed : int, default 0
 
     Attributes
@@ -92,13 +94,15 @@ class AISImpute(Completion):
 
 
 class AltMin(Completion):
-    """Alternating gradient steps on the factors: sum of losses + ridge / 2 (|A|^2 + |B|^2).
+    """Alternating gradient steps on the factors: sum of losses + penalty / 2 (|A|^2 + |B|^2).
 
     Parameters
     ----------
     rank : int
     loss : {"square", "logistic"}, default "square"
     ridge : float, default 1e-2
+        The penalty, in units of the largest singular value that the gradient of pure noise would have, as that of
+        LowRankModel.
     inner_steps : int, default 5
         Steps on one side before the other.
     tol : float, default 1e-4
@@ -108,7 +112,7 @@ class AltMin(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        L2 penalty of biases, as that of LowRankModel.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
     seed : int, default 0
 
     Attributes
@@ -138,42 +142,50 @@ class AltMin(Completion):
         return self.rank, self.rank
 
     def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
-        rng = np.random.default_rng(self.seed)
-        a, b = (rng.standard_normal((size, self.rank)) / np.sqrt(self.rank) for size in (data.m, data.n))
+        rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
+        # a start whose scores have the scale of X, where it has one
+        size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
+        a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
         flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
         while True:
-            a, _ = self._descend(data, a, b, below)
-            b, value = self._descend(flipped, b, a, turned)
-            yield Step(a, b, value + 0.5 * self.ridge * float((a**2).sum()))
+            a, _ = self._descend(data, a, b, below, penalty)
+            b, value = self._descend(flipped, b, a, turned, penalty)
+            yield Step(a, b, value + 0.5 * penalty * float((a**2).sum()))
 
     def _objective(
-        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats]
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[float, Floats]:
         """Losses and the ridge of one side, and the slope of each loss."""
         z = np.empty(len(side.o))
         entries.scores(*side.where, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
-        return total + 0.5 * self.ridge * float((factors**2).sum()), slopes
+        return total + 0.5 * penalty * float((factors**2).sum()), slopes
 
     def _descend(
-        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats]
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[Floats, float]:
         """The factors of one side after inner_steps steps, and their objective."""
-        bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + self.ridge
+        bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
         step = 1.0 / bound
-        value, slopes = self._objective(side, factors, other, below)
+        value, slopes = self._objective(side, factors, other, below, penalty)
         for _ in range(self.inner_steps):
-            g: Floats = _matrix(side, slopes) @ other + self.ridge * factors
+            g: Floats = _matrix(side, slopes) @ other + penalty * factors
             # longer steps than 1 / bound, which is that of a full matrix, while they go down
             step *= 2
             while True:
                 tried = factors - step * g
-                found, new = self._objective(side, tried, other, below)
+                found, new = self._objective(side, tried, other, below, penalty)
                 if found <= value - 0.25 * step * float((g**2).sum()) or step * bound < 0.5:
                     break
                 step *= 0.5
             factors, value, slopes = tried, found, new
         return factors, value
+
+
+def _noise(data: Observed, loss: str, biases: Biases) -> float:
+    """The unit of a ridge."""
+    z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
+    return NoiseLevel(data, LossSetting(loss, 0.0), z, bias_ridge=0.0).unit()
 
 
 def _lipschitz(loss: str) -> float:

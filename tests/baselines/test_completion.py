@@ -126,7 +126,7 @@ def test_biases_are_those_of_a_low_rank_model_and_predictions_have_them(model):
     penalty = (
         0.3 * np.linalg.svd(a @ b.T, compute_uv=False).sum()
         if isinstance(model, AISImpute)
-        else 0.05 * ((a**2).sum() + (b**2).sum())
+        else 0.05 * other.facts()["penalty"] * ((a**2).sum() + (b**2).sum())
     )
     assert np.isclose(model.history[-1]["objective"], value(z[seen]).sum() + penalty, rtol=1e-9)
     assert model.history[-1]["objective"] < value((level + row[:, None] + column)[seen]).sum()
@@ -197,3 +197,11 @@ def test_they_are_kept_as_every_model_is(model, tmp_path):
     with pytest.raises(ZeroDivisionError):
         model.fit(x, callback=lambda line: 1 / 0)
     assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_alternating_steps_do_not_depend_on_the_scale_of_the_data(scale):
+    truth, _, x = problem(m=25, n=18, share=0.7)
+    for options in ({}, {"ridge": 0.3, "biases": True}):
+        one, other = (AltMin(2, max_iterations=40, **options).fit(c * x) for c in (1.0, scale))
+        assert np.allclose(scores(other, truth.shape), scale * scores(one, truth.shape), rtol=1e-9, atol=1e-9 * scale)
