@@ -32,7 +32,18 @@ _HOME = {
     "thread_limit": "fastsketch._threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "recommending", "reference", "sketching")
+_ROOMS = (
+    "baselines",
+    "hashing",
+    "io",
+    "lowrank",
+    "merging",
+    "online",
+    "ranking",
+    "recommending",
+    "reference",
+    "sketching",
+)
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 

@@ -26,6 +26,7 @@ from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
@@ -56,6 +57,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "ranking",
     "recommending",
     "reference",
     "show_config",
