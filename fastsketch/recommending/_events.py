@@ -58,3 +58,13 @@ def row_squares(events: Any) -> NDArray[np.float64]:
     """Sum of squares of every row of CSR, (k,) in double."""
     sums = np.concatenate([[0.0], np.cumsum(events.data.astype(np.float64) ** 2)])
     return sums[events.indptr[1:]] - sums[events.indptr[:-1]]
+
+
+def column_squares(events: Any, weights: NDArray[np.float64], decay: float = 1.0) -> NDArray[np.float64]:
+    """Weighted sum of squares of every column of CSR rows, (items,); each row takes a factor off all before it."""
+    k, n_items = events.shape
+    if decay != 1.0:
+        weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
+    of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
+    # of nothing at all NumPy counts in integers
+    return np.bincount(events.indices, of_entries, minlength=n_items).astype(np.float64, copy=False)

@@ -6,6 +6,7 @@ stream with the same seed choose apart.
 """
 
 import heapq
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ Keys = NDArray[np.uint64]
 BLOCK = 4096
 
 
-class HeldOut(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class HeldOut:
     """Users in the order of their keys; no array ever changes."""
 
     rows: Any  # CSR (r, items)
@@ -36,7 +38,7 @@ class HeldOut(NamedTuple):
 
     def faded(self, factor: float) -> "HeldOut":
         """The same with weights times a factor."""
-        return self._replace(weight=self.weight * factor)
+        return replace(self, weight=self.weight * factor)
 
 
 class Taken(NamedTuple):
@@ -49,9 +51,14 @@ class Taken(NamedTuple):
 
 def nobody(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
     """A reservoir without users."""
+    return HeldOut(nothing(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64))
+
+
+def nothing(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
+    """CSR rows without items."""
     from scipy.sparse import csr_array
 
-    return HeldOut(csr_array((0, n_items), dtype=dtype), np.empty(0), np.empty(0, np.uint64))
+    return csr_array((n_rows, n_items), dtype=dtype)
 
 
 def take(
@@ -97,11 +104,10 @@ def _moved(
     ages: NDArray[np.float64],
     decay: float,
 ) -> Taken:
-    from scipy.sparse import csr_array, vstack
+    from scipy.sparse import vstack
 
     k, r = rows.shape[0], len(held)
-    nothing = csr_array((1, rows.shape[1]), dtype=rows.dtype)
-    every: Any = vstack([held.rows, rows, nothing], format="csr")
+    every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
     # the place at which each came, seen from the first of this batch; those held have weights of place -1
     came = np.concatenate([np.full(r, -1), np.arange(k), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])

@@ -1,87 +1,97 @@
-"""The weights of EASE out of a sketch: P = (V' diag(s2) V + diag(D))^-1 by Woodbury, kept as one thin matrix.
+"""The item weights of EASE out of a model of X'X: P = (Z Q Z' + D)^-1 by Woodbury, D diagonal.
 
-With W_j = V_j / D_j and M = (diag(1 / s2) + sum_j W_j V_j')^-1, the off-diagonal of P is -W_i M W_j', its diagonal
-1 / D_j - W_j M W_j'. So the weight -P_ij / P_jj of item i in the score of item j is F_i . F_j times a number of j.
+With M = (Q^-1 + Z' D^-1 Z)^-1, P = D^-1 - D^-1 Z M Z' D^-1. So P_jj = h_j / D_j with h_j = 1 - Z_j' M Z_j / D_j, and
+the weight -P_ij / P_jj of item i in the score of item j is (Z_i' M Z_j) / (D_i h_j): nothing larger than Z is needed.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from fastsketch._kernels.linalg.best import best_columns
+from fastsketch._kernels.recommending import items as kernel
+from fastsketch._threads import one_blas_thread
+from fastsketch._validation import in_place
+from fastsketch.recommending._reading import Matrix, Reading, blocks, gram_of
 
-# Items at a time: temporary arrays in double stay below a megabyte or two at l = 128, which a cache holds.
-BLOCK = 2048
+Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class ItemWeights(NamedTuple):
-    """Item i has the weight F_i . F_j gain_j in the score of item j; no item has one in its own."""
+    """Item i has the weight given_i (Z_i' M Z_j) gain_j in the score of item j; no item has one in its own."""
 
-    factors: NDArray[Any]  # F (items, r)
-    gain: NDArray[Any]  # (items,)
+    z: NDArray[Any]  # (items, t)
+    inner: NDArray[Any]  # M (t, t), of the dtype of Z as all else
+    given: NDArray[Any]  # (items,) 1 / D
+    gain: NDArray[Any]  # (items,) 1 / h
 
     @property
     def n_items(self) -> int:
         """Items."""
-        return len(self.gain)
+        return len(self.z)
 
     def projected(self, rows: Any) -> NDArray[Any]:
-        """X F (k, r) of CSR rows (k, items)."""
-        # y = x @ F
-        return np.asarray(rows @ self.factors)
+        """X D^-1 Z M (k, t) of CSR rows X (k, items): scores are its products with Z, times gain."""
+        indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
+        return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
-        """(k, items) of CSR rows: a column j holds x_i F_i . F_j gain_j, summed over all i but j."""
-        projected = self.projected(rows)
-        out = np.empty((len(projected), self.n_items), self.factors.dtype)
-        for start in range(0, self.n_items, BLOCK):
-            part = slice(start, start + BLOCK)
-            # z = (x F) F' gain
-            np.matmul(projected, self.factors[part].T, out=out[:, part])
-            out[:, part] *= self.gain[part]
+        """(k, items) of CSR rows: in column j what all items of the row but j contribute."""
+        out = np.empty((rows.shape[0], self.n_items), self.z.dtype)
+        kernel.scores(self.projected(rows), self.z, out, self.gain)
         owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        out[owner, rows.indices] -= rows.data * self.own(rows.indices)
+        # an item's own weight would be 1 / h - 1
+        out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
         return out
 
-    def own(self, items: NDArray[Any]) -> NDArray[Any]:
-        """F_j . F_j gain_j: what the products hold of an item's own."""
-        f = self.factors[items]
-        return np.einsum("ij,ij->i", f, f) * self.gain[items]
+    def best(self, projected: NDArray[Any], n: int, *, left_out: Iterable[Any], allowed: NDArray[np.int32]) -> Best:
+        """The n items of the highest score of each projected row, best first; -1 and -inf for none."""
+        found = np.empty((len(projected), n), np.int64)
+        values = np.empty(found.shape)
+        best_columns(projected, self.z, found, values, scale=self.gain, left_out=left_out, allowed=allowed)
+        return found, values
 
-    def of_target(self, items: NDArray[Any], target: int) -> Matrix:
+    def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
         """Weights of these items in the score of `target`, in double."""
-        f = self.factors[items].astype(np.float64)
-        out = f @ self.factors[target].astype(np.float64) * float(self.gain[target])
-        out[items == target] = 0.0
-        return out
+        here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
+        out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
+        return np.where(items == target, 0.0, out)
 
 
-def item_weights(vt: NDArray[Any], squares: Matrix, diagonal: Matrix | float, *, dtype: np.dtype[Any]) -> ItemWeights:
-    """The weights of P = (vt' diag(squares) vt + diag(diagonal))^-1; vt (r, items) with orthonormal rows."""
-    r, n = vt.shape
-    spread = np.ndim(diagonal) > 0
-    level = float(np.mean(diagonal))
-    root = np.sqrt(squares)
-    d = np.asarray(diagonal, np.float64) / level
-    if spread:
-        gram = np.zeros((r, r))
-        for start in range(0, n, BLOCK):
-            part = slice(start, start + BLOCK)
-            v = vt[:, part].astype(np.float64)
-            # G += V diag(1 / D) V'
-            gram += v / d[part] @ v.T
-        # C C' = I + S^1/2 G S^1/2, F = V' diag(1 / D) S^1/2 C^-T
-        inner = np.eye(r) + root[:, np.newaxis] * gram * root / level
-        turn = np.linalg.solve(np.linalg.cholesky(inner), np.diag(root / np.sqrt(level)))
-    else:  # V V' = I
-        turn = np.diag(np.sqrt(squares / (squares + level)))
-    factors, gain = np.empty((n, r), dtype), np.empty(n, dtype)
-    for start in range(0, n, BLOCK):
-        part = slice(start, start + BLOCK)
-        here = d[part] if spread else d
-        f = (turn @ (vt[:, part].astype(np.float64) / here)).T
-        # h = 1 - D |F|^2, gain = D / h
-        factors[part] = f
-        gain[part] = here / (1.0 - here * np.einsum("ij,ij->i", f, f))
-    return ItemWeights(factors, gain)
+def item_weights(reading: Reading, ridge: float) -> ItemWeights:
+    """The weights at a ridge, in squared units of the rows.
+
+    Two passes over Z, 4 items t^2 flops: what the sketch has lost differs from item to item, and with it D.
+    """
+    z, root = reading.z, reading.root
+    d = reading.lost + ridge / reading.unit
+    # of no unit, so that none leaves the range of its dtype
+    level = float(d.mean())
+    inner = inner_of(gram_of(z, d), root)
+    h = 1.0 - quadratic(z, inner) / d
+    gain = 1.0 / np.maximum(h, np.finfo(z.dtype).tiny)
+    return ItemWeights(
+        z, (inner / level).astype(z.dtype), (level / d).astype(z.dtype), np.minimum(gain, 1e30).astype(z.dtype)
+    )
+
+
+@one_blas_thread
+def inner_of(gram: Matrix, root: Matrix) -> Matrix:
+    """M = (Q^-1 + G)^-1 for Q = root root'."""
+    # root (I + root' G root)^-1 root'
+    turned = root.T @ gram @ root
+    turned[np.diag_indices_from(turned)] += 1.0
+    half = np.linalg.solve(np.linalg.cholesky((turned + turned.T) / 2), root.T)
+    return half.T @ half
+
+
+@one_blas_thread
+def quadratic(z: NDArray[Any], inner: Matrix) -> Matrix:
+    """Z_j' M Z_j of every item (items,)."""
+    out = np.empty(len(z))
+    for part in blocks(len(z)):
+        here = z[part].astype(np.float64)
+        out[part] = np.einsum("ij,ij->i", here @ inner, here)
+    return out
