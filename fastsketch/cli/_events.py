@@ -32,8 +32,8 @@ class Meaning(NamedTuple):
             data = (data >= self.relevant).astype(np.float64)
         elif self.binary:
             data = (data > 0).astype(np.float64)
-        out = sparse.csr_array((data, seen.indices, seen.indptr), shape=seen.shape)
-        out.eliminate_zeros()
+        out = sparse.csr_array((data, seen.indices, seen.indptr), shape=seen.shape, copy=True)
+        out.eliminate_zeros()  # in place
         return out
 
 
@@ -112,9 +112,7 @@ def rows_for(taken: Taken, users: Sequence[str], items: Sequence[str]) -> Any:
             UserWarning,
             stacklevel=2,
         )
-    return sparse.csr_array(
-        (coo.data[keep], (coo.row[keep], places[coo.col[keep]])), shape=(len(users), len(items))
-    )
+    return sparse.csr_array((coo.data[keep], (coo.row[keep], places[coo.col[keep]])), shape=(len(users), len(items)))
 
 
 def levels_of(taken: Taken) -> NDArray[np.float64] | None:

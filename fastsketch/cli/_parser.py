@@ -399,7 +399,9 @@ def _recommend(commands: Any) -> None:
     parser.add_argument("--include-seen", action="store_true", help="also what a user has in the events")
     parser.add_argument("--table", metavar="OUT.csv", help="write user, place, item, score there, or to -")
     parser.add_argument("-o", "--output", metavar="MODEL.fsk", help="save the model; alone: and print nothing else")
-    parser.add_argument("--model", choices=("item", "ratings", "popularity"), help="what is learned (default item)")
+    parser.add_argument(
+        "--model", dest="kind", choices=("item", "ratings", "popularity"), help="what is learned (default item)"
+    )
     _events(parser)
     common(parser, "_recommend.recommend")
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from fastsketch._validation import as_integer
 from fastsketch.cli._events import Meaning, Taken, meaning_of, rows_for, take
-from fastsketch.cli._job import limited
+from fastsketch.cli._job import flag, limited
 from fastsketch.cli._names import pairs_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._recommenders import (
@@ -31,7 +31,10 @@ from fastsketch.io._events import read_ids
 # How a state file begins: it is a zip.
 STATE = b"PK\x03\x04"
 # Flags that say how a model is learned.
-OF_LEARNING = ("model", "relevant", "sketch_size", "ridge", "method", "seed")
+OF_LEARNING = {
+    "kind": "--model",
+    **{name: flag(name) for name in ("relevant", "sketch_size", "ridge", "method", "seed")},
+}
 
 
 def recommend(args: Namespace) -> None:
@@ -51,20 +54,25 @@ def recommend(args: Namespace) -> None:
         elif args.output is None:
             _answer(args, *_learn(args))
         else:
+            answers = bool(args.ids or args.items or args.events or args.table)
+            if answers and args.output == "-" and args.table in (None, "-"):
+                raise ValueError("-o - writes the model to standard output: what is recommended needs --table OUT.csv")
             with output_of(args) as out:
                 started = time.perf_counter()
                 recommender, own = _learn(args)
                 model = recommender.noted()
                 out.save(model)
-                if args.ids or args.items or args.events or args.table:
+                if answers:
                     _answer(args, recommender, own)
                 else:
                     seconds = time.perf_counter() - started
-                    report(args, {**model.facts(), "events": own.entries.nnz, "seconds": seconds, "output": out.name}, out)
+                    report(
+                        args, {**model.facts(), "events": own.entries.nnz, "seconds": seconds, "output": out.name}, out
+                    )
 
 
 def _learn(args: Namespace) -> tuple[Recommender, Taken]:
-    name = args.model or "item"
+    name = args.kind or "item"
     meaning = meaning_of(args)
     taken = take(args, args.source, negative=name == "ratings" or meaning.relevant is not None)
     if name == "ratings":
@@ -72,8 +80,6 @@ def _learn(args: Namespace) -> tuple[Recommender, Taken]:
     elif args.rank is not None:
         raise ValueError("--rank is of --model ratings")
     recommender = learned(name, taken, taken.entries, meaning, args)
-    if isinstance(recommender, ItemModel) and recommender.meaning.liked(taken.seen).nnz == 0:
-        raise ValueError(f"{args.source} holds no event that counts: none has a value above 0, or of --relevant")
     return recommender, taken
 
 
@@ -88,13 +94,9 @@ def _is_state(path: str) -> bool:
 
 
 def _refuse_learning(args: Namespace) -> None:
-    for name in OF_LEARNING:
-        if getattr(args, name, None) is not None:
-            raise ValueError(
-                f"--{name.replace('_', '-')} says how a model is learned from events: {args.source} holds one already"
-            )
-    if args.binary:
-        raise ValueError(f"--binary says how a model is learned from events: {args.source} holds one already")
+    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name, None) is not None]
+    for shown in [*given, *(["--binary"] if args.binary else [])]:
+        raise ValueError(f"{shown} says how a model is learned from events: {args.source} holds one already")
 
 
 # -- users -------------------------------------------------------------------------------------------------------------
@@ -197,4 +199,3 @@ def _write(out: Output, found: list[dict[str, Any]]) -> None:
                 lines.writerow([entry["id"], place, item, f"{score:.9g}"])
         text.flush()
         text.detach()
-

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._model import Model
@@ -41,14 +42,18 @@ class ItemModel:
     @classmethod
     def learned(cls, seen: Any, items: list[str], meaning: Meaning, parameters: dict[str, Any]) -> "ItemModel":
         """Of rows of summed values, CSR (users, items)."""
-        model = SketchedEASE(**parameters).update(meaning.liked(seen))
+        liked = meaning.liked(seen)
+        if not liked.nnz:
+            raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
+        model = SketchedEASE(**parameters).update(liked)
+        model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
         return cls(model, items, meaning)
 
     def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
         """For users with these rows of summed values."""
         liked = self.meaning.liked(seen)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
-        return Answers(found.items, found.scores, np.diff(liked.indptr) > 0)
+        return Answers(found.items, found.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
         """The model with what it takes to use it again."""
@@ -103,12 +108,12 @@ class Ratings:
             new = self.model.fold_in(seen, rank=self.rank)
             return Answers(*new.recommend(n, exclude=exclude, allow=allow), np.diff(seen.indptr) > 0)
         places = places_of(Ids(list(users), np.arange(len(users))), self.users)
-        # rows of `exclude` are those of `users`: as many rows as the model has would be read as the model's
-        order = np.argsort(places, kind="stable") if len(places) == len(self.users) else np.arange(len(places))
-        lines = None if exclude is None else exclude[order]
-        columns, predictions = self.model.recommend(places[order], n, exclude=lines, allow=allow, rank=self.rank)
-        back = np.argsort(order)
-        return Answers(columns[back], predictions[back], places >= 0)
+        if len(places) == len(self.users) and exclude is not None:
+            # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
+            places, exclude = np.append(places, -1), sparse.vstack([exclude, exclude[:1]], format="csr")
+        columns, predictions = self.model.recommend(places, n, exclude=exclude, allow=allow, rank=self.rank)
+        k = len(users)
+        return Answers(columns[:k], predictions[:k], places[:k] >= 0)
 
     def noted(self) -> Model:
         """The model with its ids, as `complete` saves it."""
