@@ -391,6 +391,7 @@ def _recommend(commands: Any) -> None:
     )
     parser.add_argument("source", metavar="EVENTS.csv|MODEL.fsk", help="events to learn from, or a model")
     parser.add_argument("ids", nargs="*", metavar="ID", help="users (default: all of the file)")
+    parser.rest = "ids"
     parser.add_argument("-n", type=int, default=10, metavar="N", help="items of each (default 10)")
     parser.add_argument("--events", metavar="FILE", help="what these users have, if not the file that is learned from")
     parser.add_argument("--items", nargs="+", metavar="ID", help="what one user has, instead of IDs")

@@ -95,9 +95,10 @@ class Ratings:
         """Of entries (users, items), a rating each, of the users and items of a file."""
         if not taken.valued:
             raise ValueError("a model of ratings needs a third column with their values")
-        rank = min(LowRankModel(**parameters).rank, *entries.shape)
+        settings: dict[str, Any] = {"dtype": "float32", **parameters}
+        settings["rank"] = min(LowRankModel(**settings).rank, *entries.shape)
         try:
-            model = LowRankModel(**{"dtype": "float32", **parameters, "rank": rank}).fit(entries)
+            model = LowRankModel(**settings).fit(entries)
         except ValueError as error:
             raise ValueError(with_ids(str(error), [taken.users, taken.items])) from None
         return cls(model, taken.users, taken.items)
@@ -106,7 +107,8 @@ class Ratings:
         """For users whose ratings are given, else for those that it knows."""
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
-            return Answers(*new.recommend(n, exclude=exclude, allow=allow), np.diff(seen.indptr) > 0)
+            columns, predictions = new.recommend(n, exclude=exclude, allow=allow)
+            return Answers(columns, predictions, np.diff(seen.indptr) > 0)
         places = places_of(Ids(list(users), np.arange(len(users))), self.users)
         if len(places) == len(self.users) and exclude is not None:
             # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
@@ -143,7 +145,7 @@ def loaded(path: str, rank: int | None) -> Recommender:
     model = fs.load(path)
     if isinstance(model, LowRankModel):
         names = names_of(model, path, (("rows", model.n_rows), ("columns", model.n_features)))
-        return Ratings(model, *names, rank)
+        return Ratings(model, names[0], names[1], rank)
     if rank is not None:
         raise ValueError(f"--rank is of models of ratings; {path} holds a {type(model).__name__}")
     if isinstance(model, SketchedEASE):
