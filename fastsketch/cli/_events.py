@@ -45,8 +45,10 @@ def meaning_of(args: Namespace) -> Meaning:
 
 
 def meaning_in(notes: dict[str, Any], path: str) -> Meaning:
-    """As the notes of a model have it."""
-    found = notes.get("events")
+    """As the notes of a model have it; one of 'items' takes values as they are."""
+    if "events" not in notes:
+        return Meaning(None, False)
+    found = notes["events"]
     if isinstance(found, dict):
         relevant, binary = found.get("relevant"), found.get("binary")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if isinstance(binary, bool) and (relevant is None or isinstance(relevant, float)):

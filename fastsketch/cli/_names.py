@@ -17,17 +17,17 @@ Places = NDArray[np.intp]
 def names_of(model: Model, path: str, sides: tuple[tuple[str, int | None], ...]) -> list[list[str]]:
     """The ids of the sides of a model, ("rows" or "columns", how many it has), out of its notes."""
     if sides[-1][0] not in model.notes:
-        raise SourceError(f"{path} holds no ids: it was not written by 'complete' or 'recommend'")
+        raise SourceError(f"{path} holds no ids: it was written by none of 'complete', 'recommend' and 'items --names'")
     names: list[list[str]] = []
     for side, size in sides:
         found = model.notes.get(side)
-        if not _is_names(found) or len(found) != size:
+        if not is_names(found) or len(found) != size:
             raise StateError(f"{path} is damaged: the ids of its {side} are not {size} different names")
         names.append(found)
     return names
 
 
-def _is_names(value: Any) -> TypeGuard[list[str]]:
+def is_names(value: Any) -> TypeGuard[list[str]]:
     """Whether a note is a list of different strings."""
     if not isinstance(value, list):
         return False

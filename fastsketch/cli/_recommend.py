@@ -108,7 +108,7 @@ def _answer(args: Namespace, recommender: Recommender, own: Taken | None) -> Non
     # a model of ratings knows the users that it has learned from
     told = None if isinstance(recommender, Ratings) and args.events is None and not args.items else seen
     answers = recommender.best(users, told, args.n, exclude, allow)
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "id": user,
             "known": bool(known),

@@ -153,7 +153,7 @@ def loaded(path: str, rank: int | None) -> Recommender:
         return ItemModel(model, items, meaning_in(model.notes, path))
     raise StateError(
         f"{path} holds a {type(model).__name__}, which recommends nothing: that does a model of 'complete' or of "
-        "'recommend EVENTS.csv -o MODEL.fsk'"
+        "'recommend EVENTS.csv -o MODEL.fsk', or of 'items'"
     )
 
 

@@ -55,16 +55,26 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
 
 
 def row_squares(events: Any) -> NDArray[np.float64]:
-    """Sum of squares of every row of CSR, (k,) in double."""
-    sums = np.concatenate([[0.0], np.cumsum(events.data.astype(np.float64) ** 2)])
-    return sums[events.indptr[1:]] - sums[events.indptr[:-1]]
+    """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    owner = np.repeat(np.arange(events.shape[0]), np.diff(events.indptr))
+    return np.bincount(owner, events.data.astype(np.float64) ** 2, minlength=events.shape[0])
 
 
-def column_squares(events: Any, weights: NDArray[np.float64], decay: float = 1.0) -> NDArray[np.float64]:
-    """Weighted sum of squares of every column of CSR rows, (items,); each row takes a factor off all before it."""
+def column_squares(
+    events: Any,
+    weights: NDArray[np.float64],
+    decay: float = 1.0,
+    *,
+    before: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weighted sum of squares of every column of CSR rows, (items,); each row takes a factor off all before it.
+
+    They are added one by one to `before`, what earlier rows have: the bits do not depend on batches but with decay.
+    """
     k, n_items = events.shape
     if decay != 1.0:
         weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
     of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
-    # of nothing at all NumPy counts in integers
-    return np.bincount(events.indices, of_entries, minlength=n_items).astype(np.float64, copy=False)
+    out = np.zeros(n_items) if before is None else before * decay**k
+    np.add.at(out, events.indices, of_entries)
+    return out

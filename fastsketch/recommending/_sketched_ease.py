@@ -75,9 +75,7 @@ class SketchedEASE(MergeableModel):
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
         weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay)
-        if self._squares is not None:
-            squares += self._squares * self.decay**k
+        squares = column_squares(events, weights, self.decay, before=self._squares)
         held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)

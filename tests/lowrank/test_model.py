@@ -310,7 +310,7 @@ def test_more_ranks_need_a_fit_without_sweeps():
 def test_parameters_and_facts(tmp_path):
     model = fs.LowRankModel(loss="huber", clip=[-3, 3])
     assert (model.rank, model.sweeps, model.learning_rate, model.ridge, model.bias_ridge) == (10, 4, 0.7, None, None)
-    assert model.loss_parameter is None and model.resolved["loss_parameter"] == 1.0
+    assert model.loss_parameter is None and model.resolved["loss_parameter"] is None
     assert (model.n_rows, model.n_features, model.selected_rank, model.history) == (0, None, None, [])
     assert repr(model) == "<LowRankModel(loss='huber', clip=[-3.0, 3.0]): not fitted>"
     assert "selected_rank" not in model.facts()
@@ -324,7 +324,7 @@ def test_parameters_and_facts(tmp_path):
         "n_features": 25,
         "rank": 10,
         "selected_rank": model.selected_rank,
-        "loss_parameter": 1.0,
+        "loss_parameter": model.resolved["loss_parameter"],
         "dtype": "float32",
         "swept": True,
     }
@@ -365,7 +365,7 @@ def test_facts_are_of_the_model_in_use(sweeps):
     held = np.zeros_like(seen)
     held[seen] = np.random.default_rng(0).random(int(seen.sum())) < 0.3
     fitted, rest = stored(o, seen & ~held), stored(o, held)
-    model = fs.LowRankModel(5, loss="huber", sweeps=sweeps).fit(fitted, validation=rest)
+    model = fs.LowRankModel(5, loss="huber", loss_parameter=1.0, sweeps=sweeps).fit(fitted, validation=rest)
     for twin in (model, model.copy(), fs.from_bytes(model.to_bytes())):
         facts = twin.facts()
         for name, x, divisor in (("objective", fitted, 1), ("validation", rest, rest.nnz)):
