@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastsketch.cli._job import given, learn
-from fastsketch.cli._lowrank import is_names
+from fastsketch.cli._names import is_names
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import PlainRows
 from fastsketch.cli._report import report
