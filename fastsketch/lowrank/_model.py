@@ -220,7 +220,8 @@ class LowRankModel(Answers):
         start = begin(data, self._asked_loss(), held=held, **asked)
         loss = start.loss
         pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
-        noise = NoiseLevel(data, loss, pursuit.z, bias_ridge=start.bias_ridge)
+        known = {"bias_ridge": start.bias_ridge, "objective": pursuit.objective}
+        noise = NoiseLevel(data, loss, pursuit.z, **known, follow=self.rank > 0 and self.sweeps > 0)
         ridge = 1.0 if self.ridge is None else self.ridge
         ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
         climb(pursuit, self.rank, watch)
