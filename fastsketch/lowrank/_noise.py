@@ -3,12 +3,9 @@
 The gradient of the losses at a matrix of pure noise has a largest singular value of about
 s (sqrt(observations of a row) + sqrt(observations of a column)), s the root mean square slope of an observation. With
 penalty / 2 (|A|^2 + |B|^2) a direction enters the model only if its singular value in the gradient exceeds `penalty`:
-at that level, ridge = 1, noise does not, on any scale of the data and under any loss. The spread of real noise is not known
-beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the model.
-
-docs/defaults.md has it beside constant ridges on validation splits: level with the best one of each set of ratings,
-links and counts, which lie between 1 and 20, and ahead on small data of exact rank; behind a ridge of 1 on small noisy
-data under the Huber loss. 0.8 times it overfits small data, 1.2 times it loses on large ones.
+at that level, ridge = 1, noise does not, on any scale of the data and under any loss. The spread of real noise is not
+known beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the
+model. docs/defaults.md has ridge = 1 beside others.
 """
 
 from functools import cached_property
