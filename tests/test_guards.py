@@ -110,9 +110,18 @@ def refused(error):
 # is one immutable object.
 FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha", "load"}
 FREE_OF = {
-    Answers: {"shape", "history", "selected_rank", "factors", "bias_terms", "decision_function", "decision_block"}
+    Answers: {
+        "shape",
+        "history",
+        "selection",
+        "selected_rank",
+        "factors",
+        "bias_terms",
+        "decision_function",
+        "decision_block",
+    }
     | {"predict", "predict_proba", "predict_block", "recommend", "similar", "fold_in"},
-    Completion: {"shape", "history", "factors", "decision_function", "predict", "predict_proba"},
+    Completion: {"shape", "history", "factors", "bias_terms", "decision_function", "predict", "predict_proba"},
     Hasher: {"to_faiss"},
 }
 

@@ -341,7 +341,7 @@ def _complete(commands: Any) -> None:
         "loss_parameter",
         type=float,
         metavar="X",
-        help="of huber (default: 1), quantile (0.5), epsilon_insensitive (0.1)",
+        help="of huber, epsilon_insensitive (default: from the data), quantile (0.5)",
     )
     parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
     parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
@@ -352,13 +352,19 @@ def _complete(commands: Any) -> None:
         "ridge",
         type=float,
         metavar="X",
-        help="penalty on the factors in those fits (default: the noise level of the data)",
+        help="penalty on the factors in those fits, in noise levels of the data (default: 1, or by --validation)",
     )
-    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default: three observations)")
+    parameter(
+        parser,
+        "bias_ridge",
+        type=float,
+        metavar="X",
+        help="observations that biases are shrunk by (default: 3, or by --validation)",
+    )
     parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
     parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
     seed(parser, "of the random numbers")
-    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose the rank")
+    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges")
     parser.add_argument(
         "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
     )
