@@ -12,7 +12,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from bench_hashing import mean_average_precision, mnist, neighbours, sift
-from bench_lowrank import links_of, matrix, ratings_of
+from bench_lowrank_sets import links_of, matrix, ratings_of
 from bench_online import labelled, two_classes
 from bench_tools import dataset, table
 

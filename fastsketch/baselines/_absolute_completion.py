@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._parameters import integer, real, seed
-from fastsketch.baselines._completion import Completion, Floats, Step, row_numbers
+from fastsketch.baselines._completion import Completion, Floats, Step, residual, row_numbers
 from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._fitted import Biases
 
 Places = NDArray[np.int64]
 
@@ -25,6 +26,11 @@ class ADMML1(Completion):
     tol : float, default 1e-4
         Relative change of the objective that ends the fit.
     max_iterations : int, default 300
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
 
     Attributes
     ----------
@@ -42,7 +48,8 @@ class ADMML1(Completion):
     penalty_strength: float = real(kw_only=False)
     mu: float | None = real(default=None, low_open=True)
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        data = residual(data, biases)
         where = row_numbers(data), data.indices
         with np.errstate(over="ignore"):
             spread = float(np.std(data.o))
@@ -75,6 +82,11 @@ class WibergL1(Completion):
         Relative change of the objective that ends the fit.
     max_iterations : int, default 30
         Beside the start, whose line comes first in the history.
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
     seed : int, default 0
 
     Attributes
@@ -98,7 +110,8 @@ class WibergL1(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        data = residual(data, biases)
         rng, r = np.random.default_rng(self.seed), self.rank
         b = rng.standard_normal((data.n, r)) / np.sqrt(r)
         reach = 1.0

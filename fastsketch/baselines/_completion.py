@@ -1,7 +1,8 @@
-"""What the methods that the GLRL paper compares with share: scores A B' without biases, a history of objectives."""
+"""What the methods that the GLRL paper compares with share: scores A B', biases below them, a history of objectives."""
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 
@@ -11,12 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import integer, real
-from fastsketch._validation import Rows
+from fastsketch._parameters import flag, integer, real
+from fastsketch._validation import Rows, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
+from fastsketch.lowrank._biases import no_biases
 from fastsketch.lowrank._data import Observed, observed
+from fastsketch.lowrank._fitted import MOST, Biases
 from fastsketch.lowrank._queries import Scale, as_pairs
+from fastsketch.lowrank._setting import LossSetting
+from fastsketch.lowrank._start import begin
 
 Floats = NDArray[np.float64]
 
@@ -42,15 +47,25 @@ class Step(NamedTuple):
     objective: float
 
 
+class BiasTerms(NamedTuple):
+    """Scores without factors are level + row_i + column_j."""
+
+    level: float
+    row: Floats  # (m,)
+    column: Floats  # (n,)
+
+
 class Completion(Model, abstract=True):
-    """Scores A B'; a subclass has ``_run``."""
+    """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``."""
 
     _RENAMED: ClassVar = {"history_": "history"}
 
     tol: float = real(default=1e-4, high=1.0)
     max_iterations: int = integer(default=300, at_least=1)
+    biases: bool = flag(default=False)
+    bias_ridge: float | None = real(default=None)
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
         """The iterations, without end."""
         raise NotImplementedError
 
@@ -60,10 +75,12 @@ class Completion(Model, abstract=True):
     def _begin(self) -> None:
         self._last: Step | None = None
         self._history: list[Iteration] = []
+        self._bias_terms: BiasTerms | None = None
+        self._bias_ridge: float | None = None  # in use
 
     @changes
     def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
-        """Fit the observed entries of X.
+        """Fit the observed entries of X: with ``biases`` those first, then the factors to what they leave.
 
         Parameters
         ----------
@@ -86,15 +103,27 @@ class Completion(Model, abstract=True):
         history: list[Iteration] = []
         last = None
         start = time.perf_counter()
-        for last in islice(self._run(data), self._most()):
+        biases, ridge = self._fit_biases(data)
+        for last in islice(self._run(data, biases), self._most()):
             line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
             history.append(line)
             if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
                 break
             if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
                 break
-        self._last, self._history = last, history
+        self._last, self._history, self._bias_ridge = last, history, ridge
+        self._bias_terms = None
+        if ridge is not None:
+            self._bias_terms = BiasTerms(biases.level, biases.rows - biases.level, biases.columns)
         return self
+
+    def _fit_biases(self, data: Observed) -> tuple[Biases, float | None]:
+        """Those of LowRankModel, and the ridge that they are fitted with; zeros and None if none are asked for."""
+        if not self.biases:
+            return no_biases(data), None
+        loss = LossSetting(self._loss_name(), 0.0)
+        start = begin(data, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
+        return start.biases, start.bias_ridge
 
     def _most(self) -> int:
         """Lines of the history."""
@@ -114,11 +143,23 @@ class Completion(Model, abstract=True):
         last = self._known()
         return last.a.copy(), last.b.copy()
 
+    def bias_terms(self) -> BiasTerms:
+        """(level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; zeros without ``biases``."""
+        last = self._known()
+        if self._bias_terms is None:
+            return BiasTerms(0.0, np.zeros(len(last.a)), np.zeros(len(last.b)))
+        level, row, column = self._bias_terms
+        return BiasTerms(level, row.copy(), column.copy())
+
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Scores of pairs (rows[k], columns[k]), (k,); 0 for an index -1, one never seen."""
+        """Scores of pairs (rows[k], columns[k]), (k,); for an index -1, one never seen, the other biases, or 0."""
         last = self._known()
         one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
-        return np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
+        z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
+        if self._bias_terms is not None:
+            level, row, column = self._bias_terms
+            z += level + np.where(one >= 0, row[one], 0.0) + np.where(two >= 0, column[two], 0.0)
+        return z
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Predictions of pairs: labels -1 and +1 of loss="logistic", else the scores."""
@@ -129,7 +170,7 @@ class Completion(Model, abstract=True):
         return self._scale().probability(self.decision_function(rows, columns))
 
     def _scale(self) -> Scale:
-        return Scale(self._loss_name(), None, 0.0)
+        return Scale(self._loss_name(), None, 0.0 if self._bias_terms is None else self._bias_terms.level)
 
     @property
     def history(self) -> list[Iteration]:
@@ -156,7 +197,13 @@ class Completion(Model, abstract=True):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._last is None:
             return {}, {}
-        return {"history": [dict(line) for line in self._history]}, {"a": self._last.a, "b": self._last.b}
+        state: dict[str, Any] = {"history": [dict(line) for line in self._history]}
+        arrays = {"a": self._last.a, "b": self._last.b}
+        if self._bias_terms is not None:
+            level, row, column = self._bias_terms
+            state.update(level=level, bias_ridge=self._bias_ridge)
+            arrays.update(row=row, column=column)
+        return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if not state:
@@ -169,7 +216,12 @@ class Completion(Model, abstract=True):
             checks.finite(arrays, name, (rows, rank))
         low, high = self._ranks()
         checks.number_within(rank, "rank of the factors", low, high)
-        checks.only(arrays, "a", "b")
+        if self.biases:
+            for name, factors in (("row", "a"), ("column", "b")):
+                checks.finite(arrays, name, (len(arrays[factors]),))
+            as_real(state["level"], "level", -MOST, MOST)
+            as_real(state["bias_ridge"], "bias_ridge", 0.0, 1e300)
+        checks.only(arrays, "a", "b", *(("row", "column") if self.biases else ()))
         lines = [_line(entry) for entry in state["history"]]
         checks.number_within(len(lines), "iterations", 1, self._most())
 
@@ -181,6 +233,12 @@ class Completion(Model, abstract=True):
         if arrays:
             self._history = [_line(entry) for entry in state["history"]]
             self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"])
+        if "row" in arrays:
+            self._bias_terms = BiasTerms(float(state["level"]), arrays["row"], arrays["column"])
+            self._bias_ridge = float(state["bias_ridge"])
+
+    def _resolved(self) -> dict[str, Any]:
+        return {} if self._bias_ridge is None else {"bias_ridge": self._bias_ridge}
 
     def _facts(self) -> dict[str, Any]:
         if self._last is None:
@@ -206,6 +264,11 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
     """The row of every entry, (nnz,)."""
     ends = data.indptr.astype(np.int64)
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
+
+
+def residual(data: Observed, biases: Biases) -> Observed:
+    """What the biases leave of the entries: all that losses of z - o need to know of them."""
+    return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:

@@ -9,8 +9,11 @@ from scipy import sparse
 from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
-from fastsketch.baselines._completion import Completion, Floats, Step, value_and_slopes
+from fastsketch.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
 from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._noise import NoiseLevel
+from fastsketch.lowrank._setting import LossSetting
 
 
 class AISImpute(Completion):
@@ -28,6 +31,11 @@ class AISImpute(Completion):
     tol : float, default 1e-4
         Relative change of the objective that ends the fit.
     max_iterations : int, default 300
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
     seed : int, default 0
 
     Attributes
@@ -52,18 +60,18 @@ class AISImpute(Completion):
     def _loss_name(self) -> str:
         return self.loss
 
-    def _run(self, data: Observed) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
         rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
         m, n, z = data.m, data.n, np.zeros(len(data.o))
         a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
-        zero_m, zero_n = np.zeros(m), np.zeros(n)
+        below = biases.rows, biases.columns
         c, before = 1, np.inf
         v: Floats = rng.standard_normal((n, 5))
         while True:
             momentum = (c - 1) / (c + 2)
             left = np.hstack([(1 + momentum) * a, -momentum * a0])
             right = np.hstack([b, b0])
-            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), *below, z)
             g = _matrix(data, -step * value_and_slopes(self.loss, z, data.o)[1])
             extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
             q: Floats = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
@@ -78,7 +86,7 @@ class AISImpute(Completion):
             a0, b0 = a, b
             a, b = (u @ small[:, :kept]) * s, vt[:kept].T
             v = np.hstack([b, b0])[:, : self.max_rank]
-            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), zero_m, zero_n, z)
+            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), *below, z)
             objective = value_and_slopes(self.loss, z, data.o)[0] + strength * float(s.sum())
             c = c + 1 if objective <= before else 1  # momentum begins again when it overshoots
             before = objective
@@ -86,18 +94,25 @@ class AISImpute(Completion):
 
 
 class AltMin(Completion):
-    """Alternating gradient steps on the factors: sum of losses + ridge / 2 (|A|^2 + |B|^2).
+    """Alternating gradient steps on the factors: sum of losses + penalty / 2 (|A|^2 + |B|^2).
 
     Parameters
     ----------
     rank : int
     loss : {"square", "logistic"}, default "square"
     ridge : float, default 1e-2
+        The penalty, in units of the largest singular value that the gradient of pure noise would have, as that of
+        LowRankModel.
     inner_steps : int, default 5
         Steps on one side before the other.
     tol : float, default 1e-4
         Relative change of the objective that ends the fit.
     max_iterations : int, default 500
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
     seed : int, default 0
 
     Attributes
@@ -126,39 +141,51 @@ class AltMin(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed) -> Iterator[Step]:
-        rng = np.random.default_rng(self.seed)
-        a, b = (rng.standard_normal((size, self.rank)) / np.sqrt(self.rank) for size in (data.m, data.n))
-        flipped = data.transposed()
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
+        # a start whose scores have the scale of X, where it has one
+        size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
+        a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
+        flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
         while True:
-            a, _ = self._descend(data, a, b)
-            b, value = self._descend(flipped, b, a)
-            yield Step(a, b, value + 0.5 * self.ridge * float((a**2).sum()))
+            a, _ = self._descend(data, a, b, below, penalty)
+            b, value = self._descend(flipped, b, a, turned, penalty)
+            yield Step(a, b, value + 0.5 * penalty * float((a**2).sum()))
 
-    def _objective(self, side: Observed, factors: Floats, other: Floats) -> tuple[float, Floats]:
+    def _objective(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
+    ) -> tuple[float, Floats]:
         """Losses and the ridge of one side, and the slope of each loss."""
         z = np.empty(len(side.o))
-        entries.scores(*side.where, factors, other, np.zeros(side.m), np.zeros(side.n), z)
+        entries.scores(*side.where, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
-        return total + 0.5 * self.ridge * float((factors**2).sum()), slopes
+        return total + 0.5 * penalty * float((factors**2).sum()), slopes
 
-    def _descend(self, side: Observed, factors: Floats, other: Floats) -> tuple[Floats, float]:
+    def _descend(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
+    ) -> tuple[Floats, float]:
         """The factors of one side after inner_steps steps, and their objective."""
-        bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + self.ridge
+        bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
         step = 1.0 / bound
-        value, slopes = self._objective(side, factors, other)
+        value, slopes = self._objective(side, factors, other, below, penalty)
         for _ in range(self.inner_steps):
-            g: Floats = _matrix(side, slopes) @ other + self.ridge * factors
+            g: Floats = _matrix(side, slopes) @ other + penalty * factors
             # longer steps than 1 / bound, which is that of a full matrix, while they go down
             step *= 2
             while True:
                 tried = factors - step * g
-                found, new = self._objective(side, tried, other)
+                found, new = self._objective(side, tried, other, below, penalty)
                 if found <= value - 0.25 * step * float((g**2).sum()) or step * bound < 0.5:
                     break
                 step *= 0.5
             factors, value, slopes = tried, found, new
         return factors, value
+
+
+def _noise(data: Observed, loss: str, biases: Biases) -> float:
+    """The unit of a ridge."""
+    z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
+    return NoiseLevel(data, LossSetting(loss, 0.0), z, bias_ridge=0.0).unit()
 
 
 def _lipschitz(loss: str) -> float:

@@ -12,13 +12,15 @@ SWEEPS = 20
 ENOUGH = 1e-4
 # Distance from its kink within which a loss without curvature is treated as a parabola, as share of the spread of X.
 SMOOTH = 1e-2
+# What a sum of curvatures is at least: no scale of X may come near it.
+TINY = 1e-290
 
 
 def smoothing(data: Observed, loss: LossSetting) -> float:
     """The distance for these observations; of a loss that has curvature everywhere it is not asked for."""
     if loss.about.smooth and loss.name != "huber":
         return SMOOTH
-    return SMOOTH * max(data.spread, 1e-12)
+    return SMOOTH * max(data.spread, 1e-12 * float(np.abs(data.o).max(initial=0.0)), TINY)
 
 
 def no_biases(data: Observed) -> Biases:
@@ -27,10 +29,10 @@ def no_biases(data: Observed) -> Biases:
     return Biases(0.0, np.zeros(data.m, dtype), np.zeros(data.n, dtype))
 
 
-def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
+def fit_biases(data: Observed, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
     """Newton steps (or of a parabola above, for losses without curvature), all rows at once and then all columns.
 
-    Each bias is shrunk to the global one as by `ridge` more observations.
+    Each bias is shrunk to the global one, which begins at `level`, by `ridge`, in units of the loss.
     """
     found = no_biases(data)
     rb, cb = found.rows, found.columns
@@ -40,14 +42,14 @@ def fit_biases(data: Observed, loss: LossSetting, *, ridge: float) -> Biases:
     def sums() -> float:
         return fits.bias_sums(loss.number, loss.parameter, smooth, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc)
 
-    level, row, column = constant_score(data, loss), np.zeros(data.m), np.zeros(data.n)
+    row, column = np.zeros(data.m), np.zeros(data.n)
     rb[:] = level
     before = sums()
-    for _ in range(SWEEPS):
-        column -= (gc + ridge * column) / np.maximum(hc + ridge, 1e-12)
+    for _ in range(sweeps):
+        column -= (gc + ridge * column) / np.maximum(hc + ridge, TINY)
         cb[:] = column
         sums()
-        moved = (gr + ridge * row) / np.maximum(hr + ridge, 1e-12)
+        moved = (gr + ridge * row) / np.maximum(hr + ridge, TINY)
         row -= moved
         # what the rows leave of the common slope is the level's
         total = float(hr.sum())
@@ -78,6 +80,9 @@ def constant_score(data: Observed, loss: LossSetting) -> float:
         return 1.0 if mean >= 0 else -1.0
     if loss.name in ("square", "squared_hinge"):
         return mean
-    order, c = np.argsort(o), data.c.astype(np.float64) if len(data.c) else np.ones(len(o))
     level = loss.parameter if loss.name == "quantile" else 0.5
+    if not len(data.c):
+        place = min(max(int(np.ceil(level * total)) - 1, 0), len(o) - 1)
+        return float(np.partition(o, place)[place])
+    order, c = np.argsort(o), data.c.astype(np.float64)
     return float(o[order][min(int(np.searchsorted(np.cumsum(c[order]), level * total)), len(o) - 1)])

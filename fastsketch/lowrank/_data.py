@@ -44,10 +44,20 @@ class Observed:
         """Standard deviation of the values; 0 without any."""
         return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
+    @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Observations of every row and of every column."""
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
+
+    def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
+        """The entries of each stride-th row, in a matrix whose other rows are empty; and which of all they are."""
+        lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
+        lengths[::stride] = self.counts[0][::stride]
+        kept = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(kept[-1]) + np.repeat(ends[:-1] - kept[:-1], lengths)
+        c = self.c[at] if len(self.c) else self.c
+        return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
         """The entries where mask (nnz,) is true."""

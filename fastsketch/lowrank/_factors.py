@@ -9,7 +9,7 @@ from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._biases import smoothing
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted
-from fastsketch.lowrank._noise import NoiseLevel, scores
+from fastsketch.lowrank._noise import NoiseLevel
 from fastsketch.lowrank._setting import SideSetting
 
 # Newton steps of a row, and the share of its objective that a step must gain for another; steps of all sweeps but the
@@ -37,8 +37,8 @@ def fit_side(data: Observed, setting: SideSetting, *, own: Side, other: Side, tu
     if biased:
         out[:, t] = own.biases
     base = np.full(data.m, setting.level, dtype) if biased else np.asarray(own.biases + setting.level, dtype)
-    penalty = np.full(t + biased, float(setting.ridge))
-    penalty[t:] = setting.bias_ridge
+    penalty = np.full(t + biased, float(setting.penalty))
+    penalty[t:] = setting.bias_penalty
     fits.fit_rows(
         setting.loss.number,
         setting.loss.parameter,
@@ -64,18 +64,19 @@ def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
     return fit_side(data, setting, own=nothing, other=other)
 
 
-def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int, noise: NoiseLevel | None) -> Fitted:
+def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> Fitted:
     """The selected rank with columns and rows fitted in turn: after it every row is what fold-in gives.
 
-    With `noise` the ridge follows what the model leaves.
+    The unit of the ridge follows what the model leaves.
     """
     a, b = found.factors(found.selected_rank)
     rows, columns = Side(a, found.row), Side(b, found.column)
-    flipped = data.transposed()
+    flipped, ridges = data.transposed(), found.ridges
     for k in range(sweeps):
-        if noise is not None:
-            z = scores(data, rows.factors, columns.factors, rows.biases + setting.level, columns.biases)
-            setting = replace(setting, ridge=noise.ridge_now(rows.factors, columns.factors, z, setting.ridge))
+        if noise.follows:
+            sides = rows.factors, columns.factors, rows.biases + setting.level, columns.biases
+            ridges = replace(ridges, ridge_unit=noise.unit_now(*sides, ridges.penalty))
+            setting = replace(setting, penalty=ridges.penalty)
         turns = FEW_TURNS if k < sweeps - 1 else TURNS
         columns = fit_side(flipped, setting, own=columns, other=rows, turns=turns)
         rows = fit_side(data, setting, own=rows, other=columns, turns=turns)
@@ -88,7 +89,7 @@ def swept(data: Observed, found: Fitted, setting: SideSetting, *, sweeps: int, n
         level=found.level,
         history=found.history,
         selected_rank=found.selected_rank,
-        ridge=setting.ridge,
-        bias_ridge=setting.bias_ridge,
+        ridges=ridges,
+        loss_parameter=found.loss_parameter,
         n_observations=found.n_observations,
     )

@@ -1,7 +1,7 @@
 """The fitted state of a low-rank model, and what a fit keeps in memory to be continued."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
@@ -12,10 +12,12 @@ from fastsketch._validation import as_dtype, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._setting import Ridges
 
 # Entries that are predicted at once.
 PART = 2_000_000
 MOST = float(np.finfo(np.float64).max)
+RIDGES = tuple(field.name for field in fields(Ridges))
 
 
 class HistoryLine(TypedDict):
@@ -25,6 +27,16 @@ class HistoryLine(TypedDict):
     objective: float  # sum of the losses over the observed entries
     seconds: float  # since the fit began
     validation: float | None  # mean loss of the entries held out
+
+
+class SelectionLine(TypedDict):
+    """A candidate that `validation` has tried."""
+
+    rank: int
+    ridge: float | None  # None: biases alone
+    bias_ridge: float
+    validation: float  # mean loss of the entries held out
+    standard_error: float
 
 
 @dataclass(frozen=True)
@@ -91,10 +103,12 @@ class Fitted:
     level: float
     history: list[HistoryLine]
     selected_rank: int
-    ridge: float  # of the factors in the last sweep, and in fold-in
-    bias_ridge: float
+    ridges: Ridges  # of the last sweep, and of fold-in
+    loss_parameter: float | None  # in use; None: the table's, in files from before it was taken from the data
     n_observations: int | None  # entries fitted; None if the file does not say
     after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
+    selection: tuple[SelectionLine, ...] = ()
+    standard_error: float | None = None  # of the validation score of the model in use
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,6 +126,10 @@ class Fitted:
     def line(self) -> HistoryLine:
         """Figures of the model in use: after the sweeps, or the line of the history for the selected rank."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
+
+    def without_ranks(self) -> Self:
+        """Its biases alone."""
+        return replace(self, left=self.left[:, :0].copy(), right=self.right[:, :0].copy(), path=None, selected_rank=0)
 
     def rank(self, asked: Any) -> int:
         """The selected rank if None is asked for, else the one asked for, or ValueError."""
@@ -187,10 +205,12 @@ class Fitted:
             "level": self.level,
             "history": [dict(line) for line in self.history],
             "selected_rank": self.selected_rank,
-            "ridge": self.ridge,
-            "bias_ridge": self.bias_ridge,
+            **asdict(self.ridges),
+            "loss_parameter": self.loss_parameter,
             "n_observations": self.n_observations,
             "after": None if self.after is None else dict(self.after),
+            "selection": [dict(line) for line in self.selection],
+            "standard_error": self.standard_error,
         }
 
     @classmethod
@@ -206,10 +226,12 @@ class Fitted:
             level=float(state["level"]),
             history=[_line(entry) for entry in state["history"]],
             selected_rank=state["selected_rank"],
-            ridge=float(state["ridge"]),
-            bias_ridge=float(state["bias_ridge"]),
+            ridges=Ridges(*(float(state.get(name, 1.0)) for name in RIDGES)),
+            loss_parameter=state.get("loss_parameter"),
             n_observations=state.get("n_observations"),
             after=None if after is None else _line(after),
+            selection=tuple(_candidate(entry) for entry in state.get("selection", ())),
+            standard_error=state.get("standard_error"),
         )
 
 
@@ -233,9 +255,13 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
     rank = as_integer(state["selected_rank"], "selected_rank", 0)
     if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
         raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
-    for name in ("ridge", "bias_ridge"):
-        as_real(state[name], name, 0.0, 1e300)
+    for name in RIDGES:
+        as_real(state[name] if name in ("ridge", "bias_ridge") else state.get(name, 1.0), name, 0.0, 1e300)
     as_real(state["level"], "level", -MOST, MOST)
+    for entry in state.get("selection", ()):
+        _candidate(entry)
+    if state.get("standard_error") is not None:
+        as_figure(state["standard_error"], "standard_error")
     seen, after = state.get("n_observations"), state.get("after")
     if seen is not None:
         as_integer(seen, "n_observations", 1, m * n + 1)
@@ -251,6 +277,17 @@ def _line(entry: Mapping[str, Any]) -> HistoryLine:
         "objective": as_figure(entry["objective"], "objective"),
         "seconds": as_real(entry["seconds"], "seconds", 0.0, MOST),
         "validation": None if validation is None else as_figure(validation, "validation"),
+    }
+
+
+def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
+    ridge = entry["ridge"]
+    return {
+        "rank": as_integer(entry["rank"], "rank", 0),
+        "ridge": None if ridge is None else as_real(ridge, "ridge", 0.0, 1e300),
+        "bias_ridge": as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
+        "validation": as_figure(entry["validation"], "validation"),
+        "standard_error": as_figure(entry["standard_error"], "standard_error"),
     }
 
 

@@ -15,9 +15,9 @@ from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
 from fastsketch.lowrank._data import Array, Observed, observed
-from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, validate
+from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import LossSetting, PursuitSetting, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, Ridges, SideSetting
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._climb import Callback
@@ -206,32 +206,36 @@ class LowRankModel(Answers):
             For input that cannot serve; the model is then as it was.
         """
         # numba takes long to import: only where loops over entries run
-        from fastsketch.lowrank._biases import fit_biases, no_biases
+        from fastsketch.lowrank._choose import choose, model_score
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._factors import swept
-        from fastsketch.lowrank._noise import NoiseLevel, default_bias_ridge, total_loss
+        from fastsketch.lowrank._noise import NoiseLevel, total_loss
         from fastsketch.lowrank._pursuit import Pursuit
+        from fastsketch.lowrank._start import begin
 
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
-        data, loss = problem.data, self._loss_setting()
-        bias_ridge = default_bias_ridge(data, loss) if self.bias_ridge is None else self.bias_ridge
-        biases = fit_biases(data, loss, ridge=bias_ridge) if self.biases else no_biases(data)
-        pursuit = Pursuit(problem, biases, self._pursuit_setting())
-        noise, ridge = None, self.ridge
-        if ridge is None:
-            noise = NoiseLevel(data, loss, pursuit.z)
-            ridge = noise.ridge()
-        side = self._side_setting(biases.level, ridge, bias_ridge)
+        data, held, given = problem.data, problem.held, self.loss_parameter is not None
+        asked = {"given": given, "biases": self.biases, "bias_ridge": self.bias_ridge}
+        start = begin(data, self._asked_loss(), held=held, **asked)
+        loss = start.loss
+        pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
+        noise = NoiseLevel(data, loss, pursuit.z, bias_ridge=start.bias_ridge)
+        ridge = 1.0 if self.ridge is None else self.ridge
+        ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
         climb(pursuit, self.rank, watch)
-        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=ridge, bias_ridge=bias_ridge)
-        continuation = None
+        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridges)
+        continuation, selection = None, list(start.selection)
         if self.sweeps == 0:
             continuation = pursuit.end()
         elif fitted.ranks > 0:
             del pursuit  # the room of its scores and gradient is that of a transposed copy
-            fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
-            held = problem.held
+            side = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
+            if held is None:
+                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
+            else:
+                fitted, lines = choose(problem, fitted, side, noise, ridge=self.ridge, sweeps=self.sweeps)
+                selection += lines if not selection else lines[:-1]  # biases alone are there already
             after = HistoryLine(
                 rank=fitted.selected_rank,
                 objective=total_loss(data, fitted, loss),
@@ -239,6 +243,8 @@ class LowRankModel(Answers):
                 validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
             )
             fitted = replace(fitted, after=after)
+        if held is not None:
+            fitted = replace(fitted, selection=tuple(selection), standard_error=model_score(held, loss, fitted)[1])
         self._fitted, self._continuation = fitted, continuation
         return self
 
@@ -266,6 +272,7 @@ class LowRankModel(Answers):
             If sweeps are asked for, for a model that was not fitted or comes from a file, and for more ranks than
             min(m, n); the model is then as it was.
         """
+        from fastsketch.lowrank._choose import model_score
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._pursuit import Pursuit
 
@@ -280,9 +287,13 @@ class LowRankModel(Answers):
         total = fitted.ranks + n
         _check_rank(total, before.problem.data)
         watch = Watch(before.problem.held, patience=patience, callback=callback, history=fitted.history)
-        pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting())
+        pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting(self._loss_setting(fitted)))
         climb(pursuit, total, watch)
-        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridge=fitted.ridge, bias_ridge=fitted.bias_ridge)
+        selection, held = fitted.selection, before.problem.held
+        fitted = pursuit.fitted(watch.history, watch.selected_rank(), fitted.ridges)
+        if held is not None:
+            error = model_score(held, self._loss_setting(fitted), fitted)[1]
+            fitted = replace(fitted, selection=selection, standard_error=error)
         self._values = {**self._values, "rank": total}
         self._fitted, self._continuation = fitted, pursuit.end()
         return self
@@ -305,15 +316,21 @@ class LowRankModel(Answers):
             if held.m != data.m or len(held.o) == 0:
                 raise ValueError(f"validation must have the {data.m} rows of X and at least one entry")
         _check_rank(self.rank, data)
-        left, right = (_scale(count, data.o.dtype, self.scaling) for count in data.counts())
+        left, right = (_scale(count, data.o.dtype, self.scaling) for count in data.counts)
         return Problem(data, held, left, right)
 
-    def _loss_setting(self) -> LossSetting:
+    def _asked_loss(self) -> LossSetting:
+        """With the parameter of the table where none was given."""
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
-    def _pursuit_setting(self) -> PursuitSetting:
+    def _loss_setting(self, fitted: Fitted) -> LossSetting:
+        """As it was fitted."""
+        asked = self._asked_loss()
+        return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
+
+    def _pursuit_setting(self, loss: LossSetting) -> PursuitSetting:
         return PursuitSetting(
-            loss=self._loss_setting(),
+            loss=loss,
             refine=self.refine,
             learning_rate=self.learning_rate,
             step_rule=self.step_rule,
@@ -324,9 +341,6 @@ class LowRankModel(Answers):
             max_power_iterations=self.max_power_iterations,
             seed=self.seed,
         )
-
-    def _side_setting(self, level: float, ridge: float, bias_ridge: float) -> SideSetting:
-        return SideSetting(self._loss_setting(), level, ridge, bias_ridge, self.biases)
 
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(
@@ -367,13 +381,16 @@ class LowRankModel(Answers):
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
         rank = fitted.rank(rank)
-        ridge = fitted.ridge if ridge is None else as_real(ridge, "ridge", 0.0, 1e300)
+        ridges = fitted.ridges
+        if ridge is not None:
+            ridges = replace(ridges, ridge=as_real(ridge, "ridge", 0.0, 1e300))
         data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         biases, size, side = (fitted.column, data.n, "columns") if axis == 0 else (fitted.row, data.m, "rows")
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")
         known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
-        setting = self._side_setting(fitted.level, ridge, fitted.bias_ridge)
+        loss = self._loss_setting(fitted)
+        setting = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
         found = fold_in(data if axis == 0 else data.transposed(), setting, known)
         return FoldedIn(
             axis=axis,
@@ -397,6 +414,14 @@ class LowRankModel(Answers):
         [] before the fit. ``facts`` has the figures of the model in use.
         """
         return [] if self._fitted is None else [line.copy() for line in self._fitted.history]
+
+    @property
+    def selection(self) -> list[SelectionLine]:
+        """rank, ridge, bias_ridge, validation and its standard_error of every candidate that `validation` has tried.
+
+        Lines without a ridge are of biases alone; [] before the fit, and without validation.
+        """
+        return [] if self._fitted is None else [line.copy() for line in self._fitted.selection]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -427,6 +452,8 @@ class LowRankModel(Answers):
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
             validate(state, arrays, dtype=self.dtype)
+            if state.get("loss_parameter") is not None:
+                as_loss_parameter(self.loss, state["loss_parameter"])
         else:
             checks.only(arrays)
 
@@ -437,12 +464,14 @@ class LowRankModel(Answers):
         other._continuation = self._continuation
 
     def _resolved(self) -> dict[str, Any]:
-        parameter = None if LOSSES[self.loss].parameter is None else self._loss_setting().parameter
-        dtype = self.dtype if self._fitted is None else self._fitted.left.dtype
-        known = {"loss_parameter": parameter, "dtype": dtype}
-        if self._fitted is not None:
-            known.update(ridge=self._fitted.ridge, bias_ridge=self._fitted.bias_ridge)
-        return known
+        fitted = self._fitted
+        if fitted is None:
+            from_data = self.loss_parameter is None and self.loss in FROM_SPREAD
+            known = not from_data and LOSSES[self.loss].parameter is not None
+            return {"loss_parameter": self._asked_loss().parameter if known else None, "dtype": self.dtype}
+        parameter = None if LOSSES[self.loss].parameter is None else self._loss_setting(fitted).parameter
+        ridges = {"ridge": fitted.ridges.ridge, "bias_ridge": fitted.ridges.bias_ridge}
+        return {"loss_parameter": parameter, "dtype": fitted.left.dtype, **ridges}
 
     def _facts(self) -> dict[str, Any]:
         if self._fitted is None:
@@ -450,7 +479,9 @@ class LowRankModel(Answers):
         line = self._fitted.line()
         about: dict[str, Any] = {"selected_rank": line["rank"], "swept": self._fitted.swept}
         about["n_observations"] = self._fitted.n_observations
-        return {**about, "objective": line["objective"], "validation": line["validation"]}
+        about["penalty"], about["bias_penalty"] = self._fitted.ridges.penalty, self._fitted.ridges.bias_penalty
+        about.update(objective=line["objective"], validation=line["validation"])
+        return {**about, "standard_error": self._fitted.standard_error}
 
     def _seen(self) -> str:
         if self._fitted is None:

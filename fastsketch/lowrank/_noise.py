@@ -1,9 +1,9 @@
-"""How much ridge the data ask for, where the model is given none: as much as pure noise would need to be left out.
+"""The unit of `ridge`: as much as pure noise would need to be left out, estimated from the data.
 
 The gradient of the losses at a matrix of pure noise has a largest singular value of about
 s (sqrt(observations of a row) + sqrt(observations of a column)), s the root mean square slope of an observation. With
-ridge / 2 (|A|^2 + |B|^2) a direction enters the model only if its singular value in the gradient exceeds `ridge`: at
-that level noise does not, on any scale of the data and under any loss. The spread of real noise is not known
+penalty / 2 (|A|^2 + |B|^2) a direction enters the model only if its singular value in the gradient exceeds `penalty`:
+at that level, ridge = 1, noise does not, on any scale of the data and under any loss. The spread of real noise is not known
 beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the model.
 
 docs/defaults.md has it beside constant ridges on validation splits: level with the best one of each set of ratings,
@@ -12,77 +12,76 @@ data under the Huber loss. 0.8 times it overfits small data, 1.2 times it loses 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import dense, entries
-from fastsketch._losses import LOSSES
-from fastsketch.lowrank._biases import constant_score
+from fastsketch.lowrank._biases import TINY
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted
 from fastsketch.lowrank._setting import LossSetting
 
-# Observations of average curvature that a bias is shrunk by: on stars 1 and 10 are no better (validation splits).
-BIAS_OBSERVATIONS = 3.0
 # Losses whose noise level is estimated again from the model of the moment: that of the others follows from their
 # targets (labels, counts), or their slopes have one size (kinks).
 REAL_NOISE = ("square", "huber")
 # The share of freedom that is left is at least this: small data with many ranks fit next to all of the noise.
 LEAST_FREEDOM = 0.03
-
-
-def default_bias_ridge(data: Observed, loss: LossSetting) -> float:
-    """Three observations of the mean curvature at the best constant score (1 for losses with kinks)."""
-    about = LOSSES[loss.name]
-    if not about.smooth or loss.name in REAL_NOISE:
-        return BIAS_OBSERVATIONS
-    o = data.o.astype(np.float64)
-    level = np.full(len(o), constant_score(data, loss))
-    return BIAS_OBSERVATIONS * max(float(about.curvature(level, o, loss.parameter).mean()), 1e-12)
+# Entries, in whole rows, that show the noise of the moment to half a per cent.
+ENOUGH = 50_000
 
 
 class NoiseLevel:
-    """The ridge of a fit: s (sqrt(N / rows) + sqrt(N / columns)), N observations in the rows and columns that occur."""
+    """s (sqrt(N / rows) + sqrt(N / columns)), N observations in the rows and columns that occur."""
 
-    def __init__(self, data: Observed, loss: LossSetting, z: Array) -> None:
-        """z: scores (nnz,) of the biases alone."""
-        self._data, self._loss = data, loss
-        self._counts = data.counts()
-        occurring = [max(int(np.count_nonzero(count)), 1) for count in self._counts]
+    def __init__(self, data: Observed, loss: LossSetting, z: Array, *, bias_ridge: float) -> None:
+        """z: scores (nnz,) of the biases alone, which are shrunk by `bias_ridge` observations."""
+        self._data, self._loss, self._bias_ridge = data, loss, bias_ridge
+        self._alike = [np.unique(count[count > 0], return_counts=True) for count in data.counts]
+        occurring = [max(int(many.sum()), 1) for _, many in self._alike]
         self._size = sum(np.sqrt(len(data.o) / many) for many in occurring)
-        self._first = self._mean_slopes(z)[0]
+        self._first = self._mean_slopes(data, z)[0]
+        self._some = data  # which the level of the moment is measured by
+        self._some_first = self._first
+        if len(data.o) > 2 * ENOUGH:
+            self._some, chosen = data.every(len(data.o) // ENOUGH)
+            self._some_first = self._mean_slopes(self._some, z[chosen])[0]
 
-    def ridge(self) -> float:
+    @property
+    def follows(self) -> bool:
+        """Whether `unit_now` differs from `unit`."""
+        return self._loss.name in REAL_NOISE and self._some_first > 0
+
+    def unit(self) -> float:
         """Before any rank."""
         return float(self._size * np.sqrt(self._first))
 
-    def ridge_now(self, a: Array, b: Array, z: Array, ridge: float) -> float:
-        """With the factors a (m, t), b (n, t) of the moment, their scores z and the ridge that they were fitted with.
+    def unit_now(self, a: Array, b: Array, row: Array, column: Array, penalty: float) -> float:
+        """With the factors a (m, t), b (n, t) of the moment, biases (level in those of rows) and penalty of their fit.
 
         The slopes that are left, over the square of the share of freedom that is left (generalised cross-validation),
         estimate the noise.
         """
-        if self._loss.name not in REAL_NOISE or not self._first > 0:
-            return self.ridge()
-        square, curvature = self._mean_slopes(z)
-        freedom = max(1.0 - self._parameters(a, b, curvature, ridge) / len(self._data.o), LEAST_FREEDOM)
+        if not self.follows:
+            return self.unit()
+        square, curvature = self._mean_slopes(self._some, scores(self._some, a, b, row, column))
+        freedom = max(1.0 - self._parameters(a, b, curvature, penalty) / len(self._data.o), LEAST_FREEDOM)
         left = square / freedom**2
-        return self.ridge() * min(left / self._first, 1.0)
+        return float(self.unit() * min(left / self._some_first, 1.0))
 
-    def _mean_slopes(self, z: Array) -> tuple[float, float]:
+    def _mean_slopes(self, data: Observed, z: Array) -> tuple[float, float]:
         """Mean of the squared slopes and of the curvatures, weighted."""
-        data, n = self._data, len(self._data.o)
+        n = max(len(data.o), 1)
         _, squares, curvatures = entries.objective(self._loss.number, self._loss.parameter, z, data.o, data.c)
         return squares / n, curvatures / n
 
-    def _parameters(self, a: Array, b: Array, curvature: float, ridge: float) -> float:
+    def _parameters(self, a: Array, b: Array, curvature: float, penalty: float) -> float:
         """Effective number of parameters of both sides: the trace of each row's ridge fit, and its bias."""
         n, total = len(self._data.o), 0.0
         for own, other, factors in ((0, 1, b), (1, 0, a)):
-            count: NDArray[np.float64] = self._counts[own].astype(np.float64)
-            weighted = factors.astype(np.float64) * np.sqrt(self._counts[other] / n)[:, None]
+            observations, many = self._alike[own]  # rows of as many observations are alike
+            weighted = factors.astype(np.float64) * np.sqrt(self._data.counts[other] / n)[:, None]
             spread = dense.spectrum(weighted).clip(0.0)
-            part = curvature * np.outer(count[count > 0], spread)
-            total += float((part / (part + max(ridge, 1e-9))).sum() + (count / (count + BIAS_OBSERVATIONS)).sum())
+            part = curvature * np.outer(observations, spread)
+            each = (part / (part + max(penalty, TINY))).sum(axis=1) + observations / (observations + self._bias_ridge)
+            total += float((many * each).sum())
         return total
 
 

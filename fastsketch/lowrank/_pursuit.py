@@ -12,7 +12,7 @@ from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem
 from fastsketch.lowrank._leading import Triplet, block_start, leading, leading_of_eight
-from fastsketch.lowrank._setting import PursuitSetting
+from fastsketch.lowrank._setting import PursuitSetting, Ridges
 
 # Steps of the economic refinement and iterations of the full one. More fit the entries better and predict worse: on
 # signed links of Epinions, rank 40, 93.9% with 2 and 93.4% with 5 Newton steps, 93.9% and 93.2% with 2 and 4 of L-BFGS.
@@ -61,7 +61,7 @@ class Pursuit:
     def rank(self) -> int:
         return len(self.us)
 
-    def fitted(self, history: list[HistoryLine], selected_rank: int, *, ridge: float, bias_ridge: float) -> Fitted:
+    def fitted(self, history: list[HistoryLine], selected_rank: int, ridges: Ridges) -> Fitted:
         """The ranks found, in arrays of their own, with the ridges of a fold-in."""
         t, dtype, level = self.rank, self.data.o.dtype, self.biases.level
         path = np.zeros((t, t))
@@ -76,8 +76,8 @@ class Pursuit:
             level=level,
             history=history,
             selected_rank=selected_rank,
-            ridge=ridge,
-            bias_ridge=bias_ridge,
+            ridges=ridges,
+            loss_parameter=None if self.loss.about.parameter is None else self.loss.parameter,
             n_observations=len(self.data.o),
         )
 
@@ -278,6 +278,11 @@ class Pursuit:
             ]
         )
         out = np.empty(len(start))
+        # and in units of X and of the mean loss: L-BFGS ends at slopes of its own size
+        one = 1.0
+        if self.loss.about.targets == "real" and self.objective > 0 and self.data.spread > 0:
+            one = self.objective / len(self.data.o)
+            size *= self.data.spread
 
         def value(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             f = kernel.coefficient_gradient(
@@ -293,14 +298,14 @@ class Pursuit:
                 x * size,
                 out,
             )
-            return f, out * size
+            return f / one, out * size / one
 
         before = np.append(start[:-1], 0.0) / size
         if value(start / size)[0] <= value(before)[0]:
             before = start / size
         turns = LEAST_SQUARES if self.loss.number == SQUARE else LBFGS
         found: Any = minimize(value, before, jac=True, method="L-BFGS-B", options={"maxiter": turns})
-        return (found.x if found.fun <= self.objective else before) * size
+        return (found.x if found.fun <= self.objective / one else before) * size
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def _add_nonsmooth(self, step: int, most: int) -> bool:
@@ -319,8 +324,15 @@ class Pursuit:
         for q in range(len(part)):
             self._accept(u[:, q], v[:, q], np.append(self._coefficients(), -eta * s[q]))
         self.z += dtype.type(eta) * d
+        self._settle()
         self.objective = self._gradient()
         return True
+
+    def _settle(self) -> None:
+        """Entries that the search has met are met to the bit: else rounding would choose the sign of their slopes."""
+        near = 4 * np.finfo(self.z.dtype).eps * float(np.abs(self.data.o).max(initial=0.0))
+        met = np.abs(self.z - self.data.o) <= near
+        self.z[met] = self.data.o[met]
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
         """The leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""

@@ -5,6 +5,10 @@ from typing import Literal
 
 from fastsketch._losses import LOSSES, Loss
 
+# Parameters of losses that are taken from the data where they are not given, as multiples of the robust spread of what
+# biases leave (for normal residuals, their standard deviation).
+FROM_SPREAD = {"huber": 1.345, "epsilon_insensitive": 0.1}
+
 
 @dataclass(frozen=True)
 class LossSetting:
@@ -22,6 +26,29 @@ class LossSetting:
     def number(self) -> int:
         """How the kernels know it."""
         return LOSSES[self.name].number
+
+
+@dataclass(frozen=True)
+class Ridges:
+    """The ridges as parameters count them, and what one of each is in units of the loss (`_units.py`).
+
+    Files from before ridges had units hold penalties: there a unit is 1.
+    """
+
+    ridge: float  # in noise levels
+    bias_ridge: float  # in observations
+    ridge_unit: float = 1.0
+    bias_ridge_unit: float = 1.0
+
+    @property
+    def penalty(self) -> float:
+        """Of factors."""
+        return self.ridge * self.ridge_unit
+
+    @property
+    def bias_penalty(self) -> float:
+        """Of biases."""
+        return self.bias_ridge * self.bias_ridge_unit
 
 
 @dataclass(frozen=True)
@@ -46,6 +73,6 @@ class SideSetting:
 
     loss: LossSetting
     level: float  # the global bias
-    ridge: float
-    bias_ridge: float
+    penalty: float  # of factors, in units of the loss, as is that of biases
+    bias_penalty: float
     biases: bool  # whether biases are fitted too

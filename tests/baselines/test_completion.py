@@ -91,8 +91,66 @@ def test_bad_input():
 @pytest.mark.parametrize(
     "model",
     [
+        AISImpute(0.3, loss="logistic", biases=True, tol=1e-9, max_iterations=1000),
+        AISImpute(0.3, biases=True, tol=1e-9, max_iterations=1000),
+        AltMin(2, biases=True, bias_ridge=0.5, ridge=0.1, max_iterations=2000),
+        AltMin(2, loss="logistic", biases=True, ridge=0.1, max_iterations=2000),
+        ADMML1(1.0, biases=True, tol=1e-9, max_iterations=1000),
+        WibergL1(2, biases=True, max_iterations=4),
+    ],
+    ids=lambda model: f"{type(model).__name__}-{model.parameters.get('loss', 'absolute')}",
+)
+def test_biases_are_those_of_a_low_rank_model_and_predictions_have_them(model):
+    truth, seen, x = problem(m=25, n=18, share=0.7)
+    rng = np.random.default_rng(1)
+    level = 1.5 + rng.standard_normal((25, 1)) + rng.standard_normal(18)
+    x.data += level[seen]
+    loss = model._loss_name()
+    if loss == "logistic":
+        x.data = np.where(x.data > 0, 1.0, -1.0)
+    z = scores(model.fit(x), truth.shape)
+    other = fs.LowRankModel(0, loss=loss, bias_ridge=model.bias_ridge).fit(x)
+    for mine, theirs in zip(model.bias_terms(), other.bias_terms(), strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+    assert model.resolved["bias_ridge"] == other.resolved["bias_ridge"]
+    level, row, column = model.bias_terms()
+    a, b = model.factors()
+    assert np.allclose(z, level + row[:, None] + column + a @ b.T, rtol=1e-12)
+    # for a row or column never seen the biases of the other answer
+    found = model.decision_function([-1, 3, -1], [2, -1, -1])
+    assert np.allclose(found, [level + column[2], level + row[3], level])
+    # what was fitted is the scores with the biases in them: the objective is that of z, and a bias alone is worse
+    if loss == "absolute":
+        return
+    value = (lambda z: np.logaddexp(0, -x.data * z)) if loss == "logistic" else (lambda z: 0.5 * (z - x.data) ** 2)
+    penalty = (
+        0.3 * np.linalg.svd(a @ b.T, compute_uv=False).sum()
+        if isinstance(model, AISImpute)
+        else 0.05 * other.facts()["penalty"] * ((a**2).sum() + (b**2).sum())
+    )
+    assert np.isclose(model.history[-1]["objective"], value(z[seen]).sum() + penalty, rtol=1e-9)
+    assert model.history[-1]["objective"] < value((level + row[:, None] + column)[seen]).sum()
+
+
+def test_biases_help_where_rows_and_columns_have_levels():
+    truth, seen, x = problem(rank=1, share=0.3)
+    rng = np.random.default_rng(1)
+    level = 3.0 + 2 * rng.standard_normal((40, 1)) + 2 * rng.standard_normal(30)
+    x.data += level[seen]
+    for make in (lambda biases: AISImpute(3.0, biases=biases), lambda biases: AltMin(1, ridge=1.0, biases=biases)):
+        plain, with_biases = (
+            np.abs(scores(make(biases).fit(x), truth.shape) - truth - level)[~seen].mean() for biases in (False, True)
+        )
+        assert with_biases < 0.9 * plain
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
         AISImpute(0.5, max_iterations=5),
+        AISImpute(0.5, max_iterations=5, biases=True, loss="logistic"),
         AltMin(2, loss="logistic", max_iterations=3),
+        AltMin(2, max_iterations=3, biases=True, bias_ridge=0.7),
         ADMML1(1.0, max_iterations=4),
         WibergL1(2, max_iterations=1),
     ],
@@ -114,9 +172,22 @@ def test_they_are_kept_as_every_model_is(model, tmp_path):
     assert (facts["kind"], facts["n_rows"], facts["n_features"]) == (type(model).__name__, 12, 9)
     assert facts["objective"] == model.history[-1]["objective"] and facts["iterations"] == len(model.history)
     assert facts["iterations"] <= model.max_iterations + isinstance(model, WibergL1)
-    # what has never been seen has no score
-    assert np.array_equal(model.decision_function([-1, 0], [0, -1]), [0.0, 0.0])
+    # what has never been seen has no score but that of biases
+    _, row, column = model.bias_terms()
+    assert np.array_equal(model.decision_function([-1, 0], [0, -1]) != 0.0, [model.biases, model.biases])
     state, arrays = model._state()
+    if model.biases:
+        assert (row.shape, column.shape) == ((12,), (9,))
+        for wrong in ({"row": arrays["row"][:-1]}, {"column": arrays["column"] * np.nan}):
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                model._validate(state, {**arrays, **wrong})
+        for wrong in ({"level": np.inf}, {"bias_ridge": -1.0}):
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                model._validate({**state, **wrong}, arrays)
+    else:
+        assert not row.any() and not column.any() and set(arrays) == {"a", "b"}
+        with pytest.raises(ValueError, match="'row'"):
+            model._validate(state, {**arrays, "row": row})
     with pytest.raises(ValueError, match="'b'"):
         model._validate(state, {**arrays, "b": arrays["b"][:, :0]})
     # a refused or interrupted fit loses nothing
@@ -126,3 +197,11 @@ def test_they_are_kept_as_every_model_is(model, tmp_path):
     with pytest.raises(ZeroDivisionError):
         model.fit(x, callback=lambda line: 1 / 0)
     assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_alternating_steps_do_not_depend_on_the_scale_of_the_data(scale):
+    truth, _, x = problem(m=25, n=18, share=0.7)
+    for options in ({}, {"ridge": 0.3, "biases": True}):
+        one, other = (AltMin(2, max_iterations=40, **options).fit(c * x) for c in (1.0, scale))
+        assert np.allclose(scores(other, truth.shape), scale * scores(one, truth.shape), rtol=1e-9, atol=1e-9 * scale)

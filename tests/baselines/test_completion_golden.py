@@ -14,6 +14,7 @@ DATA = Path(__file__).parents[1] / "data"
 MODELS = {
     "ais-impute": lambda: AISImpute(0.5, max_iterations=3, loss="logistic"),
     "alt-min": lambda: AltMin(2, ridge=0.1, max_iterations=2),
+    "alt-min-biases": lambda: AltMin(2, ridge=0.1, max_iterations=2, biases=True),
     "admm": lambda: ADMML1(1.0, max_iterations=3),
     "wiberg": lambda: WibergL1(1, max_iterations=1),
 }

@@ -67,3 +67,9 @@ def greedy(rank, loss="square", **options):
 def made(rank, loss="square", refine="economic", **options):
     plain = {"biases": False, "scaling": False, "max_power_iterations": 3000}
     return greedy(rank, loss, refine=refine, **{**plain, "loss_parameter": PARAMETER.get(loss), **options})
+
+
+def penalties(model):
+    """(of factors, of biases) in units of the loss."""
+    facts = model.facts()
+    return facts["penalty"], facts["bias_penalty"]

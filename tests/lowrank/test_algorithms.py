@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from fastsketch import reference
 from fastsketch._losses import LOSSES
-from tests.lowrank.problems import ROUGH, SMOOTH, made, numpy_loss, problem, stored
+from tests.lowrank.problems import ROUGH, SMOOTH, made, numpy_loss, penalties, problem, stored
 
 
 @pytest.fixture(autouse=True)
@@ -171,8 +171,13 @@ def test_fold_in_gives_training_rows_their_factors(loss):
         assert np.abs(rows.factors - a).max() <= 1e-4 * np.abs(a).max()
         assert np.abs(rows.biases - own).max() <= 1e-4 * max(1.0, np.abs(own).max())
     f = numpy_loss(loss)
-    mine = f(model.decision_function(*np.nonzero(seen)), o[seen])[0].sum() + 0.5 * ((a**2).sum() + (own**2).sum())
-    folded = f(rows.decision_block()[seen], o[seen])[0].sum() + 0.5 * ((rows.factors**2).sum() + (rows.biases**2).sum())
+    penalty, bias_penalty = penalties(model)
+
+    def value(z, a, own):
+        return f(z, o[seen])[0].sum() + 0.5 * (penalty * (a**2).sum() + bias_penalty * (own**2).sum())
+
+    mine = value(model.decision_function(*np.nonzero(seen)), a, own)
+    folded = value(rows.decision_block()[seen], rows.factors, rows.biases)
     assert abs(folded - mine) <= (1e-6 if smooth else 1e-2) * abs(mine)
     columns = model.fold_in(x, axis=1)
     assert len(columns) == 40
@@ -187,13 +192,13 @@ def test_fold_in_solves_its_convex_problem(loss):
     new = model.fold_in(stored(o[30:], seen[30:]))
     level, _, column = model.bias_terms()
     b = model.factors()[1]
-    f = numpy_loss(loss)
+    f, (penalty, bias_penalty) = numpy_loss(loss), penalties(model)
     for k in range(10):
         there = seen[30 + k]
 
         def value(x, there=there, k=k):
             z = level + column[there] + b[there] @ x[:2] + x[2]
-            return f(z, o[30 + k, there])[0].sum() + 0.35 * (x[:2] ** 2).sum() + 0.15 * x[2] ** 2
+            return f(z, o[30 + k, there])[0].sum() + 0.5 * penalty * (x[:2] ** 2).sum() + 0.5 * bias_penalty * x[2] ** 2
 
         best = minimize(value, np.zeros(3), method="BFGS", options={"gtol": 1e-10}).fun
         assert value(np.append(new.factors[k], new.biases[k])) <= best + 1e-6 * max(1, abs(best))
@@ -241,5 +246,5 @@ def test_biases_are_near_the_best(loss, ridge, weighted):
     weights = 0.2 + np.random.default_rng(1).random(o.shape) if weighted else np.ones(o.shape)
     model = made(0, loss, biases=True, bias_ridge=ridge)
     model.fit(stored(o, seen), sample_weight=stored(weights, seen) if weighted else None)
-    objective, best = best_biases(o, seen, weights, loss, ridge)
+    objective, best = best_biases(o, seen, weights, loss, penalties(model)[1])
     assert objective(*model.bias_terms()) <= best + 0.02 * abs(best) + 1e-6

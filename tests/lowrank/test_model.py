@@ -64,6 +64,33 @@ def test_recommend_and_similar():
     assert np.allclose(cosines, np.sort(np.delete(b @ b[3], 3))[::-1][:4])
 
 
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_only_what_is_allowed_is_recommended(loss):
+    o, seen = problem()
+    x = stored(np.sign(o) if loss == "logistic" else o, seen)
+    model = greedy(3, loss=loss).fit(x)
+    folded = model.fold_in(x[:4])
+    allow = [20, 3, 3, 11, 7]
+    for recommend, block, mine in (
+        (lambda **more: model.recommend([4, -1, 7], 6, **more), model.decision_block([4, -1, 7]), x[[4, 0, 7]]),
+        (lambda **more: folded.recommend(6, **more), folded.decision_block(), x[:4]),
+    ):
+        every, predictions = recommend(exclude=None)
+        columns, values = recommend(allow=np.arange(25))
+        assert np.array_equal(columns, every)
+        assert np.allclose(values, predictions)
+        columns, values = recommend(allow=allow, exclude=mine)
+        for k, z in enumerate(block):
+            left = sorted({*allow} - {*mine[[k]].indices.tolist()}, key=lambda j: (-z[j], j))
+            assert columns[k].tolist() == left + [-1] * (6 - len(left))
+            assert np.isnan(values[k]).tolist() == [j < 0 for j in columns[k]]
+        columns, values = recommend(allow=[])
+        assert (columns == -1).all()
+        assert np.isnan(values).all()
+    whole = model.recommend([4, 7], 6, allow=allow, exclude=x)[0]  # the whole of X names rows by their own number
+    assert np.array_equal(whole, model.recommend([4, 7], 6, allow=allow, exclude=x[[4, 7]])[0])
+
+
 def test_what_has_not_been_seen_is_answered_by_biases():
     o, seen = problem()
     seen[5], seen[:, 7] = False, False
@@ -283,7 +310,7 @@ def test_more_ranks_need_a_fit_without_sweeps():
 def test_parameters_and_facts(tmp_path):
     model = fs.LowRankModel(loss="huber", clip=[-3, 3])
     assert (model.rank, model.sweeps, model.learning_rate, model.ridge, model.bias_ridge) == (10, 4, 0.7, None, None)
-    assert model.loss_parameter is None and model.resolved["loss_parameter"] == 1.0
+    assert model.loss_parameter is None and model.resolved["loss_parameter"] is None
     assert (model.n_rows, model.n_features, model.selected_rank, model.history) == (0, None, None, [])
     assert repr(model) == "<LowRankModel(loss='huber', clip=[-3.0, 3.0]): not fitted>"
     assert "selected_rank" not in model.facts()
@@ -297,7 +324,7 @@ def test_parameters_and_facts(tmp_path):
         "n_features": 25,
         "rank": 10,
         "selected_rank": model.selected_rank,
-        "loss_parameter": 1.0,
+        "loss_parameter": model.resolved["loss_parameter"],
         "dtype": "float32",
         "swept": True,
     }
@@ -338,7 +365,7 @@ def test_facts_are_of_the_model_in_use(sweeps):
     held = np.zeros_like(seen)
     held[seen] = np.random.default_rng(0).random(int(seen.sum())) < 0.3
     fitted, rest = stored(o, seen & ~held), stored(o, held)
-    model = fs.LowRankModel(5, loss="huber", sweeps=sweeps).fit(fitted, validation=rest)
+    model = fs.LowRankModel(5, loss="huber", loss_parameter=1.0, sweeps=sweeps).fit(fitted, validation=rest)
     for twin in (model, model.copy(), fs.from_bytes(model.to_bytes())):
         facts = twin.facts()
         for name, x, divisor in (("objective", fitted, 1), ("validation", rest, rest.nnz)):

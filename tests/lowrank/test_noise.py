@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from tests.lowrank.problems import problem, stored
+from tests.lowrank.problems import penalties, problem, stored
 
 
 def low_rank(noise, seed=0, shape=(200, 40), rank=3):
@@ -40,21 +40,26 @@ def test_the_scale_of_the_data_changes_nothing(scale):
     one, other = fs.LowRankModel(4).fit(x), fs.LowRankModel(4).fit(scale * x)
     rows = np.arange(len(truth))
     assert np.allclose(other.predict_block(rows), scale * one.predict_block(rows), rtol=1e-6, atol=1e-6 * scale)
-    assert other.resolved["ridge"] == pytest.approx(scale * one.resolved["ridge"])
+    assert penalties(other) == pytest.approx((scale * penalties(one)[0], penalties(one)[1]))
 
 
 def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
     _, x = low_rank(0.5)
     model = fs.LowRankModel(4).fit(x)
     assert model.ridge is None and model.bias_ridge is None
-    ridge = model.resolved["ridge"]
-    assert ridge > 0 and model.resolved["bias_ridge"] == 3.0 and model.facts()["ridge"] == ridge
+    ridge, penalty = model.resolved["ridge"], penalties(model)[0]
+    assert ridge == 1.0 and penalty > 1.0 and model.resolved["bias_ridge"] == 3.0 and model.facts()["ridge"] == ridge
     twin = fs.from_bytes(model.to_bytes())
-    assert twin.resolved["ridge"] == ridge
+    assert twin.resolved["ridge"] == ridge and penalties(twin) == penalties(model)
     folded = twin.fold_in(x[:5])
     assert np.allclose(folded.factors, model.fold_in(x[:5], ridge=ridge).factors)
     assert not np.allclose(folded.factors, model.fold_in(x[:5], ridge=10 * ridge).factors)
-    assert fs.LowRankModel(4, ridge=2.0, bias_ridge=1.0).fit(x).resolved["ridge"] == 2.0
+    explicit = fs.LowRankModel(4, ridge=1.0, bias_ridge=3.0).fit(x)
+    assert np.array_equal(explicit.factors()[0], model.factors()[0])
+    twice = fs.LowRankModel(4, ridge=2.0, bias_ridge=1.0, sweeps=0).fit(x)
+    assert twice.resolved["ridge"] == 2.0 and penalties(twice)[1] == 1.0
+    once = fs.LowRankModel(4, bias_ridge=1.0, sweeps=0).fit(x)
+    assert penalties(twice)[0] == 2 * penalties(once)[0]
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "huber", "absolute", "poisson", "hinge"])
@@ -65,4 +70,4 @@ def test_weights_of_one_change_nothing(loss):
     ones = x.copy()
     ones.data = np.ones_like(ones.data)
     weighted = fs.LowRankModel(3, loss=loss).fit(x, sample_weight=ones)
-    assert weighted.resolved["ridge"] == pytest.approx(whole.resolved["ridge"], rel=1e-6)
+    assert penalties(weighted) == pytest.approx(penalties(whole), rel=1e-6)

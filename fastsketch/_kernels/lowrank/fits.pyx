@@ -120,13 +120,15 @@ cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
 
 
 cdef inline void lift(const Fit* f) noexcept nogil:
-    # a little more on the diagonal of h: a row may have fewer entries than coefficients
+    # a little more on the diagonal of h: a row may have fewer entries than coefficients. Each in its own units, those
+    # of factors and those of biases: one share of the largest would make fits depend on the scale of X
     cdef Py_ssize_t q
-    cdef double top = 0
+    cdef double top = 0, own
     for q in range(f.t):
         top = max(top, f.h[q * f.t + q])
     for q in range(f.t):
-        f.h[q * f.t + q] += 1e-12 * top + TINY
+        own = f.h[q * f.t + q]
+        f.h[q * f.t + q] += 1e-12 * (own if own > 0 else top) + TINY
 
 
 cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
@@ -191,6 +193,9 @@ cdef void fit_one(const Fit* f, const uint32_t* indices, const real* o, const re
             loss_terms(f.loss, f.p, f.z[e], o[k], &slope, &curve)
             if f.loss >= ABSOLUTE or (f.loss == HUBER and curve == 0):
                 curve = bound_of_curve(f.loss, f.p, f.z[e], o[k], width)
+                # on its kink but for rounding, which has no say in the slope (between those of both sides: none)
+                if (f.loss == ABSOLUTE or f.loss == QUANTILE) and fabs(f.z[e] - o[k]) <= 1e-9 * f.smooth:
+                    slope = 0
             if c:
                 slope *= c[k]
                 curve *= c[k]

@@ -1,0 +1,159 @@
+"""Low-rank models: the loops over entries against scipy, and a fit to ten million observations."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+from scipy import sparse
+
+import fastsketch as fs
+from bench_lowrank_sets import matrix, ratings_of
+from bench_tools import interleaved, table
+
+
+def products(args):
+    """A'(A v) per nonzero against scipy: one vector and eight; the other loops of a rank."""
+    found = ratings_of("ML-1M")
+    if found is None:
+        return
+    out = [line for dtype in (np.float32, np.float64) for line in _products(found, dtype)]
+    text = table(out, ["dtype", "loop", "ns a nonzero and vector", "times scipy's speed"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "products.md").write_text(text + "\n")
+
+
+def _products(found, dtype):
+    from fastsketch._kernels.linalg.block import gram_block
+    from fastsketch._kernels.losses import LOGISTIC, SQUARE
+    from fastsketch._kernels.lowrank import entries
+    from fastsketch._kernels.lowrank import gradients as kernel
+
+    out = []
+    a = matrix(found, slice(None)).astype(dtype)
+    a.sort_indices()
+    a = sparse.csr_array((a.data, a.indices.astype(np.int32), a.indptr.astype(np.int32)), shape=a.shape)
+    where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
+    (m, n), rng = a.shape, np.random.default_rng(0)
+    v, u, w = rng.standard_normal(n).astype(dtype), np.empty(m, dtype), np.empty(n, dtype)
+    vs = np.ascontiguousarray(rng.standard_normal((n, 8)).astype(dtype))
+    us, ws = np.empty((m, 8), dtype), np.empty((n, 8), dtype)
+    z, g, none = np.zeros(a.nnz, dtype), np.empty(a.nnz, dtype), np.empty(0, dtype)
+    losses, dots = (a.data, none, np.ones(m, dtype), np.ones(n, dtype)), np.empty(6)
+    runs = {
+        "A'(A v), one vector": lambda: kernel.gram_product(*where, a.data, v, u, w),
+        "A'(A v), scipy": lambda: a.T @ (a @ v),
+        "A'(A V), eight": lambda: gram_block(*where, a.data, vs, us, ws),
+        "A'(A V), scipy": lambda: a.T @ (a @ vs),
+        "gradient and objective, square": lambda: kernel.gradient(SQUARE, 0.0, *where, z, *losses, g),
+        "gradient and objective, logistic": lambda: kernel.gradient(LOGISTIC, 0.0, *where, z, *losses, g),
+        "five dots": lambda: entries.five_dots(SQUARE, 0.0, *where, z, *losses, dtype(1), dtype(0), u, v, dots),
+        "weighted median": lambda: entries.weighted_median(a.data.astype(np.float64), np.ones(a.nnz)),
+    }
+    for run in runs.values():
+        run()
+    times = interleaved(runs, 9)
+    for label, (low, _) in times.items():
+        each = 8 if "V)" in label else 1
+        peer = times.get("A'(A V), scipy" if each == 8 else "A'(A v), scipy" if "(A v)" in label else None)
+        out.append(
+            [np.dtype(dtype).name, label, f"{1e9 * low / a.nnz / each:.3f}", f"{peer[0] / low:.2f}" if peer else ""]
+        )
+    return out
+
+
+def ten_million(args):
+    """10 million observations of MovieLens-10M's shape, rank 20: seconds, and memory beside the input."""
+    m, n, count = 69_878, 10_677, 1_000_000 if args.quick else 10_000_000
+    rng = np.random.default_rng(0)
+    users, films = (np.cumsum(1 / np.arange(1, size + 1.0) ** power) for size, power in ((m, 0.5), (n, 0.8)))
+    rows = np.searchsorted(users / users[-1], rng.random(int(1.3 * count))).astype(np.int64)
+    columns = np.searchsorted(films / films[-1], rng.random(int(1.3 * count)))
+    keys = np.unique(rows * n + columns)
+    keys = np.sort(rng.permutation(keys)[:count])
+    rows, columns = (keys // n).astype(np.int32), (keys % n).astype(np.int32)
+    one, two = rng.standard_normal((m, 20)).astype(np.float32), rng.standard_normal((n, 20)).astype(np.float32)
+    values = np.empty(len(keys), np.float32)
+    for start in range(0, len(keys), 10**6):
+        part = slice(start, start + 10**6)
+        values[part] = 3.5 + 0.15 * np.einsum("kq,kq->k", one[rows[part]], two[columns[part]])
+    values += 0.5 * rng.standard_normal(len(keys)).astype(np.float32)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))]).astype(np.int32)
+    x = sparse.csr_array((values, columns, indptr), shape=(m, n))
+    path = args.scratch / "fastsketch-ten-million.npz"
+    np.savez(path, data=x.data, indices=x.indices, indptr=x.indptr)
+    out = []
+    try:
+        for label, options in (
+            ("rank 20, economic", {"sweeps": 0}),
+            ("rank 20 and 1 sweep", {"sweeps": 1, "max_power_iterations": 4}),
+        ):
+            # in a process of its own: what making the matrix took would hide what the fit takes
+            done = subprocess.run(
+                [sys.executable, __file__, str(path), json.dumps(options)], check=True, capture_output=True, text=True
+            )
+            out.append([label, *json.loads(done.stdout)])
+            print(*out[-1], flush=True)
+    finally:
+        path.unlink()
+    text = table(out, ["model", "observations", "s", "MB of input", "MB beside it", "ratio", "RMSE of training"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "ten_million.md").write_text(text + "\n")
+
+
+def _resident():
+    with open("/proc/self/statm") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+class _Peak:
+    """Largest resident memory until stop(), looked at every few milliseconds."""
+
+    def __init__(self):
+        import threading
+
+        self.peak, self.on = _resident(), True
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+
+    def _watch(self):
+        while self.on:
+            self.peak = max(self.peak, _resident())
+            time.sleep(0.005)
+
+    def stop(self):
+        self.on = False
+        self.thread.join()
+        return self.peak
+
+
+def _fit_once(path, options):
+    """Fit the matrix of a file and print entries, seconds, memory."""
+    with np.load(path) as file:
+        x = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=(69_878, 10_677))
+    size = x.data.nbytes + x.indices.nbytes + x.indptr.nbytes
+    fs.LowRankModel(2, sweeps=1).fit(x[:100])  # compile
+    before, peak = _resident(), _Peak()
+    start = time.perf_counter()
+    model = fs.LowRankModel(20, learning_rate=0.7, ridge=10.0, dtype="float32", **options).fit(x)
+    taken, used = time.perf_counter() - start, peak.stop() - before
+    few = x.indptr[1000]
+    e = model.predict(np.repeat(np.arange(1000), np.diff(x.indptr[:1001])), x.indices[:few]) - x.data[:few]
+    print(
+        json.dumps(
+            [
+                f"{x.nnz:,}",
+                f"{taken:.1f}",
+                f"{size / 1e6:.0f}",
+                f"{used / 1e6:.0f}",
+                f"{used / size:.2f}",
+                f"{np.sqrt(np.mean(e**2)):.3f}",
+            ]
+        )
+    )
+
+
+if __name__ == "__main__":
+    _fit_once(sys.argv[1], json.loads(sys.argv[2]))

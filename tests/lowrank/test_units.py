@@ -1,0 +1,115 @@
+"""A model of c X is c times the model of X: what ridges, delta, epsilon and clip are counted in."""
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from tests.lowrank.problems import penalties, problem, stored
+
+SCALING = ["square", "huber", "absolute", "quantile", "epsilon_insensitive"]
+GIVEN = {"ridge": 0.3, "bias_ridge": 1.0}
+PARAMETER = {"huber": 0.8, "epsilon_insensitive": 0.2}  # in units of X
+OPTIONS = [
+    {},
+    GIVEN,
+    {**GIVEN, "parameter": True, "clip": (-2.0, 2.5)},
+    {"sweeps": 0},
+    {"sweeps": 0, "refine": "full"},
+    {"sweeps": 0, "refine": "none", "scaling": False},
+    {"biases": False, "ridge": 0.1},
+    {"validation": 0.2},
+]
+
+
+def fitted(loss, x, scale, options):
+    options = dict(options)
+    validation = options.pop("validation", None)
+    if options.pop("parameter", False):
+        options["loss_parameter"] = scale * PARAMETER[loss] if loss in PARAMETER else None
+        options["clip"] = tuple(scale * end for end in options["clip"])
+    return fs.LowRankModel(4, loss=loss, **options).fit(scale * x, validation=validation)
+
+
+def data(seed=0):
+    return stored(*problem(m=120, n=50, rank=4, noise=0.5, seed=seed))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("loss", SCALING)
+def test_predictions_and_fold_ins_are_those_of_the_scaled_data(loss, options):
+    x, rows = data(), np.arange(120)
+    one = fitted(loss, x, 1.0, options)
+    new = x[:20]
+
+    def told(model, scale):
+        folded = [model.fold_in(scale * new, **more).predict_block() for more in ({}, {"ridge": 0.5})]
+        other = model.fold_in(scale * x[:, :5], axis=1).predict_block()
+        return [model.predict_block(rows), *folded, other]
+
+    # by a power of four no operation rounds differently: the bits are the same
+    for scale, tolerance in ((0.01, 1e-8), (100.0, 1e-8), (2.0**-8, 0.0), (2.0**8, 0.0)):
+        other = fitted(loss, x, scale, options)
+        for mine, theirs in zip(told(one, 1.0), told(other, scale), strict=True):
+            assert np.abs(theirs / scale - mine).max() <= tolerance * np.abs(mine).max(), (loss, scale)
+        assert other.selected_rank == one.selected_rank
+        assert other.resolved["ridge"] == one.resolved["ridge"]
+        assert other.resolved["bias_ridge"] == one.resolved["bias_ridge"]
+
+
+@pytest.mark.parametrize("loss", SCALING)
+def test_penalties_have_the_scale_of_slopes_and_curvatures(loss):
+    (one, bias_one), (two, bias_two) = (penalties(fitted(loss, data(), scale, {})) for scale in (1.0, 100.0))
+    squares = loss in ("square", "huber")
+    assert two / one == pytest.approx(100.0 if squares else 1.0, rel=1e-6)
+    assert bias_two / bias_one == pytest.approx(1.0 if squares else 0.01, rel=1e-6)
+
+
+def test_a_bias_ridge_counts_observations():
+    """n observations shrink to n / (n + bias_ridge) of what they say, under losses of any curvature."""
+    for loss, o in (("square", 3.0), ("logistic", 1.0), ("squared_hinge", 1.0), ("poisson", 3.0)):
+        x = np.full((200, 40), np.nan)
+        rng = np.random.default_rng(0)
+        low = 0.0 if loss == "poisson" else -o
+        x[:, :20] = np.where(rng.random((200, 20)) < 0.5, o, low)
+        share = {b: fs.LowRankModel(0, loss=loss, bias_ridge=b).fit(x) for b in (0.0, 20.0)}
+        whole, half = (np.asarray(model.bias_terms()[1]) for model in share.values())
+        assert np.median(np.abs(half) / np.abs(whole).clip(1e-9)) == pytest.approx(0.5, abs=0.08), loss
+
+
+def test_delta_and_epsilon_follow_what_biases_leave():
+    rng = np.random.default_rng(0)
+    rows, columns = rng.standard_normal((300, 1)), rng.standard_normal(80)
+    x = np.where(rng.random((300, 80)) < 0.5, 5 + 2 * rows + 3 * columns + 0.3 * rng.standard_normal((300, 80)), np.nan)
+    wrong = np.where(rng.random(x.shape) < 0.05, x + 50.0, x)
+    for loss, share in (("huber", 1.345), ("epsilon_insensitive", 0.1)):
+        for rows_of in (x, wrong):
+            model = fs.LowRankModel(1, loss=loss).fit(rows_of)
+            assert model.loss_parameter is None
+            # wrong entries pull the biases: that alone may move it (the spread of all is 11 with them)
+            assert 0.8 < model.resolved["loss_parameter"] / (share * 0.3) < (1.4 if rows_of is x else 1.8)
+            assert model.facts()["loss_parameter"] == model.resolved["loss_parameter"]
+            twin = fs.from_bytes(model.to_bytes())
+            assert twin.resolved == model.resolved
+            assert np.array_equal(twin.fold_in(x[:4]).factors, model.fold_in(x[:4]).factors)
+    assert fs.LowRankModel(1, loss="huber", loss_parameter=2.5).fit(x).resolved["loss_parameter"] == 2.5
+    assert fs.LowRankModel(1, loss="huber").fit(np.ones((4, 4))).predict(0, 0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("loss", SCALING)
+def test_matrices_of_one_number_and_of_nothing_but_zeros(loss):
+    for number in (0.0, 3.0, 1e-30, -1e30):
+        model = fs.LowRankModel(2, loss=loss).fit(np.full((6, 5), number))
+        assert np.allclose(model.predict_block([0, 5]), number, rtol=1e-6, atol=0)
+
+
+def test_weights_of_zero_are_not_there():
+    for loss in ("logistic", "huber", "absolute", "quantile"):
+        o, seen = problem(loss, m=40, n=20)
+        x = stored(o, seen)
+        some = x.copy()
+        some.data = (np.arange(x.nnz) % 3 > 0).astype(float)
+        kept = stored(o, np.asarray(some.toarray() > 0))
+        one, other = fs.LowRankModel(0, loss=loss).fit(x, sample_weight=some), fs.LowRankModel(0, loss=loss).fit(kept)
+        assert penalties(one)[1] == pytest.approx(penalties(other)[1], rel=1e-9)
+        if loss in ("logistic", "huber"):  # kinks are smoothed over a share of the spread of all that is stored
+            assert np.allclose(one.predict_block([0]), other.predict_block([0]), rtol=1e-6)
