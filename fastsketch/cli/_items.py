@@ -9,7 +9,7 @@ import numpy as np
 
 from fastsketch._validation import is_sparse
 from fastsketch.cli._job import given, learn
-from fastsketch.cli._lowrank import is_names
+from fastsketch.cli._names import is_names
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import Piece, PlainRows
 from fastsketch.cli._report import report
