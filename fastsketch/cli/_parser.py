@@ -414,6 +414,7 @@ def _items(commands: Any) -> None:
     parameter(parser, "reservoir_size", type=int, metavar="N", help="users held out to choose the ridge (default 500)")
     parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: float32)")
     seed(parser, "of the choice of users held out")
+    parser.add_argument("--binary", action="store_true", help="a value above 0 counts as 1")
     parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
     source(parser)
     long(parser)
