@@ -66,4 +66,5 @@ def column_squares(events: Any, weights: NDArray[np.float64], decay: float = 1.0
     if decay != 1.0:
         weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
     of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
-    return np.bincount(events.indices, of_entries, minlength=n_items)
+    # of nothing at all NumPy counts in integers
+    return np.bincount(events.indices, of_entries, minlength=n_items).astype(np.float64, copy=False)

@@ -6,6 +6,7 @@ stream with the same seed choose apart.
 """
 
 import heapq
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ Keys = NDArray[np.uint64]
 BLOCK = 4096
 
 
-class HeldOut(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class HeldOut:
     """Users in the order of their keys; no array ever changes."""
 
     rows: Any  # CSR (r, items)
@@ -36,7 +38,7 @@ class HeldOut(NamedTuple):
 
     def faded(self, factor: float) -> "HeldOut":
         """The same with weights times a factor."""
-        return self._replace(weight=self.weight * factor)
+        return replace(self, weight=self.weight * factor)
 
 
 class Taken(NamedTuple):
