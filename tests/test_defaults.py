@@ -103,7 +103,9 @@ def defaults(item):
 
 
 # -- classes and functions -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("room", ["", "baselines", "hashing", "io", "lowrank", "merging", "online", "sketching"])
+@pytest.mark.parametrize(
+    "room", ["", "baselines", "hashing", "io", "lowrank", "merging", "online", "recommending", "sketching"]
+)
 def test_classes(room):
     for cls in public_classes(room):
         rows = table()[cls.__name__]

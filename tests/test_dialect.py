@@ -12,7 +12,20 @@ import fastsketch as fs
 from fastsketch._model import Model
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("", "baselines", "dask", "hashing", "io", "lowrank", "merging", "online", "ranking", "reference", "sketching")
+ROOMS = (
+    "",
+    "baselines",
+    "dask",
+    "hashing",
+    "io",
+    "lowrank",
+    "merging",
+    "online",
+    "ranking",
+    "recommending",
+    "reference",
+    "sketching",
+)
 FACES = ("sklearn", "torch")
 # Parameters that have another name now, wherever they stood.
 OLDER_PARAMETERS = {

@@ -54,6 +54,11 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     return out.astype(np.int64)
 
 
+def owners(csr: Any) -> NDArray[np.int64]:
+    """The row of every stored entry of a CSR matrix, (nnz,)."""
+    return np.repeat(np.arange(int(csr.shape[0])), np.diff(csr.indptr))
+
+
 def row_squares(events: Any) -> NDArray[np.float64]:
     """Sum of squares of every row of CSR, (k,) in double."""
     sums = np.concatenate([[0.0], np.cumsum(events.data.astype(np.float64) ** 2)])
@@ -65,6 +70,6 @@ def column_squares(events: Any, weights: NDArray[np.float64], decay: float = 1.0
     k, n_items = events.shape
     if decay != 1.0:
         weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
-    of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
+    of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
     # of nothing at all NumPy counts in integers
     return np.bincount(events.indices, of_entries, minlength=n_items).astype(np.float64, copy=False)

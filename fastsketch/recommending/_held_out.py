@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch._random import Key, raw_numbers
 from fastsketch.io import _checks as checks
+from fastsketch.recommending._events import owners
 
 Keys = NDArray[np.uint64]
 
@@ -68,11 +69,11 @@ def take(
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
     """
-    k, r = rows.shape[0], len(held)
+    k, r = int(rows.shape[0]), len(held)
     key = keys_of(rows, first, seed)
     able = (np.diff(rows.indptr) >= 2) & (weight > 0)
     # sources of what the sketch gets at each place: a held user, r + a row, or -1
-    given = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
+    given: NDArray[np.int64] = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
     heap = [(~int(value), place) for place, value in enumerate(held.key)]  # the largest key first
     heapq.heapify(heap)
     for start in range(0, k, BLOCK):
@@ -106,7 +107,7 @@ def _moved(
 ) -> Taken:
     from scipy.sparse import vstack
 
-    k, r = rows.shape[0], len(held)
+    k, r = int(rows.shape[0]), len(held)
     every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
     # the place at which each came, seen from the first of this batch; those held have weights of place -1
     came = np.concatenate([np.full(r, -1), np.arange(k), [0]])
@@ -161,7 +162,7 @@ def parted(held: HeldOut, share: float) -> tuple[Any, Any]:
 
     rows = held.rows
     length = np.diff(rows.indptr)
-    owner = np.repeat(np.arange(len(held)), length)
+    owner = owners(rows)
     lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
     order = np.lexsort((lot, owner))
     rank = np.empty(len(order), np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
+from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine
 
 Matrix = NDArray[np.float64]
@@ -58,19 +59,13 @@ def read(engine: AnyEngine, squares: Matrix) -> Reading:
 
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
     """The rows of an engine, shrunk to those that a sketch keeps, as (items, t)."""
-    if isinstance(engine, SparseEngine) and engine.setting.decay == 1.0:
-        state = engine.state
-        if state.fill > engine.most_rows(engine.setting):
-            engine.flush()
-        kept, n = state.kept, state.fill - state.kept
-        if state.fill <= engine.z.shape[1]:
-            z = engine.z
-            z[:, kept:] = 0
-            z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
-            own = engine.own_arrays()
-            z[own["indices"], kept + np.repeat(np.arange(n), np.diff(own["indptr"]))] = own["data"]
-            return z
-    return np.ascontiguousarray(engine.reduce().T)
+    if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
+        return np.ascontiguousarray(engine.reduce().T)
+    width = engine.columns().shape[1]
+    z, kept = engine.z, engine.state.kept
+    z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
+    z[:, width:] = 0  # a kernel reads whole rows
+    return z
 
 
 def blocks(n: int) -> list[slice]:

@@ -14,6 +14,7 @@ from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
 from fastsketch._threads import one_blas_thread
 from fastsketch._validation import in_place
+from fastsketch.recommending._events import owners
 from fastsketch.recommending._reading import Matrix, Reading, blocks, gram_of
 
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -41,7 +42,7 @@ class ItemWeights(NamedTuple):
         """(k, items) of CSR rows: in column j what all items of the row but j contribute."""
         out = np.empty((rows.shape[0], self.n_items), self.z.dtype)
         kernel.scores(self.projected(rows), self.z, out, self.gain)
-        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        owner = owners(rows)
         # an item's own weight would be 1 / h - 1
         out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
         return out

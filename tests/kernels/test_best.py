@@ -6,6 +6,7 @@ from scipy import sparse
 
 from fastsketch._kernels import pool
 from fastsketch._kernels.linalg.best import best_columns
+from tests.helpers import sparse_rows
 
 # rows, columns, inner, most: one block and many, one tile and many, more wanted than there are
 SHAPES = [
@@ -19,10 +20,6 @@ SHAPES = [
     (40, 50, 0, 3),
     (2, 5000, 128, 5000),
 ]
-
-
-def lists(rng, k, n, share):
-    return sparse.random_array((k, n), density=share, format="csr", rng=rng)
 
 
 def as_lists(matrix, line=None):
@@ -56,7 +53,7 @@ def test_a_stable_sort(k, n, t, most, dtype):
     own, known = small(rng, k, t).astype(dtype), small(rng, n, t).astype(dtype)
     scale = (2.0 ** rng.integers(-2, 3, n)).astype(dtype)
     base, column = rng.integers(-3, 4, k) / 8, rng.integers(-3, 4, n) / 8
-    one, two = lists(rng, k, n, 0.2 if n < 10_000 else 0.001), lists(rng, 7, n, 0.1)
+    one, two = sparse_rows(rng, k, n, 0.2 if n < 10_000 else 0.001), sparse_rows(rng, 7, n, 0.1)
     line = rng.integers(-1, 7, k)
     gone = one.toarray() != 0
     gone |= np.vstack([two.toarray() != 0, np.zeros((1, n), bool)])[line]

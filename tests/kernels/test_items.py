@@ -2,18 +2,17 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from fastsketch._kernels import pool
 from fastsketch._kernels.recommending.items import project, scores
-from tests.helpers import tol
+from tests.helpers import sparse_rows, tol
 
 SHAPES = [(1, 1, 1), (1, 5000, 33), (3, 700, 5), (64, 9001, 16), (65, 300, 128), (1000, 50, 3), (0, 3, 2), (3, 5, 0)]
 
 
 def case(k, n, t, dtype):
     rng = np.random.default_rng(k + n + t)
-    rows = sparse.random_array((k, n), density=min(1.0, 20 / n), format="csr", rng=rng, dtype=np.float64)
+    rows = sparse_rows(rng, k, n, min(1.0, 20 / n))
     csr = rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(dtype)
     return rows.toarray(), csr, rng.standard_normal((n, t)).astype(dtype), rng
 
