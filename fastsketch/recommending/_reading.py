@@ -19,7 +19,7 @@ from fastsketch.sketching._engines import AnyEngine, SparseEngine
 
 Matrix = NDArray[np.float64]
 
-# Items at a time: arrays in double for a block of them stay in the second cache.
+# Items at a time, whose products are summed up in double: a block of them stays in the second cache.
 BLOCK = 1024
 
 
@@ -47,7 +47,7 @@ def read(engine: AnyEngine, squares: Matrix) -> Reading:
     z = item_matrix(engine)
     removed = max(shrinkage, engine.shrinkage)
     values, vectors = eigh(gram_of(z))
-    real = values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+    real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
     values, vectors = values[real], vectors[:, real]
     # a direction of this length is all noise, and the others hold as much of it: what one shrink of FD would take
     level = min(float(values.min(initial=np.inf)), removed)
@@ -77,10 +77,11 @@ def blocks(n: int) -> list[slice]:
 def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
     """Z' diag(1 / diagonal) Z (t, t) in double."""
     out = np.zeros((z.shape[1], z.shape[1]))
+    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
     for part in blocks(len(z)):
-        here = z[part].astype(np.float64)
+        here = z[part]
         # G += Z' diag(1 / D) Z
-        out += here.T @ (here if diagonal is None else here / diagonal[part, np.newaxis])
+        out += here.T @ (here if by is None else here * by[part, np.newaxis])
     return (out + out.T) / 2
 
 
@@ -93,9 +94,9 @@ def eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
 @one_blas_thread
 def lost_of(z: NDArray[Any], root: Matrix, squares: Matrix) -> Matrix:
     """What a model of X'X lacks of the squares of the columns (items,), not below zero."""
-    out = np.empty(len(z))
+    out, root = np.empty(len(z)), root.astype(z.dtype)
     for part in blocks(len(z)):
         # |Z root|^2 of every item
-        here = z[part].astype(np.float64) @ root
+        here = z[part] @ root
         out[part] = squares[part] - np.einsum("ij,ij->i", here, here)
     return np.maximum(out, 0.0, out=out)

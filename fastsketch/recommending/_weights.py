@@ -17,6 +17,9 @@ from fastsketch._validation import in_place
 from fastsketch.recommending._events import owners
 from fastsketch.recommending._reading import Matrix, Reading, blocks, gram_of
 
+# Of D over its mean, and of h: what is smaller is rounding.
+LEAST = 1e-12
+
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -68,14 +71,12 @@ def item_weights(reading: Reading, ridge: float) -> ItemWeights:
     """
     z, root = reading.z, reading.root
     d = reading.lost + ridge / reading.unit
-    # of no unit, so that none leaves the range of its dtype
+    # D over its mean: so nothing leaves the range of float32
     level = float(d.mean())
-    inner = inner_of(gram_of(z, d), root)
+    d = np.maximum(d / level, LEAST)
+    inner = (inner_of(gram_of(z, d) / level, root) / level).astype(z.dtype)
     h = 1.0 - quadratic(z, inner) / d
-    gain = 1.0 / np.maximum(h, np.finfo(z.dtype).tiny)
-    return ItemWeights(
-        z, (inner / level).astype(z.dtype), (level / d).astype(z.dtype), np.minimum(gain, 1e30).astype(z.dtype)
-    )
+    return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST)).astype(z.dtype))
 
 
 @one_blas_thread
@@ -89,10 +90,10 @@ def inner_of(gram: Matrix, root: Matrix) -> Matrix:
 
 
 @one_blas_thread
-def quadratic(z: NDArray[Any], inner: Matrix) -> Matrix:
+def quadratic(z: NDArray[Any], inner: NDArray[Any]) -> Matrix:
     """Z_j' M Z_j of every item (items,)."""
     out = np.empty(len(z))
     for part in blocks(len(z)):
-        here = z[part].astype(np.float64)
+        here = z[part]
         out[part] = np.einsum("ij,ij->i", here @ inner, here)
     return out
