@@ -104,6 +104,7 @@ def extensions():
         "linalg/products": ["csrc/fs_pool.c"],
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
+        "lowrank/coefficients": ["csrc/fs_pool.c"],
         "lowrank/dense": ["csrc/fs_pool.c"],
         "lowrank/entries": ["csrc/fs_pool.c"],
         "lowrank/fits": ["csrc/fs_sparse.c"],
