@@ -325,6 +325,10 @@ def _learn(commands: Any) -> None:
 
 
 # -- low-rank models ---------------------------------------------------------------------------------------------------
+def _steps(text: str) -> int | None:
+    return None if text.lower() == "none" else int(text)
+
+
 def _complete(commands: Any) -> None:
     parser = commands.add_parser(
         "complete",
@@ -345,6 +349,13 @@ def _complete(commands: Any) -> None:
     )
     parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
     parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
+    parameter(
+        parser,
+        "max_refine_steps",
+        type=_steps,
+        metavar="{N,none}",
+        help="Newton steps of that at most (default 2), none: as many as it takes",
+    )
     parameter(parser, "learning_rate", type=float, metavar="X", help="share of each step (default 0.7)")
     parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 4)")
     parameter(

@@ -36,6 +36,10 @@ def _as_range(value: Any, name: str) -> tuple[float, float]:
     return low, high
 
 
+def _as_steps(value: Any, name: str) -> int | None:
+    return None if value is None else as_integer(value, name, 1)
+
+
 class LowRankModel(Answers):
     """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
 
@@ -52,8 +56,12 @@ class LowRankModel(Answers):
         "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" |z - o|,
         "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
     refine : {"economic", "full", "none"}, default "economic"
-        Of smooth losses, after each rank: all coefficients together scaled and the new one; all of them, by L-BFGS;
-        none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
+        Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of
+        them (6); none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
+    max_refine_steps : int or None, default 2
+        Newton steps of that refinement at most; of the square loss one is exact. None: until another would gain less
+        than 1e-8 of the objective (or 1e-9 of that without ranks, which ends it for separable labels). "full" is then
+        never worse than "economic" from the same ranks.
     biases : bool, default True
         A global level, one bias a row, one a column, fitted first.
     scaling : bool, default True
@@ -153,6 +161,7 @@ class LowRankModel(Answers):
     rank: int = integer(default=10, kw_only=False)
     loss: LossName = choice(tuple(LOSSES), default="square", older=OLDER)
     refine: Literal["economic", "full", "none"] = choice(("economic", "full", "none"), default="economic")
+    max_refine_steps: int | None = parameter(_as_steps, default=2)
     biases: bool = flag(default=True)
     scaling: bool = flag(default=True)
     loss_parameter: float | None = real(default=None, low=-1e300)
@@ -348,6 +357,7 @@ class LowRankModel(Answers):
         return PursuitSetting(
             loss=loss,
             refine=self.refine,
+            max_refine_steps=self.max_refine_steps,
             learning_rate=self.learning_rate,
             step_rule=self.step_rule,
             step_size=self.step_size,
