@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,21 @@ class Comparison:
             processor, wall = np.min(seconds, axis=0)
             results[name].processor.append(float(processor))
             results[name].wall.append(float(wall))
+
+
+def ranks(most, **fixed):
+    """fit and along of a LowRankModel without sweeps whose rank is chosen: one fit has models of every rank."""
+    import fastsketch as fs
+
+    def fit(x, rank, **options):
+        return fs.LowRankModel(rank, sweeps=0, **fixed, **options).fit(x).decision_function
+
+    def along(x, **options):
+        model = fs.LowRankModel(most, sweeps=0, **fixed, **options).fit(x)
+        for rank in sorted({line["rank"] for line in model.history}):
+            yield {"rank": rank}, partial(model.decision_function, rank=rank)
+
+    return {"fit": fit, "along": along}
 
 
 def climb(grid, score):
