@@ -21,9 +21,9 @@ class Way:
     name: str
     fit: Callable[..., Predict]  # fit(x, **settings)
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # the values of each setting, in order
-    # along(x, **settings): the further settings that one fit has models of (its ranks, its iterations), each with scores
+    # along(x, **settings): the further settings that one fit has models of (its ranks), each with its scores
     along: Callable[..., Iterator[tuple[Settings, Predict]]] | None = None
-    once: bool = False  # chosen on the first split alone, for all of them: of fits that take tens of seconds
+    once: bool = False  # chosen in the first split alone, for all of them: where fits take seconds
 
 
 @dataclass

@@ -23,6 +23,7 @@ _HOME = {
     "AdaptiveSubgradient": "fastsketch.online",
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
+    "SketchedEASE": "fastsketch.recommending",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
     "load": "fastsketch._model",
@@ -31,7 +32,18 @@ _HOME = {
     "thread_limit": "fastsketch._threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = ("baselines", "hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+_ROOMS = (
+    "baselines",
+    "hashing",
+    "io",
+    "lowrank",
+    "merging",
+    "online",
+    "ranking",
+    "recommending",
+    "reference",
+    "sketching",
+)
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 

@@ -12,6 +12,7 @@ from fastsketch.merging import merge as merge
 from fastsketch.online import AdaptiveGrid as AdaptiveGrid
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
+from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
@@ -25,6 +26,8 @@ from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import ranking as ranking
+from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
 
@@ -37,6 +40,7 @@ __all__ = [
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
+    "SketchedEASE",
     "SketchedNewton",
     "StateError",
     "__version__",
@@ -53,6 +57,8 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "ranking",
+    "recommending",
     "reference",
     "show_config",
     "sketch_file",

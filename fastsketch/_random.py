@@ -22,6 +22,8 @@ class Key(IntEnum):
     NORMAL = 65
     SGH_BASES = 66
     SGH_ORDER = 67
+    HELD_OUT = 68
+    SPLIT = 80
 
 
 class Normal(IntEnum):

@@ -187,6 +187,22 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     return out
 
 
+def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
+    """Different indices in [0, size), ascending; IndexError names those that are outside."""
+    out: NDArray[Any] = np.asarray(values)
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+    outside = np.unique(out[(out < 0) | (out >= size)])
+    if outside.size:
+        shown = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")
+        raise IndexError(f"{name} must lie in [0, {size}), got {shown}")
+    return np.unique(out.astype(np.int64))
+
+
 def not_finite(row: int, dtype: Any = None, name: str = "rows") -> ValueError:
     """The error for a row that holds a NaN or an infinity (perhaps only as float32): the one place of its message."""
     narrow = " (as float32)" if dtype == np.float32 else ""

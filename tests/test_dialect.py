@@ -12,7 +12,8 @@ import fastsketch as fs
 from fastsketch._model import Model
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("", "baselines", "dask", "hashing", "io", "lowrank", "merging", "online", "reference", "sketching")
+ROOMS = ("", "baselines", "dask", "hashing", "io", "lowrank", "merging", "online", "ranking", "recommending")
+ROOMS += ("reference", "sketching")
 FACES = ("sklearn", "torch")
 # Parameters that have another name now, wherever they stood.
 OLDER_PARAMETERS = {
@@ -58,7 +59,7 @@ def signatures(rooms=ROOMS):
     for name, item in exported(rooms):
         if inspect.isroutine(item):
             yield name, inspect.signature(item)
-        elif not issubclass(item, Exception | dict) and not getattr(item, "_is_protocol", False):
+        elif not issubclass(item, Exception | dict | tuple) and not getattr(item, "_is_protocol", False):
             yield name, inspect.signature(item)
             for method, member in inspect.getmembers(item, inspect.isroutine):
                 home = getattr(member, "__module__", None) or ""

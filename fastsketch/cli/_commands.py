@@ -84,13 +84,18 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
+            columns = models[0].notes.get("columns")
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
+                if other.notes.get("columns") != columns:
+                    raise ValueError(f"{path}: its columns have other names than those of {args.inputs[0]}")
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in args.inputs]}
+            if columns is not None:
+                merged.notes["columns"] = columns
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)

@@ -137,13 +137,13 @@ def _with_names(path: str) -> tuple[LowRankModel, list[list[str]]]:
     names: list[list[str]] = []
     for side, size in (("rows", model.n_rows), ("columns", model.n_features)):
         found = model.notes.get(side)
-        if not _is_names(found) or len(found) != size:
+        if not is_names(found) or len(found) != size:
             raise StateError(f"{path} is damaged: the ids of its {side} are not {size} different names")
         names.append(found)
     return model, names
 
 
-def _is_names(value: Any) -> TypeGuard[list[str]]:
+def is_names(value: Any) -> TypeGuard[list[str]]:
     """Whether a note is a list of different strings."""
     if not isinstance(value, list):
         return False

@@ -24,6 +24,7 @@ METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("auto", "gram", "svd", "exact")
 HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
 NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
+ITEM_METHODS = ("isvd", "rfd")
 ADAPTIVE_METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
 ONLINE_LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
 LOSSES = (*ONLINE_LOSSES, "hinge", "quantile", "epsilon_insensitive", "poisson")
@@ -60,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     _learn(commands)
     _complete(commands)
     _predict(commands)
+    _items(commands)
     _recommend(commands)
     _demo(commands)
     _warm_up(commands)
@@ -146,8 +148,8 @@ def _merge(commands: Any) -> None:
     parser = commands.add_parser(
         "merge",
         help="merge models of the same parameters into one",
-        description="Merge models of one kind and of the same parameters into one: sketches, or hashes of different "
-        "parts.",
+        description="Merge models of one kind and of the same parameters into one: sketches, hashes of different "
+        "parts, or item models.",
     )
     parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk")
@@ -375,6 +377,39 @@ def _predict(commands: Any) -> None:
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="default: that of the model")
     parser.add_argument("--proba", action="store_true", help="probabilities of +1 instead of labels (loss logistic)")
     common(parser, "_lowrank.predict")
+
+
+def _items(commands: Any) -> None:
+    parser = commands.add_parser(
+        "items",
+        help="learn what to recommend from the rows of users",
+        description="Learn an item model (EASE from a sketch) from one or several files in one pass: a row is a user, "
+        "a column an item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' and "
+        "'evaluate' take the model, 'merge' puts models of several parts together. For tables of events (user, item, "
+        "value) with ids of their own see 'recommend'.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model, or -")
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows of the sketch (default 256)")
+    parameter(parser, "ridge", type=float, metavar="X", help="(default: chosen on users who are held out)")
+    parameter(parser, "method", metavar=choices(ITEM_METHODS), help="member of the family (default isvd)")
+    parameter(
+        parser,
+        "activity_power",
+        type=float,
+        metavar="X",
+        help="a user weighs as the sum of squares of the row to minus this (default 0.5)",
+    )
+    parameter(
+        parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
+    )
+    parameter(parser, "reservoir_size", type=int, metavar="N", help="users held out to choose the ridge (default 500)")
+    parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: float32)")
+    seed(parser, "of the choice of users held out")
+    parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
+    source(parser)
+    long(parser)
+    common(parser, "_items.items")
 
 
 def _recommend(commands: Any) -> None:

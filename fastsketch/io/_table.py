@@ -3,7 +3,7 @@
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +65,27 @@ def parse_table(file: InputFile, *, values: bool) -> Table:
     columns: list[int] = []
     numbers: list[float] = []
     wanted = 3 if values else 2
+    for number, fields in records(file, wanted, lambda first: values and is_name(first[2])):
+        try:
+            row, column = pair(fields)
+            if values:
+                numbers.append(as_number(fields[2]))
+        except ValueError as error:
+            raise at_line(file, number, error) from None
+        rows.append(row_names.setdefault(row, len(row_names)))
+        columns.append(column_names.setdefault(column, len(column_names)))
+    if not rows:
+        raise SourceError(f"{file.path} holds no lines")
+    return Table(
+        Ids(list(row_names), np.array(rows, np.intp)),
+        Ids(list(column_names), np.array(columns, np.intp)),
+        np.array(numbers, np.float64),
+    )
+
+
+# -- lines and their columns -------------------------------------------------------------------------------------------
+def records(file: InputFile, wanted: int, is_header: Callable[[list[str]], bool]) -> Iterator[tuple[int, list[str]]]:
+    """(number of the line, its columns), all as many as the first, which is left out if it is a header."""
     delimiter, width = ",", 0
     for number, line in _lines(file):
         try:
@@ -75,26 +96,26 @@ def parse_table(file: InputFile, *, values: bool) -> Table:
                 width = len(fields)
                 if width < wanted:
                     raise ValueError(f"{wanted} columns are needed, there are {width}")
-                if values and _is_header(fields[2]):
+                if is_header(fields):
                     continue
             if len(fields) != width:
                 raise ValueError(f"there are {len(fields)} columns, in the first line {width}")
-            row, column = fields[0].strip(), fields[1].strip()
-            if not row or not column:
-                raise ValueError(f"column {2 if row else 1} is empty")
-            if values:
-                numbers.append(_number(fields[2]))
         except ValueError as error:
-            raise SourceError(f"{file.path}, line {number}: {error}") from None
-        rows.append(row_names.setdefault(row, len(row_names)))
-        columns.append(column_names.setdefault(column, len(column_names)))
-    if not rows:
-        raise SourceError(f"{file.path} holds no lines")
-    return Table(
-        Ids(list(row_names), np.array(rows, np.intp)),
-        Ids(list(column_names), np.array(columns, np.intp)),
-        np.array(numbers, np.float64),
-    )
+            raise at_line(file, number, error) from None
+        yield number, fields
+
+
+def at_line(file: InputFile, number: int, error: ValueError) -> SourceError:
+    """What is wrong with a line."""
+    return SourceError(f"{file.path}, line {number}: {error}")
+
+
+def pair(fields: list[str]) -> tuple[str, str]:
+    """The first two columns, ids without the blanks around them."""
+    row, column = fields[0].strip(), fields[1].strip()
+    if not row or not column:
+        raise ValueError(f"column {2 if row else 1} is empty")
+    return row, column
 
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
@@ -163,13 +184,14 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
     raise ValueError(f"the quote that opens column {column} does not close on this line")
 
 
-def _is_header(text: str) -> bool:
-    """Whether the third column of the first line is the name of a column: letters, and no digit."""
+def is_name(text: str) -> bool:
+    """Whether a column of the first line is a name, and no value: letters, and no digit."""
     name = text.strip().lower()
     return name not in _NO_NAMES and any(c.isalpha() for c in name) and not any(c.isdigit() for c in name)
 
 
-def _number(text: str) -> float:
+def as_number(text: str) -> float:
+    """A decimal number that is finite."""
     if _NUMBER(text) and math.isfinite(value := float(text)):
         return value
     raise ValueError(f"{text.strip()[:40]!r} is no finite decimal number")

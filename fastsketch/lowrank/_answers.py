@@ -61,9 +61,18 @@ class Answers(Model, abstract=True):
 
     # -- uses --------------------------------------------------------------------------------------------------------
     def recommend(
-        self, rows: ArrayLike, n: int = 10, *, exclude: Rows | None = None, rank: int | None = None
+        self,
+        rows: ArrayLike,
+        n: int = 10,
+        *,
+        exclude: Rows | None = None,
+        allow: ArrayLike | None = None,
+        rank: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The n columns of the highest score for every row, best first.
+
+        The highest predictions are a poor list of what a person would like next: what people rate at all says more than
+        how they rate it. For recommendations learn from events, with SketchedEASE.
 
         Parameters
         ----------
@@ -72,6 +81,8 @@ class Answers(Model, abstract=True):
         n : int
         exclude : scipy.sparse (len(rows), n_columns) or (m, n_columns), optional
             Columns stored in a row are left out: pass the X of the fit for what has been seen.
+        allow : vector of int, optional
+            The columns that may be recommended, to all rows; IndexError for those that the model does not know.
         rank : int, optional
 
         Returns
@@ -90,6 +101,7 @@ class Answers(Model, abstract=True):
             other=fitted.other(np.arange(columns), rank),
             scale=self._scale(),
             exclude=exclude,
+            allow=allow,
             n_rows=m,
         )
 

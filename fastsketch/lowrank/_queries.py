@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES, expected
 from fastsketch._sparse import as_csr
-from fastsketch._validation import Rows, as_integer, is_sparse
+from fastsketch._validation import Rows, as_integer, as_subset, is_sparse
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Half
 
@@ -77,9 +78,10 @@ def recommended(
     other: Half,
     scale: Scale,
     exclude: Any,
+    allow: ArrayLike | None,
     n_rows: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`.
+    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`, of those in `allow`.
 
     own: of these rows; other: of all columns; n_rows: of the model. Of equal scores the first column is first.
     """
@@ -99,13 +101,20 @@ def recommended(
         and exclude.shape[0] == len(rows)
         and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
     )
-    places, entries = np.zeros(1, np.int64), np.zeros(0, np.int64)
-    line = np.arange(len(rows)) if own_lines else rows
+    allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
+    left_out = []
     if exclude is not None:
-        places, entries = exclude.indptr.astype(np.int64), exclude.indices.astype(np.int64)
+        line = np.arange(len(rows)) if own_lines else rows
+        left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))
     most = min(n, columns)
-    best, values = np.full((len(rows), most), -1, np.int64), np.full((len(rows), most), -np.inf)
-    dense.best_columns(own.factors, other.factors, own.biases, other.biases, places, entries, line, best, values)
+    best, values = np.empty((len(rows), most), np.int64), np.empty((len(rows), most))
+    best_columns(
+        *(own.factors, other.factors, best, values),
+        base=own.biases,
+        column=other.biases,
+        left_out=left_out,
+        allowed=allowed,
+    )
     found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
     found[:, :most] = best
     left = best >= 0
@@ -173,8 +182,12 @@ class FoldedIn:
         """Predictions of every new one with all known columns (or rows), (k, n)."""
         return self._scale.predicted(self.decision_block())
 
-    def recommend(self, n: int = 10, *, exclude: Rows | None = None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def recommend(
+        self, n: int = 10, *, exclude: Rows | None = None, allow: ArrayLike | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
         own, other = self._sides()
         rows = np.arange(len(self))
-        return recommended(rows, n, own=own, other=other, scale=self._scale, exclude=exclude, n_rows=len(self))
+        return recommended(
+            rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
+        )

@@ -32,6 +32,7 @@ from fastsketch.reference._hashing import (
     subsampled_hadamard,
     top_directions,
 )
+from fastsketch.reference._item_model import ease, sketched_ease
 from fastsketch.reference._low_rank import (
     greedy_low_rank_nonsmooth,
     greedy_low_rank_smooth,
@@ -57,6 +58,7 @@ __all__ = [
     "adaptive_low_rank",
     "compensative_frequent_directions",
     "distributed_frosh",
+    "ease",
     "fast_frequent_directions",
     "fast_online_newton",
     "fast_robust_frequent_directions",
@@ -82,6 +84,7 @@ __all__ = [
     "robust_frequent_directions",
     "robust_frequent_directions_blocks",
     "second_pass",
+    "sketched_ease",
     "sketched_newton_subgradient",
     "subsampled_hadamard",
     "top_directions",

@@ -26,6 +26,7 @@ from fastsketch._validation import (
 )
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._audit import Audit, spectral_norm
+from fastsketch.sketching._by_feature import ByFeature, by_feature
 from fastsketch.sketching._engines import (
     ENGINES,
     AnyEngine,
@@ -391,7 +392,7 @@ class FrequentDirections(MergeableModel):
         With a tolerance, r is the smallest number of rows that meets it.
         """
         reading = self._read()
-        return reading.s[:, np.newaxis] * reading.vt
+        return np.multiply(reading.s[:, np.newaxis], reading.vt, order="C")
 
     @property
     def singular_values(self) -> NDArray[Any]:
@@ -510,6 +511,11 @@ class FrequentDirections(MergeableModel):
             estimates=self._estimates,
             most=most,
         )
+
+    @reads
+    def _by_feature(self, most: int | None = None) -> ByFeature:
+        """What stands for A'A with a row for each feature, in the dtype of the sketch; of an exact sum `most` pairs."""
+        return by_feature(self._seen_engine(), self._method, most=most)
 
     @changes
     def _begin_with(self, engine: AnyEngine, certain_high: NDArray[np.float64] | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.sketching._by_feature import columns_of, make_upright, reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, decomposed
 
 # Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
@@ -34,8 +35,11 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
 
 def allowance(engine: AnyEngine, longest: float) -> float:
     """For rounding in the certificate of a reduced engine, in stored units; `longest`: largest squared length of B."""
-    eps = float(np.finfo(engine.dtype).eps)
-    return float(np.hypot(np.sqrt(engine.rounding), READ_OUT_ROUNDING[engine.dtype.itemsize] * eps * longest))
+    return _allowance(engine.dtype, engine.rounding, longest)
+
+
+def _allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
+    return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
 def unspent(shrinkage: float, regained: float) -> float:
@@ -45,6 +49,8 @@ def unspent(shrinkage: float, regained: float) -> float:
 
 def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> Reading:
     """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
+    if engine.dtype == np.float32 and reads_by_feature(engine):
+        return _read_by_feature(engine, compensates=compensates, regained=regained)
     engine = engine.clone()
     s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
     dtype = engine.dtype
@@ -63,3 +69,16 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
             engine.mean * unit if engine.setting.center else None,
             engine.squared_norm * unit * unit,
         )
+
+
+def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> Reading:
+    """The same in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
+    found, unit = columns_of(engine), ldexp(1.0, engine.exponent)
+    longest = float(found.squares.max(initial=0.0)) / unit / unit
+    rounding, squares = _allowance(engine.dtype, found.rounding, longest), found.squares
+    if compensates:
+        squares = squares + unspent(found.shrinkage, regained)
+    make_upright(found.directions)
+    with np.errstate(over="ignore", under="ignore"):
+        s = np.sqrt(squares).astype(engine.dtype)
+        return Reading(s, found.directions.T, found.shrinkage, rounding * unit * unit, None, found.squared_norm)

@@ -1,4 +1,4 @@
-"""scikit-learn estimators on the sketches, hashes, online learners and low-rank models (extra: sklearn)."""
+"""scikit-learn estimators on the sketches, hashes, online learners, low-rank and item models (extra: sklearn)."""
 
 from fastsketch.sklearn._adaptive import AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor
 from fastsketch.sklearn._completer import LowRankCompleter
@@ -6,10 +6,12 @@ from fastsketch.sklearn._covariance import SketchedCovariance
 from fastsketch.sklearn._hasher import SketchHasher
 from fastsketch.sklearn._newton import SketchedNewtonClassifier, SketchedNewtonRegressor
 from fastsketch.sklearn._pca import SketchedPCA
+from fastsketch.sklearn._recommender import EASERecommender
 
 __all__ = [
     "AdaptiveSubgradientClassifier",
     "AdaptiveSubgradientRegressor",
+    "EASERecommender",
     "LowRankCompleter",
     "SketchHasher",
     "SketchedCovariance",

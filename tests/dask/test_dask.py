@@ -5,9 +5,11 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines
@@ -150,6 +152,33 @@ def test_parts_of_a_compressed_sketch_have_random_numbers_of_their_own():
     assert np.array_equal(found.sketch(), fs.merge(parts).sketch())
     assert found.n_rows == len(ROWS)
     assert found.update(ROWS).n_rows == 2 * len(ROWS)
+
+
+def users_of(index):
+    """CSR rows of users who like a quarter of 40 items each."""
+    rng = np.random.default_rng(index)
+    taste = rng.integers(4, size=(80, 1)) == np.arange(40) % 4
+    return sparse.csr_array((rng.random((80, 40)) < np.where(taste, 0.5, 0.05)).astype(float))
+
+
+def test_an_item_model_of_sparse_partitions():
+    """The bits of the merge tree of the library, from delayed CSR, loaded CSR and dense chunks."""
+    template = fs.SketchedEASE(12)
+    before = template.to_bytes()
+    expected = template.copy().merge(fs.merge([fs.SketchedEASE(12).update(users_of(i)) for i in range(5)]))
+    dense = da.from_array(np.vstack([users_of(i).toarray() for i in range(5)]), chunks=(80, 40))
+    for data in (
+        [delayed(users_of)(i) for i in range(5)],
+        [partial(users_of, i) for i in range(5)],
+        dense,
+    ):
+        assert same_state(fsd.fit(template, data, fan_in=2), expected)
+    with local(2) as cluster, distributed.Client(cluster):
+        assert same_state(fsd.fit(template, [delayed(users_of)(i) for i in range(5)], fan_in=2), expected)
+    assert template.to_bytes() == before
+    assert expected.n_rows == 400
+    with pytest.raises(ValueError, match="rows must not be negative: row 0 holds"):
+        fsd.fit(template, [partial(users_of, 0), lambda: -users_of(1)])
 
 
 def test_a_model_of_ones_own():

@@ -64,6 +64,33 @@ def test_recommend_and_similar():
     assert np.allclose(cosines, np.sort(np.delete(b @ b[3], 3))[::-1][:4])
 
 
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_only_what_is_allowed_is_recommended(loss):
+    o, seen = problem()
+    x = stored(np.sign(o) if loss == "logistic" else o, seen)
+    model = greedy(3, loss=loss).fit(x)
+    folded = model.fold_in(x[:4])
+    allow = [20, 3, 3, 11, 7]
+    for recommend, block, mine in (
+        (lambda **more: model.recommend([4, -1, 7], 6, **more), model.decision_block([4, -1, 7]), x[[4, 0, 7]]),
+        (lambda **more: folded.recommend(6, **more), folded.decision_block(), x[:4]),
+    ):
+        every, predictions = recommend(exclude=None)
+        columns, values = recommend(allow=np.arange(25))
+        assert np.array_equal(columns, every)
+        assert np.allclose(values, predictions)
+        columns, values = recommend(allow=allow, exclude=mine)
+        for k, z in enumerate(block):
+            left = sorted({*allow} - {*mine[[k]].indices.tolist()}, key=lambda j: (-z[j], j))
+            assert columns[k].tolist() == left + [-1] * (6 - len(left))
+            assert np.isnan(values[k]).tolist() == [j < 0 for j in columns[k]]
+        columns, values = recommend(allow=[])
+        assert (columns == -1).all()
+        assert np.isnan(values).all()
+    whole = model.recommend([4, 7], 6, allow=allow, exclude=x)[0]  # the whole of X names rows by their own number
+    assert np.array_equal(whole, model.recommend([4, 7], 6, allow=allow, exclude=x[[4, 7]])[0])
+
+
 def test_what_has_not_been_seen_is_answered_by_biases():
     o, seen = problem()
     seen[5], seen[:, 7] = False, False

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 import fastsketch as fs
 from fastsketch._kernels import pool
-from fastsketch._kernels.lowrank import dense, entries
+from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES, as_loss_parameter
 from tests.helpers import tol
 from tests.lowrank.problems import PARAMETER
@@ -116,30 +116,6 @@ def test_transposed(shape, weighted):
     expected = observed(x.T.tocsr(), loss="square", sample_weight=weights.T.tocsr() if weighted else None)
     for name in ("m", "n", "indptr", "indices", "o", "c"):
         assert np.array_equal(getattr(turned, name), getattr(expected, name))
-
-
-def test_best_columns_are_those_of_a_stable_sort():
-    """Ties to the first column, infinite scores and those left out nowhere; also with more asked for than there are."""
-    rng = np.random.default_rng(0)
-    for k, n, t, most in ((1, 1, 0, 1), (5, 7, 2, 7), (300, 900, 3, 10), (40, 50, 1, 50)):
-        own, known = rng.integers(-2, 3, (k, t)) * 1.0, rng.integers(-2, 3, (n, t)) * 1.0
-        base, column = rng.standard_normal(k), rng.integers(-1, 2, n) * 1.0
-        z = np.empty((k, n))
-        dense.scores(own, known, base, column, z)
-        assert np.abs(z - (base[:, None] + column + own @ known.T)).max() <= tol(np.float64, np.abs(z).max())
-        out = sparse.csr_array(rng.random((k, n)) < 0.3)
-        for left_out in (None, out):
-            found, values = np.full((k, most), -1, np.int64), np.full((k, most), -np.inf)
-            places = [np.zeros(1, np.int64), np.zeros(0, np.int64)]
-            expected = z.copy()
-            if left_out is not None:
-                places = [left_out.indptr.astype(np.int64), left_out.indices.astype(np.int64)]
-                expected[left_out.nonzero()] = -np.inf
-            dense.best_columns(own, known, base, column, *places, np.arange(k), found, values)
-            order = np.argsort(-expected, axis=1, kind="stable")[:, :most]
-            scores = np.take_along_axis(expected, order, axis=1)
-            assert np.array_equal(values, scores)
-            assert np.array_equal(found, np.where(np.isfinite(scores), order, -1))
 
 
 def test_a_search_that_finds_fewer_than_eight_directions():

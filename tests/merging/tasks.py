@@ -100,3 +100,24 @@ def broken_hash(item, index):
     if item == 3:
         model._summary._held.reservoir.settled()[1][:2] = [5, 1]
     return model
+
+
+def users_of(index):
+    """CSR rows of users who like a quarter of 40 items each."""
+    from scipy import sparse
+
+    rng = np.random.default_rng(index)
+    taste = rng.integers(4, size=(BLOCK, 1)) == np.arange(40) % 4
+    return sparse.csr_array((rng.random((BLOCK, 40)) < np.where(taste, 0.5, 0.05)).astype(float))
+
+
+def items_of_block(item, index):
+    return fs.SketchedEASE(12).update(users_of(item))
+
+
+def broken_items(item, index):
+    """The model of item 3 comes back with an item that is less popular than nothing."""
+    model = items_of_block(item, index)
+    if item == 3:
+        model._squares[5] = -1.0
+    return model

@@ -30,6 +30,25 @@ def test_every_executor_gives_the_bits_of_the_serial_one(executor, workers, task
     assert np.allclose(found.mean, tasks.all_rows().mean(axis=0))
 
 
+@pytest.mark.parametrize("fan_in", [2, 3])
+@pytest.mark.parametrize(("executor", "workers"), EXECUTORS)
+def test_item_models_of_shards_by_any_executor(executor, workers, fan_in):
+    from scipy import sparse
+
+    serial = fs.map_merge(tasks.items_of_block, range(tasks.BLOCKS), fan_in=fan_in, executor="serial")
+    found = fs.map_merge(tasks.items_of_block, range(tasks.BLOCKS), fan_in=fan_in, executor=executor, workers=workers)
+    assert same_state(found, serial)
+    users = sparse.vstack([tasks.users_of(index) for index in range(tasks.BLOCKS)], format="csr")
+    whole = fs.SketchedEASE(12).update(users)
+    assert found.n_rows == whole.n_rows == users.shape[0]
+    assert np.allclose(found.popularity, whole.popularity, rtol=1e-5)
+    # what they recommend is as good: within what a user likes
+    new = tasks.users_of(tasks.BLOCKS)
+    taste = np.array([np.bincount(new[[i]].indices % 4, minlength=4).argmax() for i in range(new.shape[0])])
+    for model in (found, whole):
+        assert (model.recommend(new, 3).items % 4 == taste[:, np.newaxis]).mean() > 0.9
+
+
 def test_a_killed_process_costs_its_task_alone(tmp_path):
     jobs = [(str(tmp_path), item) for item in range(tasks.BLOCKS)]
     found = fs.map_merge(tasks.killed_once, jobs, executor="process", workers=2)
@@ -49,7 +68,7 @@ def test_an_error_of_a_task_ends_the_job(executor):
         fs.map_merge(tasks.fails, range(6), executor=executor, workers=2)
 
 
-@pytest.mark.parametrize("task", [tasks.broken_state, tasks.broken_hash])
+@pytest.mark.parametrize("task", [tasks.broken_state, tasks.broken_hash, tasks.broken_items])
 def test_a_model_that_comes_back_inconsistent_is_refused_by_number(task):
     with pytest.raises(fs.StateError, match=r"task 3 .* not consistent"):
         fs.map_merge(task, range(6), executor="process", workers=1)

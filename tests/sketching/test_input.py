@@ -508,6 +508,49 @@ def test_an_interrupt_in_a_long_batch_undoes_it(kind, monkeypatch):
     assert s.to_bytes() == fresh(solver=s.solver, center=True).update(start[:50]).update(start).to_bytes()
 
 
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_beside_one_shrink_of_csr_rows(when, center, monkeypatch):
+    """The kept rows are not copied for it: a batch is undone before the shrink, and in after it."""
+    rows = sparse.csr_array(RNG.standard_normal((200, 300)) * (RNG.random((200, 300)) < 0.1))
+    s = fresh(solver="gram", center=center).update(rows[:20])
+    engine, before = type(s._engine), s.to_bytes()
+    room, capacity = s._engine.room(), s._engine.capacity
+    original = engine.absorb
+
+    def absorb(self, *args, **kwargs):
+        if when == "after":
+            original(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    def no_copy(self, n):
+        saved = save(self, n)
+        assert "z" not in saved
+        return saved
+
+    save = engine.saved_from
+    for n in (room, room + 1, capacity - 1):
+        s, whole = fs.from_bytes(before), fs.from_bytes(before).update(rows[:n]).to_bytes()
+        monkeypatch.setattr(engine, "absorb", absorb)
+        monkeypatch.setattr(engine, "saved_from", no_copy)
+        with pytest.raises(KeyboardInterrupt):
+            s.update(rows[:n])
+        monkeypatch.undo()
+        assert s.to_bytes() == (before if when == "before" else whole)
+
+
+def test_a_shrink_of_csr_rows_that_fails_is_undone_without_a_copy():
+    rows = sparse.csr_array(RNG.standard_normal((30, 300)) * (RNG.random((30, 300)) < 0.1))
+    s = fresh(solver="gram", center=True).update(rows).update(rows)
+    for n in (30, s._engine.room()):
+        before = s.to_bytes()
+        with pytest.raises(np.linalg.LinAlgError):
+            for _ in range(4):
+                before = s.to_bytes()
+                s.update(rows[: min(n, 30)], sample_weight=1e308)
+        assert s.to_bytes() == before
+
+
 def test_too_large_for_lapack_is_said_before_anything_is_allocated():
     with pytest.raises(OverflowError, match="sketch_size"):
         fs.FrequentDirections(40_000, solver="gram").update(np.ones((1, 10)))

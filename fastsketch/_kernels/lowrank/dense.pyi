@@ -5,18 +5,6 @@ from numpy.typing import NDArray
 
 _Values = NDArray[Any]  # float32 or float64
 _Sums = NDArray[np.float64]
-_Places = NDArray[np.int64]
 
 def scores(own: _Values, known: _Values, base: _Sums, column: _Sums, out: _Values) -> None: ...
-def best_columns(
-    own: _Values,
-    known: _Values,
-    base: _Sums,
-    column: _Sums,
-    indptr: _Places,
-    indices: _Places,
-    line: _Places,
-    found: _Places,
-    values: _Sums,
-) -> None: ...
 def spectrum(factors: _Sums) -> _Sums: ...

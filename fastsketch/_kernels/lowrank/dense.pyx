@@ -1,10 +1,6 @@
 """Dense products of low-rank models, whose bits do not depend on the number of threads: scores of many rows with all
-columns, the best columns of each, the spectrum of factors.
+columns, the spectrum of factors. The best columns of each row are found by `_kernels/linalg/best.pyx`.
 """
-
-from libc.float cimport DBL_MAX
-from libc.math cimport INFINITY
-from libc.stdint cimport int64_t
 
 from fastsketch._kernels.linalg.blas cimport blas_int, converged, gemm, real, syevd
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_run, join
@@ -22,17 +18,12 @@ cdef enum:
 
 cdef struct Rows:
     # of scores base_i + column_j + own_i . known_j; arrays of `real`
-    Py_ssize_t k, n, t, rows, best
+    Py_ssize_t k, n, t, rows
     const void* own              # (k, t)
     const void* known            # (n, t)
     const double* base           # (k,)
     const double* column         # (n,)
     void* out
-    const int64_t* indptr        # of columns that are left out, of row line[i] for row i; or NULL
-    const int64_t* indices
-    const int64_t* line
-    int64_t* found
-    double* values
 
 
 cdef void begin(Rows* rows, const real[:, ::1] own, const real[:, ::1] known, const double[::1] base,
@@ -79,79 +70,6 @@ def scores(const real[:, ::1] own, const real[:, ::1] known, const double[::1] b
     with nogil:
         fs_blas_alone(1)
         fs_pool_run(tiles(&rows), <fs_part> scores_part[real], &rows, NULL, 0)
-        fs_blas_alone(0)
-
-
-cdef inline bint worse(double value, int64_t at, double than, int64_t than_at) noexcept nogil:
-    # of equal ones the later column
-    return value < than or (value == than and at > than_at)
-
-
-cdef inline void sift(Py_ssize_t count, double* values, int64_t* at, double value, int64_t place) noexcept nogil:
-    # a heap with the worst on top: (value, place) in place of it
-    cdef Py_ssize_t k = 0, child
-    while True:
-        child = 2 * k + 1
-        if child >= count:
-            break
-        if child + 1 < count and worse(values[child + 1], at[child + 1], values[child], at[child]):
-            child += 1
-        if not worse(values[child], at[child], value, place):
-            break
-        values[k], at[k] = values[child], at[child]
-        k = child
-    values[k], at[k] = value, place
-
-
-cdef void best_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    cdef Rows* rows = <Rows*> context
-    cdef Py_ssize_t first = part * rows.rows, count = min(rows.rows, rows.k - first), i, j, e, last
-    cdef real* z
-    cdef double* values
-    cdef int64_t* found
-    cdef double base, score, floor
-    products(rows, first, count, scratch)
-    for i in range(first, first + count):
-        z = scratch + (i - first) * rows.n
-        if rows.indptr and rows.line[i] >= 0:
-            for e in range(rows.indptr[rows.line[i]], rows.indptr[rows.line[i] + 1]):
-                z[rows.indices[e]] = -<real> INFINITY
-        values, found, base = rows.values + i * rows.best, rows.found + i * rows.best, rows.base[i]
-        for e in range(rows.best):
-            values[e], found[e] = -INFINITY, -1
-        floor = -INFINITY
-        for j in range(rows.n):
-            score = base + rows.column[j] + z[j]
-            # columns come in order: one that equals the worst is no better
-            if score > floor and score <= DBL_MAX:
-                sift(rows.best, values, found, score, j)
-                floor = values[0]
-        for last in range(rows.best - 1, 0, -1):
-            score, e = values[0], found[0]
-            sift(last, values, found, values[last], found[last])
-            values[last], found[last] = score, e
-
-
-def best_columns(const real[:, ::1] own, const real[:, ::1] known, const double[::1] base, const double[::1] column,
-                 const int64_t[::1] indptr, const int64_t[::1] indices, const int64_t[::1] line,
-                 int64_t[:, ::1] found, double[:, ::1] values):
-    """The columns of the highest scores, as of `scores`, best first: found (k, most) and values; -1 and -inf for none.
-
-    indptr and indices: columns left out, those of row line[i] for row i (none where it is -1); empty for none at all.
-    """
-    cdef Rows rows
-    rows.best = found.shape[1]
-    if own.shape[0] == 0 or known.shape[0] == 0 or rows.best == 0:
-        return
-    begin(&rows, own, known, base, column)
-    rows.indptr, rows.indices, rows.line = NULL, NULL, NULL
-    if indices.shape[0]:
-        rows.indptr, rows.indices, rows.line = &indptr[0], &indices[0], &line[0]
-    rows.found, rows.values = &found[0, 0], &values[0, 0]
-    cdef real[:, ::1] scratch = np.empty((rows.rows, rows.n), np.asarray(own).dtype)
-    with nogil:
-        fs_blas_alone(1)
-        fs_pool_run(tiles(&rows), <fs_part> best_part[real], &rows, &scratch[0, 0], rows.rows * rows.n * sizeof(real))
         fs_blas_alone(0)
 
 

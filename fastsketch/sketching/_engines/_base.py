@@ -192,8 +192,8 @@ class Engine(Generic[State, Piece]):
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
         if n > step or n >= self.room():  # a shrink may come, and no eigensolver is sure to end
-            saved = self.arrays(copy=True)
-        before = self.__dict__ if saved is not None and self.grows else None
+            saved = self.saved_from(n)
+        before, rows_then = self.__dict__ if saved is not None and self.grows else None, self.n_rows
         if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
@@ -205,10 +205,18 @@ class Engine(Generic[State, Piece]):
         except BaseException:
             if before is not None:
                 self.__dict__ = before  # without taking memory
-            if saved is not None:
+            if saved is not None and not self.is_past(saved, rows_then + n):
                 self.restore(saved)
             _threads.settle()
             raise
+
+    def saved_from(self, n: int) -> Arrays:
+        """Copies of all that a batch of n rows may change before it is in."""
+        return self.arrays(copy=True)
+
+    def is_past(self, saved: Arrays, n_rows: int) -> bool:
+        """Whether a batch is in that ends with so many rows, and can no longer be undone from what was saved."""
+        return False
 
     def _slice(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> None:
         piece = self.cut(rows)

@@ -11,7 +11,7 @@ from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
 from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger, weaken
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -146,11 +146,26 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             out["z"] = self.z.copy()[:, : self.state.kept]
         return out
 
+    def saved_from(self, n: int) -> Arrays:
+        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone there is no copy of them."""
+        room, state = self.room(), self.state
+        later = self.capacity - self.setting.center - state.n_keep
+        if self.grows or n >= room + later or n > self.capacity:
+            return self.arrays(copy=True)
+        out = super().arrays()
+        del out["z"]
+        return {name: array.copy() for name, array in out.items()}
+
+    def is_past(self, saved: Arrays, n_rows: int) -> bool:
+        """As in Engine: all rows came in, and no shrink is left to do."""
+        return "z" not in saved and self.n_rows == n_rows and self.room() > 0
+
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
         state.make_room(used)
-        self.z[:, : own["z"].shape[1]] = own["z"]
+        if "z" in own:
+            self.z[:, : own["z"].shape[1]] = own["z"]
         np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
         np.asarray(state.indices)[:used] = own["indices"]
         state.data[:used] = own["data"]
@@ -172,6 +187,35 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.flush()
         removed, state.shrinkage = max(0.0, state.shrinkage - shrinkage), shrinkage
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
+
+    def columns(self) -> NDArray[Any]:
+        """The rows of ``reduce`` as columns (d, fill), a view: kept ones, which stand for gain times themselves, first.
+
+        For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
+        """
+        state, kept = self.state, self.state.kept
+        if state.fill > self.most_rows(self.setting):
+            self.flush()
+            return self.z[:, : self.state.kept]
+        h = self._n_new
+        if h:
+            own = self.own_arrays()
+            # a row that is followed by i others has decayed by decay^i, all before by decay^h
+            power = self.setting.decay ** np.arange(h, -1, -1.0)
+            self.multiply_kept(float(power[0]))
+            self.z[:, kept : state.fill] = 0
+            owner = np.repeat(np.arange(h), np.diff(own["indptr"]))
+            values = own["data"] * np.sqrt(power[1:])[owner] if self.setting.decay != 1.0 else own["data"]
+            self.z[own["indices"], kept + owner] = values
+        return self.z[:, : state.fill]
+
+    def multiply_kept(self, power: float) -> None:
+        """Multiply the weight of all that is settled."""
+        if power != 1.0:
+            self.multiply(float(np.sqrt(power)))
+            self.state.shrinkage *= power
+            self.state.rounding *= power * power
+            weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""

@@ -1,0 +1,360 @@
+"""Recommending, measured: NDCG and recall of what users were not shown, against the packages that people use for it.
+
+Events are ratings of 4 and 5 stars (or the positive links of Epinions) as ones. Kinds of splits:
+
+- random: a fifth of all ratings is held out, five seeds;
+- users: a part of the users is not trained on; four fifths of the events of each are shown, five seeds;
+- time: the newest fifth of all ratings (ML-100K, which has time stamps), users with events before it;
+- last: the newest fifth of each user's ratings.
+
+Whoever has events among the held-out ratings is asked for 20 items that have no rating among those shown. Parameters
+are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: a climb
+along the values of each parameter in turn until both neighbours of every value are worse; "end" marks what lies at an
+end of its values. One thread for everybody.
+"""
+
+import gzip
+import time
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from bench_lowrank import ratings_of
+from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
+from bench_tools import located, table
+from fastsketch.ranking import ndcg_at, recall_at
+
+SPLITS = 5
+ASKED = 4000  # users asked about at most, where there are more
+
+
+class Entries(NamedTuple):
+    """Ratings or links; those of `events` are what is recommended."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    stars: np.ndarray
+    times: np.ndarray
+    shape: tuple
+
+    def part(self, chosen):
+        return Entries(*(held[chosen] for held in self[:4]), self.shape)
+
+    def ratings(self):
+        return _csr(self.stars, self.rows, self.columns, self.shape)
+
+    def events(self):
+        likes = self.part(self.stars >= 4)
+        return _csr(np.ones(len(likes.rows), np.float32), likes.rows, likes.columns, self.shape)
+
+
+class Split(NamedTuple):
+    """train and stars: CSR of those trained on; users: the rows asked about, None if they are not rows of train.
+
+    shown, seen and hidden have a row for each of them: events, all ratings, events held out. entries: those of train.
+    """
+
+    train: sparse.csr_array
+    stars: sparse.csr_array
+    users: np.ndarray | None
+    shown: sparse.csr_array
+    seen: sparse.csr_array
+    hidden: sparse.csr_array
+    entries: Entries
+
+    @staticmethod
+    def matrix(x):
+        """For packages that know scipy's matrices alone."""
+        return sparse.csr_matrix((x.data, x.indices.astype(np.int32), x.indptr.astype(np.int32)), x.shape)
+
+
+def _csr(values, rows, columns, shape):
+    return sparse.csr_array(sparse.coo_array((values.astype(np.float32), (rows, columns)), shape=shape))
+
+
+# -- data and splits ---------------------------------------------------------------------------------------------------
+def entries_of(name):
+    """Entries of a set, or None with a word about where it comes from."""
+    if name == "Epinions":
+        path = located(name, "epinions/soc-sign-epinions.txt.gz", "SNAP soc-sign-epinions")
+        if path is None:
+            return None
+        with gzip.open(path, "rt") as file:
+            lines = np.array([line.split()[:3] for line in file if line[0] != "#"], np.int64)
+        lines = lines[lines[:, 2] > 0]
+        for _ in range(2):
+            for side in (0, 1):  # users and whom they trust with five links at least
+                lines = lines[np.bincount(lines[:, side])[lines[:, side]] >= 5]
+        keys = np.unique(lines[:, 0] * (lines[:, 1].max() + 1) + lines[:, 1], return_index=True)[1]
+        rows, columns = (np.unique(lines[keys, side], return_inverse=True)[1] for side in (0, 1))
+        shape = (int(rows.max()) + 1, int(columns.max()) + 1)
+        return Entries(rows, columns, np.full(len(rows), 5, np.float32), np.zeros(len(rows), np.int64), shape)
+    found = ratings_of(name)
+    if found is None:
+        return None
+    times = np.zeros(len(found[0]), np.int64)
+    if name == "ML-100K":
+        with gzip.open(located(name, "ml-100k/u.data.gz", "MovieLens 100K"), "rt") as file:
+            times = np.loadtxt(file, dtype=np.int64)[:, 3]
+    return Entries(*found[:3], times, tuple(int(size) for size in found[3]))
+
+
+def split_of(entries, kind, seed):
+    rng = np.random.default_rng(seed)
+    if kind == "users":
+        return _without_users(entries, rng)
+    if kind == "random":
+        held = rng.random(len(entries.rows)) < 0.2
+    else:
+        held = _last(entries) if kind == "last" else entries.times > np.quantile(entries.times, 0.8)
+    inside, outside = entries.part(~held), entries.part(held)
+    return _asked(inside.events(), inside.ratings(), outside.events(), inside, rng)
+
+
+def _last(entries):
+    """Whether an entry is of the last fifth of its user."""
+    order = np.lexsort((entries.times, entries.rows))
+    counts = np.bincount(entries.rows, minlength=entries.shape[0])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return place >= np.ceil(0.8 * counts[entries.rows])
+
+
+def _asked(train, stars, hidden, entries, rng):
+    users = np.flatnonzero((np.diff(hidden.indptr) > 0) & (np.diff(train.indptr) > 0))
+    if len(users) > ASKED:
+        users = np.sort(rng.choice(users, ASKED, replace=False))
+    return Split(train, stars, users, train[users], stars[users], hidden[users], entries)
+
+
+def _without_users(entries, rng):
+    """A sixth of the users is held out; of what each of them likes, four fifths are shown."""
+    likes = np.bincount(entries.rows[entries.stars >= 4], minlength=entries.shape[0])
+    many = np.flatnonzero(likes >= 5)
+    out = np.zeros(entries.shape[0], bool)
+    out[rng.choice(many, min(1000, len(many) // 6), replace=False)] = True
+    inside, others = entries.part(~out[entries.rows]), entries.part(out[entries.rows])
+    held = rng.random(len(others.rows)) < 0.2
+    shown, hidden = others.part(~held), others.part(held)
+    users = np.flatnonzero(np.diff(hidden.events().indptr))
+    left = np.flatnonzero(~out)
+    return Split(
+        inside.events()[left],
+        inside.ratings()[left],
+        None,
+        shown.events()[users],
+        shown.ratings()[users],
+        hidden.events()[users],
+        inside._replace(rows=np.searchsorted(left, inside.rows), shape=(len(left), entries.shape[1])),
+    )
+
+
+# -- measures ----------------------------------------------------------------------------------------------------------
+def measured(split, items):
+    """(ndcg, recall) at 20 of every user asked about."""
+    return ndcg_at(items, split.hidden, k=TOP), recall_at(items, split.hidden, k=TOP)
+
+
+def check_measures(split, items):
+    """What both are, in plain NumPy."""
+    ndcg, recall = measured(split, items)
+    for k in range(0, len(items), max(len(items) // 50, 1)):
+        relevant = set(split.hidden[[k]].indices.tolist())
+        hits = np.array([item in relevant for item in items[k].tolist()])
+        gains = 1 / np.log2(np.arange(2, TOP + 2))
+        assert np.isclose(ndcg[k], hits @ gains / gains[: len(relevant)].sum())
+        assert np.isclose(recall[k], hits.sum() / len(relevant))
+
+
+def climb(score, grids, start):
+    """(parameters, score, tried): one parameter after the other until both neighbours of every value are worse."""
+    known, best, moved = {}, dict(start), True
+
+    def at(parameters):
+        key = tuple(parameters.values())
+        if key not in known:
+            known[key] = score(parameters)
+        return known[key]
+
+    while moved:
+        moved = False
+        for name, values in grids.items():
+            for step in (1, -1):
+                place = values.index(best[name]) + step
+                while 0 <= place < len(values) and at({**best, name: values[place]}) > at(best):
+                    best, moved = {**best, name: values[place]}, True
+                    place += step
+    return best, at(best), len(known)
+
+
+def tuned(method, splits, start):
+    """Parameters chosen on validation splits, and words about the choice."""
+    kept = [{"tuning": True} for _ in splits]
+
+    def score(parameters):
+        return np.mean([one(split, held, parameters) for split, held in zip(splits, kept, strict=True)])
+
+    def one(split, held, parameters):
+        fitted = method.fit(split, held, **parameters)
+        return np.nanmean(measured(split, fitted.recommend(split))[0])
+
+    began = time.perf_counter()
+    best, value, tried = climb(score, method.grids, start)
+    words = ", ".join(
+        f"{name} {value:g}" + (" (end)" if value in (method.grids[name][0], method.grids[name][-1]) else "")
+        for name, value in best.items()
+    )
+    grid = "; ".join(f"{name} {values[0]:g} .. {values[-1]:g} ({len(values)})" for name, values in method.grids.items())
+    return best, [words, f"{value:.4f}", tried, f"{time.perf_counter() - began:.0f}", grid]
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+def ranking(args):
+    """NDCG@20, Recall@20, seconds, memory on MovieLens and Epinions, everybody tuned on validation events."""
+    plan = [("ML-100K", kind) for kind in ("random", "users", "time", "last")]
+    plan += [("ML-1M", "random"), ("ML-1M", "users"), ("Epinions", "random")]
+    args.out.mkdir(parents=True, exist_ok=True)
+    texts, starts = [], {}
+    for name, kind in plan[:1] if args.quick else plan:
+        entries = entries_of(name)
+        if entries is not None:
+            splits = 1 if args.quick or kind in ("time", "last") else 2 if name == "Epinions" else SPLITS
+            texts += part(name, kind, entries, splits, starts)
+            (args.out / "ranking.md").write_text("\n\n".join(texts) + "\n")
+
+
+def part(name, kind, entries, splits, starts):
+    """The tables of one set and kind of split; starts: what was chosen for another kind, where the search begins."""
+    chosen, lines = choose(name, kind, entries, METHODS, starts, several=splits > 1)
+    results = measure([split_of(entries, kind, seed) for seed in range(splits)], chosen)
+    return tables(name, kind, entries, splits, lines, results)
+
+
+def choose(name, kind, entries, methods, starts, several=True):
+    """[(label, method, parameters)] to measure and the lines of the table of choices.
+
+    several: three validation splits where one is of few events, so that none of the choices is luck.
+    """
+    train = split_of(entries, kind, 0).entries
+    many = 3 if several and name == "ML-100K" and kind in ("random", "users") else 1
+    within = [split_of(train, kind, seed) for seed in range(100, 100 + many)]
+    chosen, lines = [], []
+    for method in methods:
+        if name not in method.sets or kind not in method.kinds:
+            continue
+        if method.absent():
+            lines.append([method.name, f"absent: pip install {method.needs}", "", "", "", ""])
+            continue
+        if method.asis is not None:
+            chosen.append((f"{method.name}, as it comes", method, method.asis))
+        if method.grids:
+            best, words = tuned(method, within, starts.get((name, method.name), method.start))
+            starts[name, method.name] = best
+            lines.append([method.name, *words])
+            chosen.append((f"{method.name}, tuned" if method.asis is not None else method.name, method, best))
+            print(name, kind, method.name, *words[:4], flush=True)
+        elif method.asis is None:
+            chosen.append((method.name, method, {}))
+    return chosen, lines
+
+
+def tables(name, kind, entries, splits, lines, results):
+    asked = round(np.mean([np.sum(~np.isnan(values)) for values in next(iter(results.values())).ndcg]))
+    events, (m, n) = np.sum(entries.stars >= 4), entries.shape
+    head = f"### {name}, {kind}: {m} x {n}, {events} events, {asked} users asked"
+    print(f"\n{head}\n\nchosen on validation events")
+    choices = table(lines, ["method", "chosen", "NDCG@20 there", "fits", "s", "values"])
+    return [head, choices, _table(results, splits), _targets(results)]
+
+
+class Result(NamedTuple):
+    ndcg: list  # (users,) of each split
+    recall: list
+    fit: list  # seconds
+    answer: list  # ms a user
+    bytes: int
+
+
+def measure(splits, chosen):
+    """{label: Result}; everybody is fitted to a split before the next one."""
+    results = {label: Result([], [], [], [], []) for label, _, _ in chosen}
+    for split in splits:
+        for label, method, parameters in chosen:
+            result = results[label]
+            start = time.perf_counter()
+            fitted = method.fit(split, {}, **parameters)
+            result.fit.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            items = fitted.recommend(split)
+            result.answer.append(1e3 * (time.perf_counter() - start) / len(items))
+            ndcg, recall = measured(split, items)
+            if not result.ndcg:
+                check_measures(split, items)
+            result.ndcg.append(ndcg)
+            result.recall.append(recall)
+            result.bytes.append(fitted.bytes)
+            print(f"{label}: {np.nanmean(ndcg):.4f} {result.fit[-1]:.2f} s", flush=True)
+    return results
+
+
+def _paired(one, other):
+    """(mean, standard error) of the differences of users, over all splits."""
+    gap = np.concatenate([a - b for a, b in zip(one, other, strict=True)])
+    gap = gap[~np.isnan(gap)]
+    splits = len(one)  # the same users in every split: errors as of one split's number of users
+    return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap) / splits)
+
+
+def _table(results, splits):
+    ours = results.get(f"{OURS}, as it comes")
+    lines = []
+    for label, result in results.items():
+        means = [[np.nanmean(values) for values in held] for held in (result.ndcg, result.recall)]
+        cells = [f"{np.mean(held):.4f}" + (f" +- {np.std(held):.4f}" if splits > 1 else "") for held in means]
+        error = np.mean([np.nanstd(v, ddof=1) / np.sqrt(np.sum(~np.isnan(v))) for v in result.ndcg])
+        gap = "" if ours is None or result is ours else "{:+.4f} +- {:.4f}".format(*_paired(result.ndcg, ours.ndcg))
+        lines.append(
+            [
+                label,
+                cells[0],
+                f"{error:.4f}",
+                gap,
+                cells[1],
+                f"{np.median(result.fit):.2f}",
+                f"{np.median(result.answer):.3f}",
+                f"{np.mean(result.bytes) / 1e6:.2f}",
+            ]
+        )
+    columns = [
+        "method",
+        f"NDCG@20, +- over {splits} splits" if splits > 1 else "NDCG@20",
+        "error over users",
+        f"less {OURS} as it comes",
+        "Recall@20",
+        "s, fit",
+        "ms a user",
+        "MB",
+    ]
+    return table(lines, columns)
+
+
+def _targets(results):
+    """Ours in one pass against the formula on singular vectors of the whole, and as a share of exact EASE."""
+    exact = results.get("EASE, exact")
+    lines = []
+    for size in SIZES:
+        for way in ("as it comes", "tuned"):
+            mine = results[f"SketchedEASE, l = {size}, {way}"]
+            cells = []
+            for weighted in ("", WEIGHTED):
+                theirs = results[f"EASE on svds, l = {size}{weighted}"]
+                cells += [f"{_mean(theirs):.4f}", "{:+.4f} +- {:.4f}".format(*_paired(mine.ndcg, theirs.ndcg))]
+            share = "" if exact is None else f"{_mean(mine) / _mean(exact):.1%}"
+            lines.append([size, way, f"{_mean(mine):.4f}", *cells, share])
+    columns = ["l", "ours", "NDCG@20", "formula on svds", "ours less it", "the same, users weighted", "ours less it"]
+    return table(lines, [*columns, "of exact EASE"])
+
+
+def _mean(result):
+    return np.mean([np.nanmean(values) for values in result.ndcg])

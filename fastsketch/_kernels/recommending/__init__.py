@@ -1,0 +1,1 @@
+"""Rows of items for users, and scores of items."""

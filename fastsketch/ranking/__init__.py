@@ -1,0 +1,42 @@
+"""How good recommendations are: metrics of ranking, and splits that hold out what they are measured on."""
+
+from fastsketch.ranking._metrics import (
+    average_precision_at,
+    coverage_at,
+    ndcg_at,
+    precision_at,
+    recall_at,
+    reciprocal_rank_at,
+)
+from fastsketch.ranking._splits import (
+    Split,
+    TimeSplit,
+    UserSplit,
+    leave_one_out,
+    random_split,
+    time_split,
+    user_split,
+)
+from fastsketch.ranking._summary import Mean, Ranking, evaluate, mean_of
+from fastsketch.ranking._top import top_items
+
+__all__ = [
+    "Mean",
+    "Ranking",
+    "Split",
+    "TimeSplit",
+    "UserSplit",
+    "average_precision_at",
+    "coverage_at",
+    "evaluate",
+    "leave_one_out",
+    "mean_of",
+    "ndcg_at",
+    "precision_at",
+    "random_split",
+    "recall_at",
+    "reciprocal_rank_at",
+    "time_split",
+    "top_items",
+    "user_split",
+]

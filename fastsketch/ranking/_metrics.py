@@ -1,0 +1,156 @@
+"""Metrics of a list of recommendations, a value for every user.
+
+All of them take the same two arrays:
+
+- ``recommended`` (users, c) integers: items of each user, best first; -1 stands for no item, at the end of a list that
+  is shorter than others. A list names no item twice. As ``recommend`` of every model returns them.
+- ``relevant`` (users, items), scipy.sparse or an array: what is stored and not zero is relevant to the user. Values say
+  no more than that: relevance is yes or no. Leave out of it what no recommendation may name (the items already seen).
+
+and ``k``, the length of the lists that counts (all c by default). They return float64 (users,), NaN for a user without
+any relevant item: nothing can be said about those, whatever they were recommended. So a mean is ``np.nanmean``, and two
+models are compared user by user: ``mean_of(ndcg_at(a, relevant) - ndcg_at(b, relevant))``.
+
+With h_r = 1 if the r-th item of the list is relevant (r from 1), n the number of the user's relevant items:
+
+| metric | of one user |
+|---|---|
+| precision | sum_{r <= k} h_r / k |
+| recall | sum_{r <= k} h_r / n; with `capped` / min(k, n) |
+| NDCG | sum_{r <= k} h_r / log2(r + 1), over the same of min(k, n) hits at the front |
+| MAP | sum_{r <= k} h_r (h_1 + ... + h_r) / r, over min(k, n) |
+| MRR | 1 / r of the first hit, 0 if there is none among k |
+
+References
+----------
+K. Jarvelin and J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20 (2002) (NDCG); C. Buckley
+and E. Voorhees, Retrieval system evaluation, in TREC (2005) (MAP, MRR).
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._sparse import as_csr
+from fastsketch._validation import Rows, as_flag, as_integer, as_rows, check_finite, is_sparse
+
+Values = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Share of the first k recommendations that are relevant.
+
+    A list of fewer than k items counts as k: what is missing is no hit. See the module for shapes and users without
+    relevant items.
+    """
+    hits, n = _hits(recommended, relevant, k)
+    return hits.sum(axis=1) / hits.shape[1] + _undefined(n)
+
+
+def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, capped: bool = False) -> Values:
+    """Share of a user's relevant items among the first k recommendations.
+
+    The share is of all n relevant items, so that a user with n > k has at most k / n. `capped`: of min(k, n), so that
+    the best list of k has 1; papers print both under the name recall.
+    """
+    hits, n = _hits(recommended, relevant, k)
+    most = np.minimum(n, hits.shape[1]) if as_flag(capped, "capped") else n
+    return hits.sum(axis=1) / np.maximum(most, 1) + _undefined(n)
+
+
+def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Normalised discounted cumulative gain of the first k recommendations, relevance being yes or no.
+
+    A hit in place r gains 1 / log2(r + 1); the sum is divided by that of min(k, n) hits in front, which is the best.
+    """
+    hits, n = _hits(recommended, relevant, k)
+    gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2, dtype=np.float64))
+    best = np.cumsum(gains)[np.clip(n, 1, hits.shape[1]) - 1]
+    return np.where(hits, gains, 0.0).sum(axis=1) / best + _undefined(n)
+
+
+def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Average precision at the hits among the first k recommendations; its mean over users is MAP.
+
+    Divided by min(k, n), the most hits that there can be. TREC's map_cut divides by n: it is this times min(k, n) / n.
+    """
+    hits, n = _hits(recommended, relevant, k)
+    length = hits.shape[1]
+    precision = np.cumsum(hits, axis=1) / np.arange(1, length + 1, dtype=np.float64)
+    return np.where(hits, precision, 0.0).sum(axis=1) / np.clip(n, 1, length) + _undefined(n)
+
+
+def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """One over the place of the first hit among the first k recommendations, 0 without a hit; its mean is MRR."""
+    hits, n = _hits(recommended, relevant, k)
+    return np.where(hits.any(axis=1), 1.0 / (np.argmax(hits, axis=1) + 1), 0.0) + _undefined(n)
+
+
+def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
+    """Share of all n_items items that stand among the first k recommendations of at least one user."""
+    n_items = as_integer(n_items, "n_items", 1)
+    lists = as_lists(recommended, n_items, k)
+    return len(np.unique(lists[lists >= 0])) / n_items
+
+
+# -- input -------------------------------------------------------------------------------------------------------------
+def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Places:
+    """The first k recommendations (users, k), int64; errors name the user and the item."""
+    lists: NDArray[Any] = np.asarray(recommended)
+    if lists.ndim != 2:
+        raise ValueError(f"recommended must have shape (users, k), got {lists.shape}")
+    if lists.dtype.kind not in "iu" and lists.size:
+        raise TypeError(f"recommended must hold integers, got dtype {lists.dtype}")
+    if lists.shape[1] == 0:
+        raise ValueError(f"recommended must hold at least one item for a user, got shape {lists.shape}")
+    if k is not None:
+        if as_integer(k, "k", 1) > lists.shape[1]:
+            raise ValueError(f"k must be at most the {lists.shape[1]} recommendations of a user, got {k}")
+        lists = lists[:, :k]
+    wrong = (lists < -1) | (lists >= n_items)
+    if wrong.any():
+        user, place = np.unravel_index(int(np.argmax(wrong)), lists.shape)
+        raise IndexError(
+            f"recommended must hold items in [0, {n_items}), or -1 for none: user {user} has {lists[user, place]}"
+        )
+    lists = lists.astype(np.int64)
+    ordered = np.sort(lists, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if twice.any():
+        user, place = np.unravel_index(int(np.argmax(twice)), twice.shape)
+        raise ValueError(f"recommended must name an item once: user {user} has {ordered[user, place]} twice")
+    return lists
+
+
+def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
+    """(users, items, shape) of what is stored and not zero, user by user, items ascending."""
+    if is_sparse(relevant):
+        csr = as_csr(relevant, "relevant")
+        check_finite(csr, "relevant")
+        users, kept = np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr)), csr.data != 0
+        return users[kept], csr.indices[kept].astype(np.intp), csr.shape
+    rows: NDArray[Any] = as_rows(relevant, name="relevant")
+    check_finite(rows, "relevant")
+    users, items = np.nonzero(rows)
+    return users, items, (rows.shape[0], rows.shape[1])
+
+
+def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """(whether each of the first k recommendations is relevant (users, k), relevant items of each user)."""
+    users, items, (m, n) = as_relevant(relevant)
+    lists = as_lists(recommended, n, k)
+    if len(lists) != m:
+        raise ValueError(f"recommended and relevant must have the same users, got {len(lists)} and {m} rows")
+    # pairs as one number, ascending: fewer than 2**31 columns, so that 2**32 rows would fit
+    known = users.astype(np.int64) * n + items
+    asked = np.arange(m)[:, np.newaxis] * n + lists
+    place = np.searchsorted(known, asked)
+    hits = (lists >= 0) & (np.append(known, -1)[place] == asked)
+    return hits, np.bincount(users, minlength=m)
+
+
+def _undefined(n: NDArray[np.intp]) -> Values:
+    """NaN for users without relevant items, 0 for the others."""
+    return np.where(n > 0, 0.0, np.nan)

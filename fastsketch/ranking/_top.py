@@ -1,0 +1,70 @@
+"""The best items by scores that are there as an array: of any model, of any library."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._sparse import as_csr
+from fastsketch._validation import as_integer, as_subset, is_sparse
+
+# Scores that are put in order at a time.
+BLOCK = 1 << 22
+
+
+def top_items(
+    scores: ArrayLike, n: int = 10, *, exclude: Any = None, allow: ArrayLike | None = None
+) -> NDArray[np.int64]:
+    """Items of the n highest scores for every user, best first: (users, n) int64, -1 where fewer are left.
+
+    Of equal scores the first item is first. A score of minus infinity or NaN is never recommended.
+
+    Parameters
+    ----------
+    scores : (users, items)
+        Or (items,): the same for all of the users of `exclude`, such as how popular each item is.
+    n : int
+    exclude : scipy.sparse (users, items), optional
+        Items stored in a row are left out: pass what the users have seen.
+    allow : vector of int, optional
+        The items that may be recommended; all by default.
+    """
+    n = as_integer(n, "n", 1)
+    z: NDArray[Any] = np.asarray(scores)
+    if z.dtype.kind not in "fiub":
+        raise TypeError(f"scores must hold real numbers, got dtype {z.dtype}")
+    if z.ndim not in (1, 2):
+        raise ValueError(f"scores must have shape (users, items) or (items,), got {z.shape}")
+    if exclude is not None:
+        if not is_sparse(exclude):
+            raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+        exclude = as_csr(exclude, "exclude")
+        shape = z.shape if z.ndim == 2 else (exclude.shape[0], len(z))
+        if exclude.shape != shape:
+            raise ValueError(f"exclude must have shape {shape} as the scores, got {exclude.shape}")
+    items = None if allow is None else as_subset(allow, z.shape[-1], "allow")
+    if z.ndim == 1:
+        items = _candidates(z, items, n if exclude is None else n + int(np.diff(exclude.indptr).max(initial=0)))
+        z = np.broadcast_to(z, (1 if exclude is None else exclude.shape[0], len(z)))
+    if items is not None and exclude is not None:
+        exclude = exclude[:, items]
+    found = np.full((len(z), n), -1, np.int64)
+    for start in range(0, len(z), step := max(1, BLOCK // max(1, z.shape[1]))):
+        block = z[start : start + step]
+        part = np.array(block if items is None else block[:, items], np.float64)
+        part[np.isnan(part)] = -np.inf
+        if exclude is not None:
+            seen = exclude[start : start + step]
+            part[np.repeat(np.arange(len(part)), np.diff(seen.indptr)), seen.indices] = -np.inf
+        best = np.argsort(-part, axis=1, kind="stable")[:, :n]
+        left = np.take_along_axis(part, best, axis=1) > -np.inf
+        found[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
+    return found
+
+
+def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
+    """The best `number` of some items (all if None), ascending: enough for users who have the same scores."""
+    items = np.arange(len(scores)) if items is None else items
+    own = scores[items].astype(np.float64)
+    own[np.isnan(own)] = -np.inf
+    return np.sort(items[np.argsort(-own, kind="stable")[:number]])

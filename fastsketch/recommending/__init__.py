@@ -1,0 +1,5 @@
+"""Recommending: item weights from a sketch of users' rows."""
+
+from fastsketch.recommending._sketched_ease import SketchedEASE
+
+__all__ = ["SketchedEASE"]

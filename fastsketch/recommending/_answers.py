@@ -1,0 +1,149 @@
+"""What item weights answer: the best items of rows, neighbours of items, what each item of a row contributes."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.linalg.best import best_columns
+from fastsketch._validation import in_place
+from fastsketch.recommending._weights import ItemWeights
+
+# Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
+BATCH = 256
+
+
+class Recommendations(NamedTuple):
+    """The best items of every row, best first.
+
+    Attributes
+    ----------
+    items : ndarray (k, n) of int64
+        -1 where fewer than n are left.
+    scores : ndarray (k, n) of float64
+        NaN there.
+    """
+
+    items: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+class Explanation(NamedTuple):
+    """What the items of a row contribute to the score of an item; the contributions add up to it.
+
+    Attributes
+    ----------
+    items : ndarray (r,) of int64
+        Those of the row but the item itself, the largest contribution first.
+    contributions : ndarray (r,) of float64
+    """
+
+    items: NDArray[np.int64]
+    contributions: NDArray[np.float64]
+
+
+class Limits(NamedTuple):
+    """Which items may be found: those of `open_items`, but for those stored in the row of a matrix."""
+
+    open_items: NDArray[np.bool_]
+    allowed: NDArray[np.int32] | None  # ascending, open; None: all that are open
+    exclude: Any  # CSR (k, items) or None
+
+
+def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
+    """A CSR matrix as the kernel leaves its items out; `line`: of which row, if not of the same."""
+    return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
+
+
+def recommend(
+    weights: ItemWeights, events: Any, n: int, limits: Limits, *, popularity: NDArray[np.float64], exclude_seen: bool
+) -> Recommendations:
+    """The n best items of every row of CSR events; rows without a known item get the most popular ones, at score 0."""
+    silent = ~_holds(events, popularity > 0)
+    excluded = [] if limits.exclude is None else [entries(limits.exclude)]
+    gain = np.where(limits.open_items, weights.gain, np.nan).astype(weights.gain.dtype)
+    projected = weights.projected(events)
+    items, scores = np.empty((len(projected), n), np.int64), np.empty((len(projected), n))
+    best_columns(
+        projected,
+        weights.z,
+        items,
+        scores,
+        scale=gain,
+        left_out=[entries(events), *excluded],
+        allowed=limits.allowed,
+    )
+    if not exclude_seen:
+        for start in range(0, len(items), BATCH):
+            part = slice(start, start + BATCH)
+            own = _of_own_items(weights, events[part], projected[part], limits, part)
+            items[part], scores[part] = _merged((items[part], scores[part]), own, n)
+    if silent.any():
+        line = np.flatnonzero(silent)
+        here, values = np.empty((len(line), n), np.int64), np.empty((len(line), n))
+        open_popularity = np.where(limits.open_items, popularity, np.nan)
+        lists = [entries(events, line)] if exclude_seen else []
+        if limits.exclude is not None:
+            lists.append(entries(limits.exclude, line))
+        best_columns(
+            np.ones((len(line), 1)), open_popularity[:, np.newaxis], here, values, left_out=lists,
+            allowed=limits.allowed,
+        )  # fmt: skip
+        items[line], scores[line] = here, 0.0
+    scores[items < 0] = np.nan
+    return Recommendations(items, scores)
+
+
+def _holds(events: Any, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each row holds an item that is known."""
+    sums = np.concatenate([[0], np.cumsum(known[events.indices])])
+    return sums[events.indptr[1:]] > sums[events.indptr[:-1]]
+
+
+def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Limits, part: slice) -> Any:
+    """(items, scores) (k, most) of the items of the rows themselves, -1 and -inf where there are none."""
+    length = np.diff(events.indptr)
+    owner, held = np.repeat(np.arange(events.shape[0]), length), events.indices
+    gain = weights.gain[held]
+    # z_j = y . Z_j gain_j - x_j (gain_j - 1)
+    z = np.einsum("ij,ij->i", projected[owner], weights.z[held]) * gain - events.data * (gain - 1)
+    free = limits.open_items[held]
+    if limits.allowed is not None:
+        free &= np.isin(held, limits.allowed)
+    if limits.exclude is not None:
+        left_out = limits.exclude[part]
+        width = events.shape[1]
+        there = np.repeat(np.arange(events.shape[0]), np.diff(left_out.indptr)) * width + left_out.indices
+        free &= ~np.isin(owner * width + held, there)
+    items = np.full((events.shape[0], int(length.max(initial=0))), -1, np.int64)
+    scores = np.full(items.shape, -np.inf)
+    place = np.arange(len(held)) - events.indptr[owner]
+    items[owner[free], place[free]], scores[owner[free], place[free]] = held[free], z[free]
+    return items, scores
+
+
+def _merged(one: Any, two: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    items, scores = (np.concatenate(pair, axis=1) for pair in zip(one, two, strict=True))
+    order = np.lexsort((items, -scores), axis=1)[:, :n]
+    return np.take_along_axis(items, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
+    """The n items in whose scores each of these has the highest weights."""
+    own = weights.given[chosen, np.newaxis] * (weights.z[chosen] @ weights.inner)
+    items, scores = np.empty((len(chosen), n), np.int64), np.empty((len(chosen), n))
+    itself = np.arange(len(chosen) + 1), chosen.astype(np.int32), None
+    gain = np.where(open_items, weights.gain, np.nan).astype(weights.gain.dtype)
+    best_columns(np.ascontiguousarray(own), weights.z, items, scores, scale=gain, left_out=[itself])
+    items[~open_items[chosen]] = -1
+    scores[items < 0] = np.nan
+    return Recommendations(items, scores)
+
+
+def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:
+    """What the items of one CSR row contribute to the score of `target`."""
+    held = events.indices.astype(np.int64)
+    given = events.data.astype(np.float64) * weights.of_target(held, target)
+    held, given = held[held != target], given[held != target]
+    order = np.argsort(-given, kind="stable")
+    return Explanation(held[order], given[order])

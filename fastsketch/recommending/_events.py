@@ -1,0 +1,80 @@
+"""Rows of users at the public door: CSR of finite numbers that are not negative, without explicit zeros."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._validation import Rows, as_rows, is_sparse
+
+
+def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
+    """CSR (k, items) in this dtype, canonical, its stored entries positive; or an error that names row and column."""
+    found = as_rows(_upright(rows), n_items, name)
+    from scipy.sparse import csr_array
+
+    csr = found if is_sparse(found) else csr_array(found)
+    with np.errstate(over="ignore"):
+        data = csr.data.astype(dtype, copy=False)
+    if data.size and not (np.isfinite(data).all() and data.min() >= 0):
+        _refuse(csr, data, name)
+    out = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+    if data.size and data.min() == 0:
+        out = out.copy()
+        out.eliminate_zeros()
+    return out
+
+
+def _upright(rows: Any) -> Any:
+    """A sparse vector, as X[0] of a sparse array is one, as a matrix of one row."""
+    return rows.reshape((1, -1)) if is_sparse(rows) and rows.ndim == 1 else rows
+
+
+def _refuse(csr: Any, data: NDArray[Any], name: str) -> None:
+    place = int(np.argmin(np.isfinite(data) & (data >= 0)))
+    row, column = int(np.searchsorted(csr.indptr, place, side="right")) - 1, int(csr.indices[place])
+    rule = "not be negative" if np.isfinite(data[place]) else "be finite"
+    narrow = " as float32" if np.isinf(data[place]) and np.isfinite(csr.data[place]) else ""
+    raise ValueError(f"{name} must {rule}: row {row} holds {csr.data[place]}{narrow} in column {column}")
+
+
+def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
+    """A vector of items in [0, n_items), or TypeError / ValueError / an IndexError that names those unknown."""
+    out: NDArray[Any] = np.atleast_1d(np.asarray(values))
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    unknown = np.unique(out[(out < 0) | (out >= n_items)])
+    if unknown.size:
+        listed = ", ".join(map(str, unknown[:5])) + (", ..." if unknown.size > 5 else "")
+        raise IndexError(f"{name} must lie in [0, {n_items}), got the unknown {listed}")
+    return out.astype(np.int64)
+
+
+def row_squares(events: Any) -> NDArray[np.float64]:
+    """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    owner = np.repeat(np.arange(events.shape[0]), np.diff(events.indptr))
+    return np.bincount(owner, events.data.astype(np.float64) ** 2, minlength=events.shape[0])
+
+
+def column_squares(
+    events: Any,
+    weights: NDArray[np.float64],
+    decay: float = 1.0,
+    *,
+    before: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weighted sum of squares of every column of CSR rows, (items,); each row takes a factor off all before it.
+
+    They are added one by one to `before`, what earlier rows have: the bits do not depend on batches but with decay.
+    """
+    k, n_items = events.shape
+    if decay != 1.0:
+        weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
+    of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
+    out = np.zeros(n_items) if before is None else before * decay**k
+    np.add.at(out, events.indices, of_entries)
+    return out

@@ -1,0 +1,219 @@
+"""A uniform sample of users that is kept out of the sketch, so that a ridge can be chosen on them.
+
+Every user that holds at least two items has a key, a function of the seed, its place in the stream and its items; those
+of the least keys are held out. So the choice depends on neither batches nor the order of merges, and two parts of a
+stream with the same seed choose apart.
+"""
+
+import heapq
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._random import Key, raw_numbers
+from fastsketch.io import _checks as checks
+
+Keys = NDArray[np.uint64]
+
+# Random numbers are drawn for this many places at a time, and rows are looked at for this many.
+BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Users in the order of their keys; no array ever changes."""
+
+    rows: Any  # CSR (r, items)
+    weight: NDArray[np.float64]  # (r,) decayed and faded
+    key: Keys  # (r,) ascending
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def part(self, start: int, stop: int | None = None) -> "HeldOut":
+        """Some of them, by the order of keys."""
+        return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop])
+
+    def faded(self, factor: float) -> "HeldOut":
+        """The same with weights times a factor."""
+        return replace(self, weight=self.weight * factor)
+
+
+class Taken(NamedTuple):
+    """What a reservoir has made of a batch."""
+
+    held: HeldOut
+    rows: Any  # CSR: what is for the sketch now, in order
+    weight: NDArray[np.float64]
+
+
+def nobody(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
+    """A reservoir without users."""
+    return HeldOut(nothing(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64))
+
+
+def nothing(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
+    """CSR rows without items."""
+    from scipy.sparse import csr_array
+
+    return csr_array((n_rows, n_items), dtype=dtype)
+
+
+def take(
+    held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
+) -> Taken:
+    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items).
+
+    With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
+    """
+    k, r = rows.shape[0], len(held)
+    key = keys_of(rows, first, seed)
+    able = (np.diff(rows.indptr) >= 2) & (weight > 0)
+    # sources of what the sketch gets at each place: a held user, r + a row, or -1
+    given = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
+    heap = [(~int(value), place) for place, value in enumerate(held.key)]  # the largest key first
+    heapq.heapify(heap)
+    for start in range(0, k, BLOCK):
+        block = np.arange(start, min(start + BLOCK, k))
+        wanted = able[block]
+        if len(heap) >= size:
+            wanted &= key[block] < (~heap[0][0] if heap else 0)
+        for i in block[wanted].tolist():
+            entry = ~int(key[i]), r + i
+            if len(heap) < size:
+                heapq.heappush(heap, entry)
+                given[i] = -1
+            elif heap and entry > heap[0]:
+                given[i] = heapq.heappushpop(heap, entry)[1]
+    ages = np.arange(k - 1, -1, -1.0)
+    if not (given == r + np.arange(k)).all():
+        return _moved(held, rows, weight, key, given, heap, ages, decay)
+    faded = held if decay == 1.0 else held.faded(decay**k)
+    return Taken(faded, rows, weight)
+
+
+def _moved(
+    held: HeldOut,
+    rows: Any,
+    weight: NDArray[np.float64],
+    key: Keys,
+    given: NDArray[Any],
+    heap: list[tuple[int, int]],
+    ages: NDArray[np.float64],
+    decay: float,
+) -> Taken:
+    from scipy.sparse import vstack
+
+    k, r = rows.shape[0], len(held)
+    every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
+    # the place at which each came, seen from the first of this batch; those held have weights of place -1
+    came = np.concatenate([np.full(r, -1), np.arange(k), [0]])
+    weights = np.concatenate([held.weight, weight, [1.0]])
+    at = np.flatnonzero((given >= 0) | (decay < 1.0))
+    source = np.where(given[at] >= 0, given[at], r + k)
+    age = np.where(source == r + k, 0, at - came[source])
+    kept = np.array([place for _, place in heap], np.int64)
+    keys = np.concatenate([held.key, key])[kept]
+    order = np.argsort(keys, kind="stable")
+    kept, keys = kept[order], keys[order]
+    left = weights[kept] * decay ** (k - 1.0 - came[kept])
+    return Taken(HeldOut(every[kept], left, keys), every[source], weights[source] * decay**age)
+
+
+def joined(one: HeldOut, two: HeldOut, size: int) -> tuple[HeldOut, HeldOut]:
+    """(those of the least keys, the others) of two reservoirs; which is which does not depend on their order."""
+    from scipy.sparse import vstack
+
+    key = np.concatenate([one.key, two.key])
+    order = np.argsort(key, kind="stable")
+    rows: Any = vstack([one.rows, two.rows], format="csr")
+    both = HeldOut(rows[order], np.concatenate([one.weight, two.weight])[order], key[order])
+    return both.part(0, size), both.part(size)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+def keys_of(rows: Any, first: int, seed: int) -> Keys:
+    """(k,) of CSR rows that are `first`, `first` + 1, ... of their stream."""
+    k = rows.shape[0]
+    if k == 0:
+        return np.empty(0, np.uint64)
+    blocks = range(first // BLOCK, (first + k - 1) // BLOCK + 1)
+    drawn = np.concatenate([raw_numbers(seed, Key.HELD_OUT, block, 0, BLOCK) for block in blocks])
+    skipped = first - blocks[0] * BLOCK
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows.indices.astype(np.uint64) + np.uint64(1))])
+    return drawn[skipped : skipped + k] ^ mixed(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+
+
+def mixed(values: Keys) -> Keys:
+    """A permutation of 64-bit numbers that looks random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
+    out = values + np.uint64(0x9E3779B97F4A7C15)
+    out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return out ^ (out >> np.uint64(31))
+
+
+# -- shown and hidden --------------------------------------------------------------------------------------------------
+def parted(held: HeldOut, share: float) -> tuple[Any, Any]:
+    """(shown, hidden) CSR: a share of the items of every user, at least one and not all, is hidden, as its key says."""
+    from scipy.sparse import csr_array
+
+    rows = held.rows
+    length = np.diff(rows.indptr)
+    owner = np.repeat(np.arange(len(held)), length)
+    lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
+    order = np.lexsort((lot, owner))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(rows.indptr[:-1], length)
+    hide = rank < np.clip(np.rint(share * length), 1, length - 1)[owner]
+    out: list[Any] = []
+    for chosen in (~hide, hide):
+        starts = np.concatenate([[0], np.cumsum(chosen)])[rows.indptr]
+        out.append(csr_array((rows.data[chosen], rows.indices[chosen], starts), shape=rows.shape))
+    return out[0], out[1]
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key")
+
+
+def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
+    """By name, for a file."""
+    rows = held.rows
+    return dict(
+        zip(
+            NAMES,
+            (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, held.weight, held.key),
+            strict=True,
+        )
+    )
+
+
+def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
+    """The inverse of ``arrays_of``."""
+    from scipy.sparse import csr_array
+
+    indptr, indices, data, weight, key = (arrays[name] for name in NAMES)
+    return HeldOut(csr_array((data, indices, indptr), shape=(len(key), n_items)), weight, key)
+
+
+def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dtype: np.dtype[Any]) -> None:
+    """Raise ValueError unless ``take`` could have made this of n_rows rows."""
+    r, stored = len(checks.array_of(arrays, "held_key", arrays["held_key"].shape[:1], np.uint64)), 0
+    checks.number_within(r, "users held out", 0, min(size, n_rows))
+    key = arrays["held_key"]
+    if (key[1:] < key[:-1]).any():
+        raise ValueError("the keys of the users held out are not in order")
+    weight = checks.finite(arrays, "held_weight", (r,))
+    if r and weight.min() < 0:
+        raise ValueError(f"array 'held_weight' must not be negative, got {weight.min()}")
+    stored = len(arrays["held_data"])
+    data = checks.finite(arrays, "held_data", (stored,), dtype)
+    if stored and data.min() <= 0:
+        raise ValueError(f"array 'held_data' must be positive, got {data.min()}")
+    indptr = checks.array_of(arrays, "held_indptr", (r + 1,), np.int64)
+    indices = checks.array_of(arrays, "held_indices", (stored,), np.int32)
+    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_items, what="the users held out")
+    if r and np.diff(indptr).min() < 2:
+        raise ValueError("users held out must have two items at least")

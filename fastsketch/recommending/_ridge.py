@@ -1,0 +1,92 @@
+"""A ridge chosen on users that the sketch has not seen: part of their items is shown, the rest is to be found."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.recommending._reading import Reading
+from fastsketch.recommending._weights import item_weights
+
+# Share of a user's items that is hidden, and the depth of the list in which they are looked for.
+HIDDEN, DEPTH = 0.2, 20
+# Ridges in units of the mean sum of squares of a column: where a path begins, its step, and how far it may go.
+FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
+
+
+class RidgePath(NamedTuple):
+    """Ridges that were tried, and how well each found the hidden items of users.
+
+    Attributes
+    ----------
+    ridge : float
+        The best of them.
+    ridges : ndarray (p,)
+        Ascending, in squared units of the rows.
+    scores : ndarray (p,)
+        Mean NDCG@20 of the users.
+    standard_errors : ndarray (p,)
+        Of these means. The difference of two of them is far better known, as both are of the same users.
+    n_users : int
+    """
+
+    ridge: float
+    ridges: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    standard_errors: NDArray[np.float64]
+    n_users: int
+
+
+class Trial:
+    """Users whose hidden items are to be found."""
+
+    def __init__(self, reading: Reading, shown: Any, hidden: Any, open_items: NDArray[np.int32]) -> None:
+        self._reading, self._shown, self._open = reading, shown, open_items
+        self._hidden = hidden
+        self._seen = shown.indptr.astype(np.int64), shown.indices.astype(np.int32), None
+
+    def of(self, ridge: float) -> NDArray[np.float64]:
+        """NDCG of every user at a ridge."""
+        weights = item_weights(self._reading, ridge)
+        found, _ = weights.best(weights.projected(self._shown), DEPTH, left_out=[self._seen], allowed=self._open)
+        return ndcg(found, self._hidden)
+
+
+def ndcg(found: NDArray[np.int64], hidden: Any) -> NDArray[np.float64]:
+    """Of lists of items, best first (-1: none), against CSR rows with at least one item each: one value a row."""
+    k, n = found.shape
+    width = hidden.shape[1]
+    owner = np.repeat(np.arange(k), np.diff(hidden.indptr))
+    wanted = owner * (width + 1) + hidden.indices  # ascending: rows are in order
+    places = np.arange(k)[:, np.newaxis] * (width + 1) + np.where(found < 0, width, found)
+    at = np.minimum(np.searchsorted(wanted, places), len(wanted) - 1)
+    discount = 1.0 / np.log2(np.arange(2.0, n + 2.0))
+    ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(np.diff(hidden.indptr), n)]
+    return ((wanted[at] == places) * discount).sum(axis=1) / ideal
+
+
+def along(trial: Trial, ridges: Sequence[float]) -> RidgePath:
+    """All of these ridges."""
+    return _path({float(ridge): trial.of(float(ridge)) for ridge in ridges})
+
+
+def climb(trial: Trial, unit: float) -> RidgePath:
+    """From the middle of a geometric path in the direction of better ones, until they are worse again."""
+    found = {step: trial.of(FIRST * unit * STEP**step) for step in (-1, 0, 1)}
+    while True:
+        best = max(found, key=lambda step: (found[step].mean(), step))
+        ahead = best - 1 if best == min(found) else best + 1 if best == max(found) else None
+        if ahead is None or not LEAST <= FIRST * STEP**ahead <= MOST:
+            return _path({FIRST * unit * STEP**step: values for step, values in found.items()})
+        found[ahead] = trial.of(FIRST * unit * STEP**ahead)
+
+
+def _path(found: dict[float, NDArray[np.float64]]) -> RidgePath:
+    ridges = np.array(sorted(found))
+    values = np.array([found[ridge] for ridge in ridges.tolist()])
+    scores, n = values.mean(axis=1), values.shape[1]
+    errors = values.std(axis=1) / np.sqrt(max(1, n - 1))
+    # of equal ones the largest: it is nearer to popularity
+    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    return RidgePath(float(ridges[best]), ridges, scores, errors, n)

@@ -1,0 +1,340 @@
+"""EASE from one pass: item weights out of a sketch of users' rows."""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._kernels.guard import changes, reads
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import choice, float_dtype, integer, real, seed
+from fastsketch._sparse import as_csr
+from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
+from fastsketch.io import _checks as checks
+from fastsketch.recommending import _held_out as held_out
+from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
+from fastsketch.recommending._events import as_events, as_items, column_squares, row_squares
+from fastsketch.recommending._held_out import HeldOut
+from fastsketch.recommending._reading import Reading, read
+from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
+from fastsketch.recommending._weights import ItemWeights, item_weights
+from fastsketch.sketching import FrequentDirections
+
+# Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
+FEWEST, ONE_OF = 20, 5
+# Decayed weights are divided by what the sketch will take from them, up to this factor.
+MOST_UNDONE = 1e12
+
+OF_SKETCH = "sketch_"
+
+
+class Read(NamedTuple):
+    """What was last read out."""
+
+    weights: ItemWeights
+    ridge: float
+    path: RidgePath | None
+
+
+class SketchedEASE(MergeableModel):
+    """EASE, the linear item model of Steck (2019), from one pass over users' rows."""
+
+    sketch_size: int = integer(default=256, at_least=2, kw_only=False)
+    ridge: float | None = real(default=None, low_open=True)
+    method: Literal["isvd", "rfd"] = choice(("isvd", "rfd"), default="isvd")
+    activity_power: float = real(default=0.5, high=1.0)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+    reservoir_size: int = integer(default=500)
+    dtype: DTypeLike | None = float_dtype(default=None)
+    seed: int = seed(default=0)
+
+    def _begin(self) -> None:
+        self._sketch = self._empty_sketch()
+        self._n = 0
+        self._squares: NDArray[np.float64] | None = None  # of the columns, weighted and decayed
+        self._held: HeldOut | None = None
+        self._selected: float | None = None
+        self._last: Read | None = None
+
+    def _empty_sketch(self) -> FrequentDirections:
+        return FrequentDirections(
+            self.sketch_size, method=self.method, solver="gram", decay=self.decay, dtype=self._dtype
+        )
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32 if self.dtype is None else self.dtype)
+
+    # -- taking rows in --------------------------------------------------------------------------------------------
+    @changes
+    def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
+        """Add the rows of some users."""
+        events = as_events(rows, self.n_features, self._dtype)
+        k, n_items = events.shape
+        weights = self._row_weights(events, as_weights(sample_weight, k))
+        squares = column_squares(events, weights, self.decay, before=self._squares)
+        held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
+        size = self.reservoir_size if self.ridge is None else 0
+        taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
+        n, before, given = self._n + k, self._sketch.n_rows, taken.rows.shape[0]
+        try:
+            if given:
+                self._sketch.update(taken.rows, taken.weight)
+        finally:
+            if self._sketch.n_rows == before + given:  # else it has refused them, or was interrupted
+                self._n, self._squares, self._held, self._last = n, squares, taken.held, None
+        return self
+
+    def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        squares = row_squares(events)
+        # w = (x'x)^-p
+        weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
+        return weights if given is None else weights * given
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        if self._squares is None or self._held is None:
+            return self
+        squares, held, engine = self._squares * factor, self._held.faded(factor), self._sketch._engine
+        try:
+            self._sketch.fade(factor)
+        finally:
+            if engine is None or self._sketch._engine is not engine:
+                self._squares, self._held, self._last = squares, held, None
+        return self
+
+    def _merge(self, other: Self) -> None:
+        squares, others = self._known_squares(), other._known_squares()
+        held, rest = held_out.joined(self._known_held(), other._known_held(), self.reservoir_size)
+        sketch = self._sketch.copy().merge(other._sketch)
+        self._eat(sketch, rest)
+        selected = self._selected if self._selected == other._selected else None
+        n = self._n + other._n
+        self._sketch, self._n, self._squares, self._held = sketch, n, squares + others, held
+        self._selected, self._last = selected, None
+
+    def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
+        """Give a sketch users of the past, at the weights that they have now."""
+        if self.decay == 1.0:
+            if len(users):
+                sketch.update(users.rows, users.weight)
+            return
+        # a sketch of its own, whose decay their weights undo: a merge ages nothing
+        step = max(1, int(np.log(MOST_UNDONE) / -np.log(self.decay)))
+        for start in range(0, len(users), step):
+            part = users.part(start, start + step)
+            undone = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
+            sketch.merge(self._empty_sketch().update(part.rows, part.weight * undone))
+
+    # -- the read-out ----------------------------------------------------------------------------------------------
+    def _known_squares(self) -> NDArray[np.float64]:
+        if self._squares is None:
+            raise ValueError("the model has seen no rows: call update first")
+        return self._squares
+
+    def _known_held(self) -> HeldOut:
+        self._known_squares()
+        assert self._held is not None
+        return self._held
+
+    def _last_read(self) -> Read:
+        if self._last is None:
+            self._last = self._read_out()
+        return self._last
+
+    def _read_out(self) -> Read:
+        ridge, path = self.ridge if self._selected is None else self._selected, None
+        if ridge is None:
+            path = self._path()
+            ridge = self._usual_ridge() if path is None else path.ridge
+        return Read(item_weights(self._reading(0), ridge), ridge, path)
+
+    def _usual_ridge(self) -> float:
+        """Where a path begins; for what has no events, any."""
+        known = self._known_squares()
+        return FIRST * float(known[known > 0].mean()) if known.any() else 1.0
+
+    def _path(self) -> RidgePath | None:
+        """The ridge as users of the reservoir choose it, who are kept out; None if they are too few."""
+        held = self._known_held()
+        n = min(len(held), self._n // ONE_OF)
+        if n < FEWEST:
+            return None
+        users = held.part(0, n)
+        squares = self._known_squares() - column_squares(users.rows, users.weight)
+        known = squares > 1e-9 * self._known_squares()
+        if not known.any():
+            return None
+        reading = self._reading(n, np.where(known, squares, 0.0))
+        trial = Trial(reading, *held_out.parted(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
+        return climb(trial, float(squares[known].mean()))
+
+    def _reading(self, first: int, squares: NDArray[np.float64] | None = None) -> Reading:
+        """Of all rows but the first users held out, and the squares of its columns."""
+        sketch, users = self._sketch, self._known_held().part(first)
+        squares = self._known_squares() if squares is None else squares
+        if sketch._engine is None or (self.decay != 1.0 and len(users)):
+            sketch = sketch.copy()
+            self._eat(sketch, users)
+            if sketch._engine is None:  # every row was empty
+                sketch.update(held_out.nothing(len(squares), self._dtype))
+            return read(sketch._seen_engine(), squares)
+        engine = sketch._engine.clone()
+        if len(users):
+            engine.update(users.rows, users.weight)
+        return read(engine, squares)
+
+    @changes
+    def select_ridge(self, rows: Rows, ridges: ArrayLike | None = None) -> RidgePath:
+        """Choose the ridge on users whose rows the model has not seen."""
+        squares = self._known_squares()
+        events = as_events(rows, len(squares), self._dtype)
+        values: Sequence[float] | None = None
+        if ridges is not None:
+            values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()
+            if not values or min(values) <= 0:
+                raise ValueError(f"ridges must be positive numbers, got {values}")
+        able = np.flatnonzero(np.diff(events.indptr) >= 2)
+        if not able.size:
+            raise ValueError("rows must hold users with two items at least: one is hidden, one is shown")
+        users = HeldOut(events[able], np.ones(len(able)), held_out.keys_of(events, 0, self.seed)[able])
+        open_items = np.flatnonzero(squares > 0).astype(np.int32)
+        trial = Trial(self._reading(0), *held_out.parted(users, HIDDEN), open_items)
+        path = climb(trial, self._usual_ridge() / FIRST) if values is None else along(trial, values)
+        self._selected, self._last = path.ridge, None
+        return path
+
+    @property
+    def popularity(self) -> NDArray[np.float64]:
+        """Sum of squares of every item's column, weighted and decayed, (items,) float64."""
+        return self._known_squares().copy()
+
+    # -- what it answers -------------------------------------------------------------------------------------------
+    @reads
+    def decision_block(self, rows: Rows) -> NDArray[Any]:
+        """Scores of all items for every row, (k, items)."""
+        weights = self._last_read().weights
+        return weights.scores(as_events(rows, weights.n_items, self._dtype))
+
+    @reads
+    def recommend(
+        self,
+        rows: Rows,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exclude: Rows | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Recommendations:
+        """The n items of the highest score for every row, best first."""
+        squares = self._known_squares()
+        n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
+        events = as_events(rows, len(squares), self._dtype)
+        left_out = None if exclude is None else _left_out(exclude, events.shape)
+        allowed = None
+        if allow is not None:
+            chosen = np.unique(as_items(allow, len(squares), "allow"))
+            allowed = chosen[squares[chosen] > 0].astype(np.int32)
+        return recommend(
+            self._last_read().weights,
+            events,
+            n,
+            Limits(squares > 0, allowed, left_out),
+            popularity=squares,
+            exclude_seen=exclude_seen,
+        )
+
+    @reads
+    def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
+        """The n items in whose scores each of these has the highest weight, best first."""
+        squares = self._known_squares()
+        n, chosen = as_integer(n, "n", 1), as_items(items, len(squares), "items")
+        return similar(self._last_read().weights, chosen, n, squares > 0)
+
+    @reads
+    def explain(self, row: Rows, item: int) -> Explanation:
+        """What each item of a row contributes to the score of an item."""
+        n_items = len(self._known_squares())
+        target = int(as_items(as_integer(item, "item", -n_items), n_items, "item")[0])
+        events = as_events(row, n_items, self._dtype, "row")
+        if events.shape[0] != 1:
+            raise ValueError(f"row must be one row, got {events.shape[0]}")
+        return explained(self._last_read().weights, events, target)
+
+    # -- required by the frame -------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """Rows seen, empty ones too."""
+        return self._n
+
+    @property
+    def n_features(self) -> int | None:
+        """Items; None before the first batch."""
+        return None if self._squares is None else len(self._squares)
+
+    def _must_agree(self) -> dict[str, Any]:
+        return {**super()._must_agree(), "dtype": self._dtype}
+
+    def _resolved(self) -> dict[str, Any]:
+        ridge = self.ridge if self._last is None else self._last.ridge
+        return {"dtype": self._dtype, "ridge": ridge}
+
+    def _facts(self) -> dict[str, Any]:
+        if self._squares is None:
+            return {}
+        found = self._last_read()
+        out = {"ridge": found.ridge, "items_with_events": int(np.count_nonzero(self._squares))}
+        return out if found.path is None else {**out, "ridge_path": found.path._asdict()}
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self._squares is None or self._held is None:
+            return {"n_rows": 0}, {}
+        about, arrays = self._sketch._state()
+        named = {OF_SKETCH + name: array for name, array in arrays.items()}
+        state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about}
+        return state, {"squares": self._squares, **held_out.arrays_of(self._held), **named}
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n = checks.as_count(state["n_rows"], "n_rows")
+        if not arrays:
+            checks.number_within(n, "n_rows", 0, 0)
+            return
+        own = {name: array for name, array in arrays.items() if not name.startswith(OF_SKETCH)}
+        checks.only(own, "squares", *held_out.NAMES)
+        d = arrays["squares"].size
+        checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
+        checks.not_negative(arrays, "squares", (d,))
+        about = state["sketch"]["engine"]
+        if about is not None and about["n_features"] != d:
+            raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
+        if state["selected_ridge"] is not None:
+            as_real(state["selected_ridge"], "selected_ridge", 0.0, 1e300, low_open=True)
+        size = self.reservoir_size if self.ridge is None else 0
+        held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
+        self._empty_sketch()._validate(state["sketch"], _of_sketch(arrays))
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._begin()
+        self._n = state["n_rows"]
+        if arrays:
+            self._squares, self._selected = arrays["squares"], state["selected_ridge"]
+            self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
+            self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+
+def _of_sketch(arrays: Arrays) -> Arrays:
+    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}
+
+
+def _left_out(exclude: Any, shape: tuple[int, int]) -> Any:
+    if not is_sparse(exclude):
+        raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+    out = as_csr(exclude, "exclude")
+    if out.shape != shape:
+        raise ValueError(f"exclude must have the shape of rows, {shape}, got {out.shape}")
+    return out

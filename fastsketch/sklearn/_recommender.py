@@ -1,0 +1,206 @@
+"""Recommending items as scikit-learn has estimators."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from fastsketch._keywords import named_keywords
+from fastsketch._validation import Rows
+from fastsketch.ranking import UserSplit, ndcg_at, user_split
+from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending._sketched_ease import Recommendations
+from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._random_state import seed_of
+
+# What ``score`` shows of a row, and the length of the lists that it counts hits in.
+SHOWN, LENGTH = 0.8, 20
+
+
+@named_keywords
+class EASERecommender(Begun):
+    """Recommends items to users by EASE, learned in one pass over users' rows; for GridSearchCV, pipelines and streams.
+
+    Parameters
+    ----------
+    sketch_size, ridge, method, activity_power, decay, reservoir_size
+        Those of fastsketch.SketchedEASE, with its defaults.
+    random_state : int, RandomState or None, default 0
+        An integer is the seed of the model.
+
+    Attributes
+    ----------
+    model_ : fastsketch.SketchedEASE
+        With everything else: similar_items, explain, select_ridge, save.
+    ridge_ : float
+        In use: the one that was given, or was chosen.
+    popularity_ : ndarray (n_features_in_,)
+        Weighted sum of squares of every item's column.
+    n_features_in_, n_samples_seen_ : int
+    feature_names_in_ : ndarray of str
+        Names of the items, if X was a data frame: ``feature_names_in_[items]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range, or X holds negative or NaN values.
+
+    Notes
+    -----
+    A sample is a user, a feature an item, a value how much a user has had of an item: 0, not stored, for nothing.
+    CSR rows stay sparse. The model has the dtype of X: float32 takes half the memory, and loses nothing that a
+    recommendation would show. There is no y: cross-validation splits users, so a model is scored on users that it has
+    never seen, by what it guesses of each one's row from the rest of it (``score``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from fastsketch.sklearn import EASERecommender
+    >>> rng = np.random.default_rng(0)
+    >>> taste = rng.integers(5, size=(300, 1)) == np.arange(60) % 5  # every user likes a fifth of the items
+    >>> X = (rng.random((300, 60)) < np.where(taste, 0.6, 0.05)).astype(float)
+    >>> search = GridSearchCV(EASERecommender(32), {"ridge": [1.0, 100.0, 10_000.0]}, cv=3).fit(X[:200])
+    >>> items, scores = search.best_estimator_.recommend(X[200:], 5)
+    >>> bool(np.mean(np.take_along_axis(taste[200:], items, axis=1)) > 0.9)
+    True
+    """
+
+    _RENAMED: ClassVar = {"seed": "random_state"}
+
+    model_: SketchedEASE
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self,
+        sketch_size: int = 256,
+        *,
+        ridge: float | None = None,
+        method: Literal["isvd", "rfd"] = "isvd",
+        activity_power: float = 0.5,
+        decay: float = 1.0,
+        reservoir_size: int = 500,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        self.sketch_size = sketch_size
+        self.ridge = ridge
+        self.method: Literal["isvd", "rfd"] = method
+        self.activity_power = activity_power
+        self.decay = decay
+        self.reservoir_size = reservoir_size
+        self.random_state = random_state
+
+    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), nonnegative.
+
+        sample_weight (n_samples,), nonnegative: how much each user counts.
+        """
+        rows = self._checked(X, reset=True)
+        return self._take(rows, self._begin(rows.dtype), sample_weight)
+
+    def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from the rows of more users, in batches of any size."""
+        first = not hasattr(self, "model_")
+        if not first:
+            self._check_parameters()
+        rows = self._checked(X, reset=first)
+        return self._take(rows, self._begin(rows.dtype) if first else self.model_, sample_weight)
+
+    def _begin(self, dtype: Any) -> SketchedEASE:
+        parameters = self.get_params(deep=False)
+        seed = seed_of(parameters.pop("random_state"))
+        return SketchedEASE(**parameters, dtype=dtype, seed=seed)
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
+
+    def _take(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        first = model.n_features is None
+        self.model_ = model.update(X, sample_weight)
+        if first:
+            self._fix_parameters()
+        return self
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+    def decision_function(self, X: Rows) -> NDArray[Any]:
+        """Scores (n_samples, n_features_in_) of all items for the user of every row, those of its own items too."""
+        check_is_fitted(self, "model_")
+        return self.model_.decision_block(self._checked(X, reset=False))
+
+    def recommend(
+        self,
+        X: Rows,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exclude: Rows | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Recommendations:
+        """The n items of the highest score for the user of every row of X, best first.
+
+        Returns (items, scores), (n_samples, n) both, as ``fastsketch.SketchedEASE.recommend`` has them.
+        """
+        check_is_fitted(self, "model_")
+        rows = self._checked(X, reset=False)
+        return self.model_.recommend(rows, n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
+
+    def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
+        """Mean NDCG@20 over the rows of X, of each of which 80% of the items are shown and the others to be guessed.
+
+        Which are shown follows from random_state if that is an integer, and is the same for every model then. Rows of
+        fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
+        """
+        check_is_fitted(self, "model_")
+        rows = self._checked(X, reset=False)
+        split = _all_split(rows, self.model_.seed)
+        found = ndcg_at(self.model_.recommend(split.shown, LENGTH).items, split.hidden)
+        if sample_weight is None:
+            return float(found.mean())
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        return float(np.average(found, weights=weights[split.users]))
+
+    @property
+    def ridge_(self) -> float:
+        """The ridge in use."""
+        check_is_fitted(self, "model_")
+        return self.model_.facts()["ridge"]
+
+    @property
+    def popularity_(self) -> NDArray[np.float64]:
+        """Weighted sum of squares of every item's column."""
+        check_is_fitted(self, "model_")
+        return self.model_.popularity
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows seen."""
+        check_is_fitted(self, "model_")
+        return self.model_.n_rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def _all_split(rows: Any, seed: int) -> UserSplit:
+    """Every row of two items or more, in a part that is shown and one that is hidden."""
+    events = csr_array(rows, copy=True)
+    events.eliminate_zeros()
+    enough = int((np.diff(events.indptr) > 1).sum())
+    if not enough:
+        raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
+    # one more row without items, as a split holds out some of the rows
+    ends = np.append(events.indptr, events.indptr[-1])
+    padded = csr_array((events.data, events.indices, ends), shape=(events.shape[0] + 1, events.shape[1]))
+    return user_split(padded, enough, shown=SHOWN, seed=seed)

@@ -1,0 +1,66 @@
+"""Projections on an item matrix, and scores of all items, against NumPy's."""
+
+import numpy as np
+import pytest
+
+from fastsketch._kernels import pool
+from fastsketch._kernels.recommending.items import project, scores
+from tests.helpers import sparse_rows, tol
+
+SHAPES = [(1, 1, 1), (1, 5000, 33), (3, 700, 5), (64, 9001, 16), (65, 300, 128), (1000, 50, 3), (0, 3, 2), (3, 5, 0)]
+
+
+def case(k, n, t, dtype):
+    rng = np.random.default_rng(k + n + t)
+    rows = sparse_rows(rng, k, n, min(1.0, 20 / n))
+    csr = rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(dtype)
+    return rows.toarray(), csr, rng.standard_normal((n, t)).astype(dtype), rng
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k, n, t", SHAPES)
+def test_project(k, n, t, dtype):
+    x, csr, known, rng = case(k, n, t, dtype)
+    turn = rng.standard_normal((t, max(1, t // 2))).astype(dtype)
+    plain = project(*csr, known)
+    assert plain.dtype == dtype
+    size = np.abs(x).sum(axis=1, initial=0.0).max(initial=1.0) * 5
+    assert np.abs(plain - x @ known).max(initial=0.0) <= tol(dtype, size)
+    assert np.abs(project(*csr, known, turn) - x @ known @ turn).max(initial=0.0) <= tol(dtype, size * 5 * max(1, t))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k, n, t", SHAPES)
+def test_scores(k, n, t, dtype):
+    _, _, known, rng = case(k, n, t, dtype)
+    own, scale = rng.standard_normal((k, t)).astype(dtype), rng.random(n).astype(dtype)
+    out = np.full((k, n), np.nan, dtype)
+    for factors in (None, scale):
+        scores(own, known, out, factors)
+        wanted = own.astype(np.float64) @ known.T.astype(np.float64) * (1.0 if factors is None else factors)
+        assert np.abs(out - wanted).max(initial=0.0) <= tol(dtype, 20 * max(1, t))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k, n, t", [(1, 200_000, 8), (64, 9001, 48), (3000, 700, 33)])
+def test_bits(k, n, t, dtype):
+    _, csr, known, rng = case(k, n, t, dtype)
+    own, turn = rng.standard_normal((k, t)).astype(dtype), rng.standard_normal((t, t)).astype(dtype)
+    seen, before = set(), pool.get()
+    try:
+        for threads in (1, 2, 3, 8):
+            pool.use(threads)
+            out = np.empty((k, n), dtype)
+            scores(own, known, out, np.ones(n, dtype))
+            seen.add((out.tobytes(), project(*csr, known).tobytes(), project(*csr, known, turn).tobytes()))
+    finally:
+        pool.use(before)
+    assert len(seen) == 1
+
+
+def test_arrays_that_do_not_belong_together():
+    one = np.ones((1, 2), np.float32)
+    with pytest.raises(ValueError, match="belong together"):
+        scores(one, np.ones((3, 2), np.float32), np.ones((1, 2), np.float32))
+    with pytest.raises(ValueError, match="belong together"):
+        project(np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), one, np.ones((3, 1), np.float32))

@@ -1,0 +1,232 @@
+"""SketchedEASE against the formula with items x items matrices, and what a stream may do to it."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch import reference
+from fastsketch.recommending import _held_out as held_out
+from tests.helpers import same_state, tol
+
+ITEMS = 40
+
+
+def users(seed=0, n=300, items=ITEMS, dtype=np.float64):
+    """CSR rows of users with tastes of their own, popular items first."""
+    rng = np.random.default_rng(seed)
+    taste = rng.random((n, 4)) ** 4 @ rng.random((4, items)) ** 3
+    likely = np.linspace(1.2, 0.2, items) * taste
+    return sparse.csr_array((rng.random((n, items)) < likely).astype(dtype) * rng.integers(1, 4, (n, items)))
+
+
+def gram(rows, weights):
+    dense = rows.toarray().astype(np.float64)
+    return dense.T @ (dense * weights[:, np.newaxis])
+
+
+def powers(rows, power):
+    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.where(squares > 0, squares, 1.0) ** -power
+
+
+def apart(model, rows, weights):
+    """Largest difference of scores from those of weights (items, items)."""
+    return np.abs(model.decision_block(rows) - rows @ weights).max()
+
+
+# -- against the reference -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["isvd", "rfd"])
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_with_as_many_rows_as_items_it_is_ease(method, power):
+    rows = users()
+    given = np.random.default_rng(1).random(300) + 0.5
+    model = fs.SketchedEASE(ITEMS + 2, method=method, ridge=2.0, activity_power=power, dtype="float64")
+    model.update(rows[:100], given[:100]).update(rows[100:], given[100:])
+    exact = reference.ease(gram(rows, given * powers(rows, power)), 2.0)
+    assert apart(model, rows, exact) < 1e-12
+    assert np.allclose(model.popularity, np.diag(gram(rows, given * powers(rows, power))), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", ["isvd", "rfd"])
+@pytest.mark.parametrize("n", [300, 12])
+def test_weights_are_those_of_the_reference(method, dtype, n):
+    rows = users(n=n)
+    rows = rows[np.diff(rows.indptr) > 0]  # others never reach the sketch
+    model = fs.SketchedEASE(12, method=method, ridge=2.0, activity_power=0.0, dtype=dtype).update(rows)
+    sketch = fs.FrequentDirections(12, method=method, solver="gram", dtype=dtype).update(rows)
+    squares = np.diag(gram(rows, np.ones(rows.shape[0])))
+    wanted = reference.sketched_ease(sketch.sketch(), squares, 2.0, lost=sketch.shrinkage)
+    assert apart(model, rows, wanted) < tol(dtype, 100)
+    assert model.decision_block(rows).dtype == dtype
+
+
+def test_dense_rows_and_other_formats_are_the_same():
+    rows = users()
+    models = [fs.SketchedEASE(12).update(form) for form in (rows, rows.toarray(), rows.tocsc(), rows.tocoo())]
+    assert all(same_state(models[0], model) for model in models[1:])
+    one = models[0].recommend(rows[0].toarray().ravel(), 3)
+    assert np.array_equal(one.items, models[0].recommend(rows[[0]], 3).items)
+    assert np.array_equal(one.items, models[0].recommend(rows[0], 3).items)
+
+
+# -- streams -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("decay", [1.0, 0.97])
+def test_batches_do_not_matter(decay):
+    rows = users()
+    rows = rows.tolil()
+    rows[[7, 8, 120]] = 0  # users without events age what came before
+    rows = sparse.csr_array(rows)
+    whole = fs.SketchedEASE(12, decay=decay, reservoir_size=30, dtype="float64").update(rows)
+    parts = fs.SketchedEASE(12, decay=decay, reservoir_size=30, dtype="float64")
+    for start, stop in ((0, 1), (1, 7), (7, 8), (8, 150), (150, 300)):
+        parts.update(rows[start:stop])
+        parts = fs.from_bytes(parts.to_bytes())
+    assert np.array_equal(whole._held.key, parts._held.key)
+    assert (whole._held.rows != parts._held.rows).nnz == 0
+    assert np.allclose(whole._held.weight, parts._held.weight, rtol=1e-12)
+    assert np.allclose(whole.popularity, parts.popularity, rtol=1e-12)
+    assert np.allclose(whole.decision_block(rows), parts.decision_block(rows), atol=1e-9)
+
+
+@pytest.mark.parametrize("reservoir_size", [0, 25, 500])
+def test_decay_and_fading_are_weights(reservoir_size):
+    rows = users()
+    parameters = {"activity_power": 0.0, "dtype": "float64", "reservoir_size": reservoir_size}
+    model = fs.SketchedEASE(ITEMS + 2, decay=0.99, **parameters)
+    model.update(rows[:40]).update(rows[40:200]).fade(0.5).update(rows[200:])
+    weights = 0.99 ** np.arange(299, -1, -1.0) * np.where(np.arange(300) < 200, 0.5, 1.0)
+    assert np.allclose(model.popularity, np.diag(gram(rows, weights)), rtol=1e-12)
+    exact = reference.ease(gram(rows, weights), model.facts()["ridge"])
+    assert apart(model, rows, exact) < 1e-11
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.9, 0.1])
+def test_merges_are_as_one_pass(decay):
+    rows = users()
+    parameters = {"activity_power": 0.0, "dtype": "float64", "reservoir_size": 20, "decay": decay}
+    one, two = (fs.SketchedEASE(ITEMS + 2, **parameters).update(part) for part in (rows[:180], rows[180:]))
+    other = two.copy().merge(one)
+    one.merge(two)
+    assert one.n_rows == 300 and len(one._held) == 20
+    assert np.array_equal(one._held.key, other._held.key)  # which are held out does not depend on the order
+    assert (one._held.rows != other._held.rows).nnz == 0
+    weights = np.concatenate([decay ** np.arange(179, -1, -1.0), decay ** np.arange(119, -1, -1.0)])
+    wanted = reference.ease(gram(rows, weights), one.facts()["ridge"])
+    assert apart(one, rows, wanted) < 1e-10 and apart(other, rows, wanted) < 1e-10
+
+
+def test_merging_into_an_empty_model_takes_all():
+    model = fs.SketchedEASE(12).update(users())
+    assert same_state(fs.SketchedEASE(12).merge(model), model)
+    assert same_state(model.copy().merge(fs.SketchedEASE(12)), model)
+
+
+def test_users_held_out_are_a_uniform_sample():
+    """Of each of 300 places, over 200 seeds: as many as chance has it; a second part with the same seed differs."""
+    rows = users()
+    able = np.flatnonzero(np.diff(rows.indptr) >= 2)
+    counts = np.zeros(300)
+    for seed in range(200):
+        key = held_out.keys_of(rows, 0, seed)
+        counts[able[np.argsort(key[able])[:100]]] += 1
+    expected = 200 * 100 / len(able)
+    assert (counts[able] > expected - 6 * expected**0.5).all() and (counts[able] < expected + 6 * expected**0.5).all()
+    mine, theirs = held_out.keys_of(rows, 0, 0), held_out.keys_of(users(1), 0, 0)
+    assert abs(np.corrcoef(mine.astype(float), theirs.astype(float))[0, 1]) < 0.2
+
+
+# -- the ridge -----------------------------------------------------------------------------------------------------
+def test_the_ridge_is_chosen_on_users_held_out():
+    rows = users(n=1000)
+    model = fs.SketchedEASE(12, dtype="float64").update(rows)
+    facts = model.facts()
+    path = facts["ridge_path"]
+    assert path["n_users"] == 200 and path["ridge"] == facts["ridge"] == model.resolved["ridge"]
+    best = int(np.argmax(path["scores"]))
+    assert path["ridges"][best] == path["ridge"] and np.all(np.diff(path["ridges"]) > 0)
+    assert 0 < path["standard_errors"][best] < 0.05
+    # the users are learned from all the same
+    fixed = fs.SketchedEASE(ITEMS + 2, ridge=facts["ridge"], dtype="float64").update(rows)
+    chosen = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows)
+    chosen.select_ridge(users(5), [facts["ridge"]])
+    assert np.abs(fixed.decision_block(rows) - chosen.decision_block(rows)).max() < 1e-11
+
+
+def test_few_users_choose_no_ridge():
+    model = fs.SketchedEASE(12).update(users(n=60))
+    facts = model.facts()
+    assert "ridge_path" not in facts and facts["ridge"] == pytest.approx(
+        3 * model.popularity[model.popularity > 0].mean()
+    )
+
+
+def test_the_ridge_follows_the_units():
+    rows = users(n=600)
+    one, other = (fs.SketchedEASE(12, dtype="float64").update(rows * c) for c in (1.0, 64.0))
+    assert other.facts()["ridge"] == pytest.approx(64.0 * one.facts()["ridge"])  # of power 1/2
+    assert np.array_equal(one.recommend(rows).items, other.recommend(rows).items)
+
+
+def test_select_ridge_overrides_and_is_saved():
+    rows = users(n=600)
+    model = fs.SketchedEASE(12).update(rows)
+    before = model.to_bytes()
+    path = model.select_ridge(users(3), [1.0, 1e3, 1e6])
+    assert np.array_equal(path.ridges, [1.0, 1e3, 1e6]) and path.n_users > 250
+    assert model.facts()["ridge"] == path.ridge and model.to_bytes() != before
+    again = fs.from_bytes(model.to_bytes())
+    assert again.facts() == model.facts()
+    assert model.select_ridge(users(3)).scores.max() >= path.scores.max() - 0.02
+    for wrong, message in (([], "positive numbers"), ([0.0], "positive numbers"), ([np.nan], "finite")):
+        with pytest.raises(ValueError, match=message):
+            model.select_ridge(users(3), wrong)
+    with pytest.raises(ValueError, match="two items at least"):
+        model.select_ridge(sparse.csr_array(np.eye(ITEMS)))
+
+
+def test_hidden_items_are_a_fifth_and_never_all():
+    rows = users()
+    rows = rows[np.diff(rows.indptr) >= 2]
+    held = held_out.HeldOut(rows, np.ones(rows.shape[0]), held_out.keys_of(rows, 0, 0))
+    shown, hidden = held_out.parted(held, 0.2)
+    assert ((shown + hidden) != rows).nnz == 0 and shown.nnz + hidden.nnz == rows.nnz
+    number = np.diff(hidden.indptr)
+    assert number.min() >= 1 and np.diff(shown.indptr).min() >= 1
+    assert np.array_equal(number, np.maximum(1, np.rint(0.2 * np.diff(rows.indptr))))
+
+
+# -- all or nothing ------------------------------------------------------------------------------------------------
+def test_a_refused_or_interrupted_update_changes_nothing(monkeypatch):
+    rows = users()
+    model = fs.SketchedEASE(12, reservoir_size=20).update(rows[:100])
+    before = model.to_bytes()
+    bad = rows[100:].copy()
+    bad.data[-1] = -1
+    with pytest.raises(ValueError):
+        model.update(bad)
+    assert model.to_bytes() == before
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fs.FrequentDirections, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.update(rows[100:])
+    assert model.to_bytes() == before
+    with monkeypatch.context() as patch:
+        patch.setattr(fs.FrequentDirections, "fade", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fade(0.5)
+    assert model.to_bytes() == before
+
+
+def test_rows_are_not_changed():
+    rows = users()
+    rows.data[3] = 0.0  # stored, and no event
+    copies = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
+    model = fs.SketchedEASE(12).update(rows)
+    model.recommend(rows, exclude=rows), model.decision_block(rows), model.explain(rows[[0]], 3)
+    assert all(np.array_equal(*pair) for pair in zip(copies, (rows.data, rows.indices, rows.indptr), strict=True))
