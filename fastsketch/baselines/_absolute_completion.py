@@ -30,7 +30,7 @@ class ADMML1(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if not given.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class WibergL1(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if not given.
     seed : int, default 0
 
     Attributes

@@ -35,7 +35,7 @@ class AISImpute(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3, of labels 2, if not given.
     seed : int, default 0
 
     Attributes
@@ -112,7 +112,7 @@ class AltMin(Completion):
         A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
         they leave, and predictions have them.
     bias_ridge : float, optional
-        Observations of mean curvature that shrink each bias, as in LowRankModel; 3 if it is not given.
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3, of labels 2, if not given.
     seed : int, default 0
 
     Attributes

@@ -370,12 +370,14 @@ def _complete(commands: Any) -> None:
         "bias_ridge",
         type=float,
         metavar="X",
-        help="observations that biases are shrunk by (default: 3, or by --validation)",
+        help="observations that biases are shrunk by (default: 3, of labels 2, or by --validation)",
     )
     parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
     parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
     seed(parser, "of the random numbers")
-    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges")
+    parser.add_argument(
+        "--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges"
+    )
     parser.add_argument(
         "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
     )

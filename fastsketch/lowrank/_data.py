@@ -55,7 +55,7 @@ class Observed:
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         kept = np.concatenate([[0], np.cumsum(lengths)])
-        at = np.arange(kept[-1]) + np.repeat(ends[:-1] - kept[:-1], lengths)
+        at: NDArray[np.int64] = np.arange(kept[-1]) + np.repeat(ends[:-1] - kept[:-1], lengths)
         c = self.c[at] if len(self.c) else self.c
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 

@@ -80,8 +80,8 @@ class LowRankModel(Answers):
         1, or what validation chooses. ``facts()["penalty"]`` is the penalty in units of the loss.
     bias_ridge : float, optional
         L2 penalty of biases, in observations of mean curvature: a bias of n observations is shrunk by
-        n / (n + bias_ridge). If not given 3, or what validation chooses; ``facts()["bias_penalty"]`` is in units of the
-        loss.
+        n / (n + bias_ridge). If not given 3, of labels 2, or what validation chooses; ``facts()["bias_penalty"]`` is in
+        units of the loss.
     step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
         Of losses with kinks, in step t: to the lowest point along h, or step_size / sqrt(t).
     step_size : float, default 1.0
@@ -240,8 +240,8 @@ class LowRankModel(Answers):
         problem = self._problem(X, sample_weight, validation)
         watch = Watch(problem.held, patience=patience, callback=callback)
         data, held, given = problem.data, problem.held, self.loss_parameter is not None
-        asked = {"given": given, "biases": self.biases, "bias_ridge": self.bias_ridge}
-        start = begin(data, self._asked_loss(), held=held, **asked)
+        asked = self._asked_loss()
+        start = begin(data, asked, given=given, biases=self.biases, bias_ridge=self.bias_ridge, held=held)
         loss = start.loss
         pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
         known = {"bias_ridge": start.bias_ridge, "objective": pursuit.objective}

@@ -31,7 +31,7 @@ def begin(
     held: Observed | None = None,
 ) -> Start:
     """`given`: whether the user has given the parameter of the loss; `held`: entries that choose bias_ridge if None."""
-    ridge = BIAS_OBSERVATIONS if bias_ridge is None else bias_ridge
+    ridge = BIAS_OBSERVATIONS[loss.about.targets] if bias_ridge is None else bias_ridge
     from_data = loss.name in FROM_SPREAD and not given
     if not biases and not from_data:
         return Start(loss, no_biases(data), ridge, 1.0)

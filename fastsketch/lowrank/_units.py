@@ -36,9 +36,9 @@ from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._noise import scores
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 
-# Observations that a bias is shrunk by, where the model is not told: on validation parts of training entries of stars,
-# links and counts no other one number is better, docs/defaults.md has the figures.
-BIAS_OBSERVATIONS = 3.0
+# Observations that a bias is shrunk by, where the model is not told, by kind of target: on validation parts of training
+# entries (docs/defaults.md).
+BIAS_OBSERVATIONS = {"real": 3.0, "label": 2.0, "count": 3.0}
 # Sweeps of the biases that the spread is taken from: of kinks two are far off, the rest of the way changes little.
 ROUGH_SWEEPS = 5
 # Half of the residuals may be next to zero, as of labels in numbers: the spread is at least this share of their mean.
@@ -88,12 +88,12 @@ def parameter_from_data(data: Observed, loss: LossSetting, level: float, *, bias
     Biases are fitted roughly, under the loss with the spread around `level`, which no few wrong entries can spoil.
     """
     share = FROM_SPREAD[loss.name]
-    there = data.c > 0 if len(data.c) else slice(None)
 
     def spread(z: Array | float) -> float:
-        return robust_spread((data.o[there] - (z if isinstance(z, float) else z[there])).astype(np.float64))
+        left: NDArray[np.float64] = np.asarray(data.o - z, np.float64)
+        return robust_spread(left[data.c > 0] if len(data.c) else left)
 
-    first = spread(float(level))
+    first = spread(level)
     if not first > 0:
         return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
     if not biases:
