@@ -109,7 +109,7 @@ FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha
 FREE_OF = {
     Answers: {"shape", "history", "selected_rank", "factors", "bias_terms", "decision_function", "decision_block"}
     | {"predict", "predict_proba", "predict_block", "recommend", "similar", "fold_in"},
-    Completion: {"shape", "history", "factors", "decision_function", "predict", "predict_proba"},
+    Completion: {"shape", "history", "factors", "bias_terms", "decision_function", "predict", "predict_proba"},
     Hasher: {"to_faiss"},
 }
 
