@@ -39,20 +39,21 @@ class IterationWithFactors(Iteration):
     factors: tuple[Floats, Floats]
 
 
-class Step(NamedTuple):
-    """Where an iteration has ended."""
-
-    a: Floats  # (m, r)
-    b: Floats  # (n, r)
-    objective: float
-
-
 class BiasTerms(NamedTuple):
     """Scores without factors are level + row_i + column_j."""
 
     level: float
     row: Floats  # (m,)
     column: Floats  # (n,)
+
+
+class Step(NamedTuple):
+    """Where an iteration has ended."""
+
+    a: Floats  # (m, r)
+    b: Floats  # (n, r)
+    objective: float
+    terms: BiasTerms | None = None  # fitted before, or none
 
 
 class Completion(Model, abstract=True):
@@ -75,7 +76,6 @@ class Completion(Model, abstract=True):
     def _begin(self) -> None:
         self._last: Step | None = None
         self._history: list[Iteration] = []
-        self._bias_terms: BiasTerms | None = None
         self._bias_ridge: float | None = None  # in use
 
     @changes
@@ -111,10 +111,9 @@ class Completion(Model, abstract=True):
                 break
             if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
                 break
+        if ridge is not None and last is not None:
+            last = last._replace(terms=BiasTerms(biases.level, biases.rows - biases.level, biases.columns))
         self._last, self._history, self._bias_ridge = last, history, ridge
-        self._bias_terms = None
-        if ridge is not None:
-            self._bias_terms = BiasTerms(biases.level, biases.rows - biases.level, biases.columns)
         return self
 
     def _fit_biases(self, data: Observed) -> tuple[Biases, float | None]:
@@ -146,9 +145,9 @@ class Completion(Model, abstract=True):
     def bias_terms(self) -> BiasTerms:
         """(level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; zeros without ``biases``."""
         last = self._known()
-        if self._bias_terms is None:
+        if last.terms is None:
             return BiasTerms(0.0, np.zeros(len(last.a)), np.zeros(len(last.b)))
-        level, row, column = self._bias_terms
+        level, row, column = last.terms
         return BiasTerms(level, row.copy(), column.copy())
 
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
@@ -156,8 +155,8 @@ class Completion(Model, abstract=True):
         last = self._known()
         one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
-        if self._bias_terms is not None:
-            level, row, column = self._bias_terms
+        if last.terms is not None:
+            level, row, column = last.terms
             z += level + np.where(one >= 0, row[one], 0.0) + np.where(two >= 0, column[two], 0.0)
         return z
 
@@ -170,7 +169,8 @@ class Completion(Model, abstract=True):
         return self._scale().probability(self.decision_function(rows, columns))
 
     def _scale(self) -> Scale:
-        return Scale(self._loss_name(), None, 0.0 if self._bias_terms is None else self._bias_terms.level)
+        terms = self._known().terms
+        return Scale(self._loss_name(), None, 0.0 if terms is None else terms.level)
 
     @property
     def history(self) -> list[Iteration]:
@@ -199,8 +199,8 @@ class Completion(Model, abstract=True):
             return {}, {}
         state: dict[str, Any] = {"history": [dict(line) for line in self._history]}
         arrays = {"a": self._last.a, "b": self._last.b}
-        if self._bias_terms is not None:
-            level, row, column = self._bias_terms
+        if self._last.terms is not None:
+            level, row, column = self._last.terms
             state.update(level=level, bias_ridge=self._bias_ridge)
             arrays.update(row=row, column=column)
         return state, arrays
@@ -232,10 +232,11 @@ class Completion(Model, abstract=True):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if arrays:
             self._history = [_line(entry) for entry in state["history"]]
-            self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"])
-        if "row" in arrays:
-            self._bias_terms = BiasTerms(float(state["level"]), arrays["row"], arrays["column"])
-            self._bias_ridge = float(state["bias_ridge"])
+            terms = None
+            if "row" in arrays:
+                terms = BiasTerms(float(state["level"]), arrays["row"], arrays["column"])
+                self._bias_ridge = float(state["bias_ridge"])
+            self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"], terms)
 
     def _resolved(self) -> dict[str, Any]:
         return {} if self._bias_ridge is None else {"bias_ridge": self._bias_ridge}

@@ -61,7 +61,8 @@ class LowRankModel(Answers):
     max_refine_steps : int or None, default 2
         Newton steps of that refinement at most; of the square loss one is exact. None: until another would gain less
         than 1e-8 of the objective (or 1e-9 of that without ranks, which ends it for separable labels). "full" is then
-        never worse than "economic" from the same ranks.
+        never worse than "economic" from the same ranks. More steps fit the entries better and overfit at smaller
+        ranks: a smaller learning_rate, sweeps with their ridge, or a rank chosen by validation hold that back.
     biases : bool, default True
         A global level, one bias a row, one a column, fitted first.
     scaling : bool, default True

@@ -10,11 +10,10 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemv, real, syrk
-from fastsketch._kernels.linalg.parts cimport parts_of
 from fastsketch._kernels.losses cimport HUBER, loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
 from fastsketch._kernels.lowrank.loop cimport Loop, at, bound_of_curve, entry_by_entry, part_row, row_by_row, sum_of
-from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_run, join
+from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_run, join
 
 import numpy as np
 
