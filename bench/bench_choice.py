@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ class Way:
     name: str
     fit: Callable[..., Predict]  # fit(x, **settings)
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # the values of each setting, in order
-    # along(x, **settings): the further settings that one fit has models of (its ranks, its iterations), each with scores
+    # along(x, **settings): the further settings that one fit has models of (its ranks), each with its scores
     along: Callable[..., Iterator[tuple[Settings, Predict]]] | None = None
-    once: bool = False  # chosen on the first split alone, for all of them: of fits that take tens of seconds
+    once: bool = False  # chosen in the first split alone, for all of them: where fits take seconds
 
 
 @dataclass
@@ -96,6 +97,21 @@ class Comparison:
             processor, wall = np.min(seconds, axis=0)
             results[name].processor.append(float(processor))
             results[name].wall.append(float(wall))
+
+
+def ranks(most, **fixed):
+    """fit and along of a LowRankModel without sweeps whose rank is chosen: one fit has models of every rank."""
+    import fastsketch as fs
+
+    def fit(x, rank, **options):
+        return fs.LowRankModel(rank, sweeps=0, **fixed, **options).fit(x).decision_function
+
+    def along(x, **options):
+        model = fs.LowRankModel(most, sweeps=0, **fixed, **options).fit(x)
+        for rank in sorted({line["rank"] for line in model.history}):
+            yield {"rank": rank}, partial(model.decision_function, rank=rank)
+
+    return {"fit": fit, "along": along}
 
 
 def climb(grid, score):

@@ -46,8 +46,9 @@ def _ratings(name, found, splits):
 
 
 # -- methods -----------------------------------------------------------------------------------------------------------
-# The same for all whose fit takes factors of both sides in turn: ours, and cmfrec's.
-RANKS, RIDGES, BIASES = (4, 6, 8, 10, 14, 20), (6.0, 8.0, 11.0, 15.0, 20.0), (0.5, 1.0, 2.0, 4.0, 8.0)
+RANKS, BIASES = (4, 6, 8, 10, 14, 20), (0.5, 1.0, 2.0, 4.0, 8.0)
+UNITS = (0.4, 0.5, 0.6, 0.75, 1.0, 1.3)  # ridges of ours, in noise levels
+PENALTIES = (6.0, 8.0, 11.0, 15.0, 20.0)  # the same as others count them, in squares of stars
 
 
 def _ours():
@@ -60,7 +61,7 @@ def _ours():
         yield Way(
             f"LowRankModel, {sweeps} sweep{'s' if sweeps > 1 else ''}",
             lambda x, sweeps=sweeps, **o: fit(x, sweeps=sweeps, max_power_iterations=4, **o),
-            {"rank": RANKS, "ridge": RIDGES, "bias_ridge": BIASES},
+            {"rank": RANKS, "ridge": UNITS, "bias_ridge": BIASES},
         )
 
 
@@ -85,7 +86,7 @@ def _cmfrec():
         yield Way(
             f"cmfrec, {iterations} iterations",
             lambda x, iterations=iterations, **o: tuned(x, niter=iterations, **o),
-            {"k": RANKS, "ridge": RIDGES, "bias_ridge": BIASES},
+            {"k": RANKS, "ridge": PENALTIES, "bias_ridge": BIASES},
         )
 
 
@@ -140,8 +141,8 @@ def _baselines(*, once):
         return AISImpute(penalty, max_rank=40, max_iterations=50, **options).fit(x).decision_function
 
     for name, fit, grid in (
-        ("AltMin", alternating, {"rank": (4, 8, 14), "ridge": (4.0, 8.0, 11.0, 15.0, 20.0)}),
-        ("AIS-Impute", impute, {"penalty": (6.0, 8.0, 11.0, 15.0, 20.0, 30.0)}),
+        ("AltMin", alternating, {"rank": (4, 8, 14), "ridge": UNITS}),
+        ("AIS-Impute", impute, {"penalty": (*PENALTIES, 30.0)}),
     ):
         yield Way(name, fit, grid, once=once)
         biased = {**grid, "bias_ridge": BIASES}

@@ -325,6 +325,10 @@ def _learn(commands: Any) -> None:
 
 
 # -- low-rank models ---------------------------------------------------------------------------------------------------
+def _steps(text: str) -> int | None:
+    return None if text.lower() == "none" else int(text)
+
+
 def _complete(commands: Any) -> None:
     parser = commands.add_parser(
         "complete",
@@ -341,10 +345,17 @@ def _complete(commands: Any) -> None:
         "loss_parameter",
         type=float,
         metavar="X",
-        help="of huber (default: 1), quantile (0.5), epsilon_insensitive (0.1)",
+        help="of huber, epsilon_insensitive (default: from the data), quantile (0.5)",
     )
     parameter(parser, "rank", short="-r", type=int, metavar="R", help="at most (default 10)")
     parameter(parser, "refine", metavar="{economic,full,none}", help="coefficients after each rank (default economic)")
+    parameter(
+        parser,
+        "max_refine_steps",
+        type=_steps,
+        metavar="{N,none}",
+        help="Newton steps of that at most (default 2), none: as many as it takes",
+    )
     parameter(parser, "learning_rate", type=float, metavar="X", help="share of each step (default 0.7)")
     parameter(parser, "sweeps", type=int, metavar="N", help="fits of both sides at the end (default 4)")
     parameter(
@@ -352,13 +363,19 @@ def _complete(commands: Any) -> None:
         "ridge",
         type=float,
         metavar="X",
-        help="penalty on the factors in those fits (default: the noise level of the data)",
+        help="penalty on the factors in those fits, in noise levels of the data (default: 1, or by --validation)",
     )
-    parameter(parser, "bias_ridge", type=float, metavar="X", help="penalty on biases (default: three observations)")
+    parameter(
+        parser,
+        "bias_ridge",
+        type=float,
+        metavar="X",
+        help="observations that biases are shrunk by (default: 3, or by --validation)",
+    )
     parameter(parser, "clip", type=float, nargs=2, metavar=("LOW", "HIGH"), help="range of predictions")
     parameter(parser, "dtype", default="float32", metavar=DTYPES, help="of the model (default float32)")
     seed(parser, "of the random numbers")
-    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose the rank")
+    parser.add_argument("--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges")
     parser.add_argument(
         "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
     )
@@ -408,6 +425,7 @@ def _items(commands: Any) -> None:
     parameter(parser, "reservoir_size", type=int, metavar="N", help="users held out to choose the ridge (default 500)")
     parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: float32)")
     seed(parser, "of the choice of users held out")
+    parser.add_argument("--binary", action="store_true", help="a value above 0 counts as 1")
     parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
     source(parser)
     long(parser)

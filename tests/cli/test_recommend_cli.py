@@ -120,7 +120,7 @@ def test_parts_of_a_model(folder, capsys):
     assert fs.load("m.fsk").notes["events"] == {"relevant": None, "binary": True}
     assert found(capsys, "m.fsk", "--items", "item 1", "item 3", "-n", 3)[0]["known"]
     works(capsys, "recommend", "two.csv", "-o", "two.fsk")
-    assert "--relevant or --binary were others" in fails(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
+    assert "its events have another meaning" in fails(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
 
 
 def test_what_is_left_out_and_what_is_allowed(folder, capsys):
