@@ -155,6 +155,16 @@ def test_read_outs_example(capsys):
     assert np.abs(printed - stated).max() <= 1
 
 
+def test_ranking_example(capsys):
+    """It measures the item model far above what is popular."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ranking.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(compile(code, "docs/ranking.md", "exec"), scope)
+    ours, gap = scope["found"].ndcg, float(re.findall(r"mean=([\d.]+)", capsys.readouterr().out)[0])
+    assert ours.n_users > 300
+    assert gap > 5 * ours.standard_error
+
+
 def test_examples_of_threads():
     """Each in a fresh process, as a reader's: the second has to load the kernels before it limits their threads."""
     first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "threads.md").read_text(), re.DOTALL)

@@ -47,10 +47,7 @@ def recommend(args: Namespace) -> None:
             _refuse_learning(args)
             if args.output:
                 raise ValueError(f"-o saves a model learned from events: {args.source} holds one already")
-            recommender, own = loaded(args.source, args.rank), None
-            if isinstance(recommender, Ratings):
-                warn_of_ratings()
-            _answer(args, recommender, own)
+            _answer(args, loaded(args.source, args.rank), None)
         elif args.output is None:
             _answer(args, *_learn(args))
         else:
@@ -75,11 +72,11 @@ def _learn(args: Namespace) -> tuple[Recommender, Taken]:
     name = args.kind or "item"
     meaning = meaning_of(args)
     taken = take(args, args.source, negative=name == "ratings" or meaning.relevant is not None)
-    if name == "ratings":
-        warn_of_ratings()
-    elif args.rank is not None:
+    if name != "ratings" and args.rank is not None:
         raise ValueError("--rank is of --model ratings")
     recommender = learned(name, taken, taken.entries, meaning, args)
+    if name == "ratings":
+        warn_of_ratings()
     return recommender, taken
 
 

@@ -295,7 +295,14 @@ def test_version_and_help():
 def test_command_lines_of_the_pages_are_understood():
     root = Path(__file__).parents[2]
     parser, found = make_parser(), 0
-    for page in ("README.md", "docs/guide.md", "docs/threads.md", "bench/README.md", "CONTRIBUTING.md"):
+    for page in (
+        "README.md",
+        "docs/guide.md",
+        "docs/ranking.md",
+        "docs/threads.md",
+        "bench/README.md",
+        "CONTRIBUTING.md",
+    ):
         for line in re.findall(r"^fastsketch (.*)$", (root / page).read_text(encoding="utf-8"), re.MULTILINE):
             arguments = parser.parse_args(shlex.split(line, comments=True))
             assert callable(arguments.run)

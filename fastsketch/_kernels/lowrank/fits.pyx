@@ -7,7 +7,7 @@ from libc.string cimport memset
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
-from fastsketch._kernels.losses cimport ABSOLUTE, HUBER, SQUARE, loss_terms
+from fastsketch._kernels.losses cimport ABSOLUTE, HUBER, QUANTILE, SQUARE, loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
 from fastsketch._kernels.lowrank.loop cimport Loop, at, bound_of_curve, entry_by_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
