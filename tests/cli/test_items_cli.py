@@ -138,7 +138,6 @@ def test_bad_rows_are_named(run):
     assert fs.load("o.fsk").popularity.tolist()[4:] == [0.0] * 5
 
 
-
 def test_text_and_matrices_are_the_same_rows(run):
     rows = users().toarray()
     text = "\n".join("0 " + " ".join(f"{j + 1}:{row[j]:g}" for j in np.flatnonzero(row)) for row in rows)
