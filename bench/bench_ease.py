@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 
 import fastsketch as fs
-from bench_lowrank import ratings_of
+from bench_lowrank_sets import ratings_of
 from bench_tools import table
 
 DEPTH = 20

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from bench_lowrank import ratings_of
+from bench_lowrank_sets import ratings_of
 from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
 from bench_tools import located, table
 from fastsketch.ranking import ndcg_at, recall_at
