@@ -61,7 +61,8 @@ def owners(csr: Any) -> NDArray[np.int64]:
 
 def row_squares(events: Any) -> NDArray[np.float64]:
     """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
-    return np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
+    squares: NDArray[np.float64] = events.data.astype(np.float64) ** 2
+    return np.bincount(owners(events), squares, minlength=events.shape[0])
 
 
 def column_squares(

@@ -148,6 +148,24 @@ def test_counts_that_count_as_one(run):
     assert "row 0 holds -3.0" in run("items", "counts.npy", "--binary", "-o", "o.fsk", status=2).err
 
 
+def test_recommend_and_evaluate_take_the_model(run):
+    """With names, as text has them: the lists are those of the model."""
+    run(*ITEMS_OF, "--names", "names.txt")
+    model = fs.load("o.fsk")
+    row = np.zeros(ITEMS)
+    row[[0, 4, 8]] = 1
+    expected = model.recommend(row, 4)
+    items = ("item 0", "item 4", "item 8")
+    (found,) = json.loads(run("recommend", "o.fsk", "--items", *items, "-n", 4, "--json").out)["recommendations"]
+    assert found["items"] == [NAMES[j] for j in expected.items[0]]
+    assert np.allclose(found["scores"], expected.scores[0])
+    Path("events.csv").write_text("".join(f"ann,{name}\n" for name in items))
+    (found,) = json.loads(run("recommend", "o.fsk", "--events", "events.csv", "-n", 4, "--json").out)["recommendations"]
+    assert (found["id"], found["items"]) == ("ann", [NAMES[j] for j in expected.items[0]])
+    run("items", "monday.npz", "-l", 8, "-o", "unnamed.fsk")
+    assert "'items --names'" in run("recommend", "unnamed.fsk", "--items", "item 0", status=2).err
+
+
 def test_bad_rows_are_named(run):
     lines = ["1 1:1 3:2", "# a comment", "1 2:1", "1 1:-1 4:1"]
     Path("t.svm").write_text("\n".join(lines) + "\n")
