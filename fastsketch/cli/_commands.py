@@ -25,8 +25,8 @@ from fastsketch.sketching._rows_again import OtherRows
 
 # Notes of a model with the ids of its rows and columns: as long as its data.
 ID_LISTS = ("rows", "columns")
-# Notes that models must have in common to be merged, and what is said if they differ.
-OF_COLUMNS = {"columns": "its columns have other names", "events": "its events have another meaning"}
+# Notes of an item model without which nobody could ask it: the names of its items, and what their events mean.
+OF_COLUMNS = ("columns", "events")
 
 
 def sketch(args: Namespace) -> None:
@@ -86,26 +86,21 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
-            of_columns = _of_columns(models[0])
+            kept = {name: models[0].notes[name] for name in OF_COLUMNS if name in models[0].notes}
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                for name, note in _of_columns(other).items():
-                    if note != of_columns[name]:
-                        raise ValueError(f"{path}: {OF_COLUMNS[name]} than those of {args.inputs[0]}")
+                if other.notes.get("columns") != kept.get("columns"):
+                    raise ValueError(f"{path}: its columns have other names than those of {args.inputs[0]}")
+                if other.notes.get("events") != kept.get("events"):
+                    raise ValueError(f"{path}: --relevant or --binary were others than for {args.inputs[0]}")
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
-            merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            merged.notes |= {name: note for name, note in of_columns.items() if note is not None}
+            merged.notes = {"merged": [Path(path).name for path in args.inputs], **kept}
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)
-
-
-def _of_columns(model: MergeableModel) -> dict[str, Any]:
-    """The notes of an item model that say what its columns are."""
-    return {name: model.notes.get(name) for name in OF_COLUMNS}
 
 
 def _mergeable(path: str) -> MergeableModel:

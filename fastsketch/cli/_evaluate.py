@@ -119,7 +119,7 @@ def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
         two = ranking.random_split(seen, share, seed=chosen) if args.split == "random" else None
         two = two or ranking.leave_one_out(seen, chosen)
     else:
-        times = _newest(taken, seen, times)
+        times = _first_times(taken, seen, times)
         if args.split == "time":
             two = ranking.Split(*ranking.time_split(seen, times, share=share)[:2])
         else:
@@ -127,11 +127,11 @@ def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
     return _Parts(two.train, two.train, two.test, np.arange(seen.shape[0], dtype=np.intp)), repeated
 
 
-def _newest(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def _first_times(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray[np.float64]:
     """The time of each pair of user and item: that of the first of its events, as from then on it is known."""
     coo, n = taken.entries, seen.shape[1]
     users = np.repeat(np.arange(seen.shape[0], dtype=np.int64), np.diff(seen.indptr))
-    place = np.searchsorted(users * n + seen.indices, coo.row.astype(np.int64) * n + coo.col)
+    place = np.asarray(np.searchsorted(users * n + seen.indices, coo.row.astype(np.int64) * n + coo.col), np.intp)
     first = np.full(seen.nnz, np.inf)
     np.minimum.at(first, place, times)
     return first
@@ -139,11 +139,11 @@ def _newest(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray[np.f
 
 def _lists(recommender: Recommender, parts: _Parts, measured: Any, shown: Any, k: int) -> NDArray[np.int64]:
     """Recommendations (measured users, k) without what they have been shown to have."""
-    if recommender.users is not None and parts.known is not None:  # who learned from these very users
-        users, told = [recommender.users[i] for i in parts.known[measured]], None
-    else:
-        users, told = [""] * len(measured), shown
-    return recommender.best(users, told, k, shown, None).items
+    names = recommender.users
+    if names is not None and parts.known is not None:  # a model that knows its users, and has learned from these
+        users = [names[int(i)] for i in parts.known[measured]]
+        return recommender.best(users, None, k, shown, None).items
+    return recommender.best([""] * len(measured), shown, k, shown, None).items
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
         """As argparse, and what stands alone goes to `rest`, wherever it stands."""
-        found, left = super().parse_known_args(args, namespace)
+        found, left = super().parse_known_args(*args, **kwargs)
         if self.rest is not None and not any(text.startswith("-") for text in left):
             getattr(found, self.rest).extend(left)
             left = []

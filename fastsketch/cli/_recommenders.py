@@ -37,7 +37,8 @@ class ItemModel:
     fallback, needs_events = "popular items", True
 
     def __init__(self, model: SketchedEASE, items: list[str], meaning: Meaning) -> None:
-        self.model, self.items, self.users, self.meaning = model, items, None, meaning
+        self.model, self.items, self.meaning = model, items, meaning
+        self.users: list[str] | None = None  # it keeps none
 
     @classmethod
     def learned(cls, seen: Any, items: list[str], meaning: Meaning, parameters: dict[str, Any]) -> "ItemModel":
@@ -69,7 +70,8 @@ class Popular:
     def __init__(self, seen: Any, items: list[str], meaning: Meaning) -> None:
         liked = meaning.liked(seen)
         self.counts = np.bincount(liked.indices, minlength=len(items)).astype(np.float64)
-        self.items, self.users = items, None
+        self.items = items
+        self.users: list[str] | None = None
 
     def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
         """For as many users as `exclude` has rows."""

@@ -102,7 +102,7 @@ def recommended(
         and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
     )
     allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
-    left_out = []
+    left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
     if exclude is not None:
         line = np.arange(len(rows)) if own_lines else rows
         left_out.append((exclude.indptr.astype(np.int64), exclude.indices.astype(np.int32), line))

@@ -110,6 +110,19 @@ def test_a_saved_model_answers(folder, capsys):
     assert fs.load("s.fsk").notes["events"] == {"relevant": 4.0, "binary": False}
 
 
+def test_parts_of_a_model(folder, capsys):
+    lines = (folder / "e.csv").read_text().splitlines(keepends=True)
+    rest = "".join(f"other,item {j}\n" for j in range(ITEMS))  # so that both know all items
+    for name, part in (("one", lines[::2]), ("two", lines[1::2])):
+        (folder / f"{name}.csv").write_text("".join(part) + rest)
+        works(capsys, "recommend", f"{name}.csv", "--binary", "-o", f"{name}.fsk")
+    works(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
+    assert fs.load("m.fsk").notes["events"] == {"relevant": None, "binary": True}
+    assert found(capsys, "m.fsk", "--items", "item 1", "item 3", "-n", 3)[0]["known"]
+    works(capsys, "recommend", "two.csv", "-o", "two.fsk")
+    assert "--relevant or --binary were others" in fails(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
+
+
 def test_what_is_left_out_and_what_is_allowed(folder, capsys):
     first = found(capsys, "e.csv", "u 4", "u 6", "u 4", "-n", 3)
     assert first[0] == first[2]
@@ -200,9 +213,13 @@ def test_bad_use_is_named(folder, capsys):
     ]:
         assert said in fails(capsys, "recommend", *args), args
     model = fs.load("m.fsk")
-    model.notes = {"columns": model.notes["columns"]}
+    for events in (3, {"binary": 1}, {"binary": True, "relevant": "4"}):
+        model.notes = {**model.notes, "events": events}
+        model.save("damaged.fsk")
+        assert "what its events mean" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
+    model.notes = {"columns": model.notes["columns"][:-1]}
     model.save("damaged.fsk")
-    assert "what its events mean" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
+    assert f"not {ITEMS} different names" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
     assert not (folder / "n.fsk").exists()
 
 
