@@ -15,6 +15,9 @@ HIDDEN, DEPTH = 0.2, 20
 # Ridges in units of the mean sum of squares of a column: where a path begins, its step, and how far it may go.
 FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
 
+# Standard errors of a difference that the middle of the path is given before another ridge is taken.
+SLACK = 0.5
+
 
 class RidgePath(NamedTuple):
     """Ridges that were tried, and how well each found the hidden items of users.
@@ -22,7 +25,7 @@ class RidgePath(NamedTuple):
     Attributes
     ----------
     ridge : float
-        The best of them.
+        The one that is taken.
     ridges : ndarray (p,)
         Ascending, in squared units of the rows.
     scores : ndarray (p,)
@@ -67,26 +70,38 @@ def ndcg(found: NDArray[np.int64], hidden: Any) -> NDArray[np.float64]:
 
 
 def along(trial: Trial, ridges: Sequence[float]) -> RidgePath:
-    """All of these ridges."""
-    return _path({float(ridge): trial.of(float(ridge)) for ridge in ridges})
+    """The best of these ridges; of equal ones the largest."""
+    found = [(float(ridge), trial.of(float(ridge))) for ridge in sorted(ridges)]
+    best = max(range(len(found)), key=lambda place: (found[place][1].mean(), place))
+    return _path(found, best)
 
 
 def climb(trial: Trial, unit: float) -> RidgePath:
-    """From the middle of a geometric path in the direction of better ones, until they are worse again."""
+    """From the middle of a geometric path in the direction of better ones, until they are worse again.
+
+    A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than one
+    standard error of the difference, the nearest to the middle is taken.
+    """
     found = {step: trial.of(FIRST * unit * STEP**step) for step in (-1, 0, 1)}
     while True:
         best = max(found, key=lambda step: (found[step].mean(), step))
         ahead = best - 1 if best == min(found) else best + 1 if best == max(found) else None
         if ahead is None or not LEAST <= FIRST * STEP**ahead <= MOST:
-            return _path({FIRST * unit * STEP**step: values for step, values in found.items()})
+            break
         found[ahead] = trial.of(FIRST * unit * STEP**ahead)
+    steps = sorted(found)
+    behind = {step: found[best] - found[step] for step in steps}
+    good = [step for step in steps if behind[step].mean() <= SLACK * error_of(behind[step])]
+    chosen = min(good, key=lambda step: (abs(step), -step))
+    return _path([(FIRST * unit * STEP**step, found[step]) for step in steps], steps.index(chosen))
 
 
-def _path(found: dict[float, NDArray[np.float64]]) -> RidgePath:
-    ridges = np.array(sorted(found))
-    values = np.array([found[ridge] for ridge in ridges.tolist()])
-    scores, n = values.mean(axis=1), values.shape[1]
-    errors = values.std(axis=1) / np.sqrt(max(1, n - 1))
-    # of equal ones the largest: it is nearer to popularity
-    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
-    return RidgePath(float(ridges[best]), ridges, scores, errors, n)
+def error_of(values: NDArray[np.float64]) -> float:
+    """Standard error of the mean of independent values."""
+    return float(values.std()) / max(1, len(values) - 1) ** 0.5
+
+
+def _path(found: list[tuple[float, NDArray[np.float64]]], chosen: int) -> RidgePath:
+    ridges, values = zip(*found, strict=True)
+    scores, errors = np.array([v.mean() for v in values]), np.array([error_of(v) for v in values])
+    return RidgePath(ridges[chosen], np.array(ridges), scores, errors, len(values[0]))

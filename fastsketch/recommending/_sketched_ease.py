@@ -53,8 +53,9 @@ class SketchedEASE(MergeableModel):
         l >= 2, rows of the sketch. With more than there are items the answer is that of EASE itself.
     ridge : float > 0, optional
         In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
-        hidden items of the users in the reservoir best (NDCG@20), who until then are left out of the sketch; with fewer
-        than 100 users it is three times the mean of ``popularity``. ``select_ridge`` chooses it on users of yours.
+        hidden items of the users in the reservoir best (NDCG@20), who until then are left out of the sketch; three
+        times the mean of ``popularity`` where that is hardly worse, or there are fewer than 100 users. ``select_ridge``
+        chooses it on users of yours.
     method : {"isvd", "rfd"}, default "isvd"
         Of the sketch: iterative SVD ranks best wherever we have looked; Robust Frequent Directions cannot lose a taste
         that comes late, and is about as good where l is large for the data.

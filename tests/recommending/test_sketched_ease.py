@@ -7,6 +7,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.recommending import _held_out as held_out
+from fastsketch.recommending import _ridge
 from tests.helpers import same_state, tol
 
 ITEMS = 40
@@ -145,13 +146,38 @@ def test_the_ridge_is_chosen_on_users_held_out():
     path = facts["ridge_path"]
     assert path["n_users"] == 200 and path["ridge"] == facts["ridge"] == model.resolved["ridge"]
     best = int(np.argmax(path["scores"]))
-    assert path["ridges"][best] == path["ridge"] and np.all(np.diff(path["ridges"]) > 0)
-    assert 0 < path["standard_errors"][best] < 0.05
+    taken = path["ridges"].index(path["ridge"])
+    assert np.all(np.diff(path["ridges"]) > 0) and 0 < path["standard_errors"][best] < 0.05
+    assert path["scores"][best] - path["scores"][taken] < path["standard_errors"][best]
     # the users are learned from all the same
     fixed = fs.SketchedEASE(ITEMS + 2, ridge=facts["ridge"], dtype="float64").update(rows)
     chosen = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows)
     chosen.select_ridge(users(5), [facts["ridge"]])
     assert np.abs(fixed.decision_block(rows) - chosen.decision_block(rows)).max() < 1e-11
+
+
+class Users:
+    """Figures of ten users at ridges of 3 sqrt(10)^step units, as a function of the step."""
+
+    def __init__(self, figure):
+        self.figure, self.steps = figure, []
+
+    def of(self, ridge):
+        step = round(2 * np.log10(ridge / 3.0))
+        self.steps.append(step)
+        return np.array([self.figure(step, user) for user in range(10)])
+
+
+def test_a_path_ends_where_ridges_are_worse_again():
+    trial = Users(lambda step, user: 1.0 - 0.01 * (step - 4) ** 2)
+    path = _ridge.climb(trial, 1.0)
+    assert path.ridge == pytest.approx(3.0 * 10.0**2) and max(trial.steps) == 5 and len(set(trial.steps)) == 7
+    # no better by more than chance has it: the middle
+    wild = Users(lambda step, user: 0.001 * step * (step < 3) + 0.1 * np.sin(7 * step + user))
+    assert _ridge.climb(wild, 1.0).ridge == pytest.approx(3.0)
+    # nor does it go on for ever
+    assert _ridge.climb(Users(lambda step, user: step), 1.0).ridge <= 1e6
+    assert _ridge.along(Users(lambda step, user: 0.5), [1.0, 7.0, 2.0]).ridge == 7.0
 
 
 def test_few_users_choose_no_ridge():
