@@ -129,7 +129,7 @@ def test_parts_are_merged_with_their_names(run):
     assert "other names" in run("merge", "monday.fsk", "unnamed.fsk", "-o", "week.fsk", status=2).err
     run("items", "tuesday.npz", "-l", 8, "--binary", "-o", "binary.fsk")
     error = run("merge", "unnamed.fsk", "binary.fsk", "-o", "week.fsk", status=2).err
-    assert "binary.fsk: its events have another meaning than those of unnamed.fsk" in error
+    assert "binary.fsk: --relevant or --binary were others than for unnamed.fsk" in error
     assert fs.load("week.fsk").notes["columns"] == NAMES
 
 
@@ -146,6 +146,24 @@ def test_counts_that_count_as_one(run):
         assert same_state(model, ones)
     np.save("counts.npy", -users().toarray() * 3.0)
     assert "row 0 holds -3.0" in run("items", "counts.npy", "--binary", "-o", "o.fsk", status=2).err
+
+
+def test_recommend_and_evaluate_take_the_model(run):
+    """With names, as text has them: the lists are those of the model."""
+    run(*ITEMS_OF, "--names", "names.txt")
+    model = fs.load("o.fsk")
+    row = np.zeros(ITEMS)
+    row[[0, 4, 8]] = 1
+    expected = model.recommend(row, 4)
+    items = ("item 0", "item 4", "item 8")
+    (found,) = json.loads(run("recommend", "o.fsk", "--items", *items, "-n", 4, "--json").out)["recommendations"]
+    assert found["items"] == [NAMES[j] for j in expected.items[0]]
+    assert np.allclose(found["scores"], expected.scores[0])
+    Path("events.csv").write_text("".join(f"ann,{name}\n" for name in items))
+    (found,) = json.loads(run("recommend", "o.fsk", "--events", "events.csv", "-n", 4, "--json").out)["recommendations"]
+    assert (found["id"], found["items"]) == ("ann", [NAMES[j] for j in expected.items[0]])
+    run("items", "monday.npz", "-l", 8, "-o", "unnamed.fsk")
+    assert "'items --names'" in run("recommend", "unnamed.fsk", "--items", "item 0", status=2).err
 
 
 def test_bad_rows_are_named(run):
