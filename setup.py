@@ -105,6 +105,7 @@ def extensions():
         "linalg/dots": ["csrc/fs_dots.c"],
         "linalg/block": ["csrc/fs_block.c"],
         "linalg/best": ["csrc/fs_pool.c"],
+        "lowrank/coefficients": ["csrc/fs_pool.c"],
         "lowrank/dense": ["csrc/fs_pool.c"],
         "lowrank/entries": ["csrc/fs_pool.c"],
         "lowrank/fits": ["csrc/fs_sparse.c"],

@@ -278,19 +278,14 @@ def real_targets():
 
 # -- low-rank models ---------------------------------------------------------------------------------------------------
 OWN = "as it comes"
+RIDGES = {f"ridge={ridge:g}": {"ridge": ridge} for ridge in (0.35, 0.5, 0.7, 1.4, 2.0)}
+BIAS_RIDGES = {f"bias_ridge={ridge:g}": {"bias_ridge": ridge} for ridge in (1.0, 2.0, 5.0, 10.0)}
 OTHERS = {"sweeps=0": {"sweeps": 0}, "sweeps=2": {"sweeps": 2}, "learning_rate=1": {"learning_rate": 1.0}}
-
-
-def _models(loss):
-    """{label: options}; bias_ridge=3 is the default of all losses but those of labels and counts."""
-    constant = {f"ridge={ridge:g}": {"ridge": ridge} for ridge in (1.0, 10.0, 20.0)}
-    if loss in ("logistic", "poisson"):
-        constant |= {f"{label}, bias_ridge=3": {**one, "bias_ridge": 3.0} for label, one in constant.items()}
-    return {OWN: {}, **constant, **OTHERS}
+MODELS = {OWN: {}, **RIDGES, **BIAS_RIDGES, **OTHERS}
 
 
 def lowrank_defaults(args):
-    """Ridge, sweeps and learning_rate of LowRankModel: RMSE, or deviance of labels and counts, of unseen entries."""
+    """Ridges, sweeps and learning_rate of LowRankModel: RMSE, or deviance of labels and counts, of unseen entries."""
     scores = Scores(["set", "loss", "rank"], "error")
     for name, found, loss, ranks, share in _problems(args):
         rows, columns, values, _ = found
@@ -299,7 +294,7 @@ def lowrank_defaults(args):
             order = np.random.default_rng(split).permutation(n)
             cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
             for rank in ranks:
-                for label, options in _models(loss).items():
+                for label, options in MODELS.items():
                     line, start = [], time.perf_counter()
                     for train, held in ((order[:inner], order[inner:cut]), (order[:cut], order[cut:])):
                         x = matrix(found, train, values.astype(np.float32))
@@ -308,20 +303,22 @@ def lowrank_defaults(args):
                         line.append(_error(loss, z, values[held].astype(np.float64)))
                     scores.add((name, loss, rank), label, *line, time.perf_counter() - start)
         print(name, loss, flush=True)
-    write(args, "lowrank_defaults", _own_against_constant(scores), scores.each())
+    write(args, "lowrank_defaults", _own_against_others(scores), scores.each())
 
 
-def _own_against_constant(scores):
-    """The table of each problem: the model's own ridge, the constant one that is best in validation, no sweeps."""
+def _own_against_others(scores):
+    """The table of each problem: the defaults, the ridge and the bias_ridge that are best in validation, no sweeps."""
     out = []
     for problem, lines in scores.found.items():
         found = {label: np.array(values) for label, values in lines.items()}
-        constant = [label for label in found if label.startswith("ridge=")]
-        best = min(constant, key=lambda label: found[label][:, 0].mean())
-        cells = [scores.cells(found[label]) for label in (OWN, best, "sweeps=0")]
-        out.append([*problem, *cells[0], best.removeprefix("ridge="), *cells[1], *cells[2]])
-    pairs = ("own ridge, validation", "test", "best constant", "validation", "test", "no sweeps, validation", "test")
-    return table(out, [*scores.head, *pairs])
+        best = [min(some, key=lambda label: found[label][:, 0].mean()) for some in (RIDGES, BIAS_RIDGES)]
+        cells = [scores.cells(found[label]) for label in (OWN, *best, "sweeps=0")]
+        names = [label.split("=")[1] for label in best]
+        out.append([*problem, *cells[0], names[0], *cells[1], names[1], *cells[2], *cells[3]])
+    head = ["defaults, validation", "test"]
+    for what in ("best other ridge", "best other bias_ridge"):
+        head += [what, "validation", "test"]
+    return table(out, [*scores.head, *head, "no sweeps, validation", "test"])
 
 
 def _problems(args):

@@ -8,19 +8,20 @@ Events are ratings of 4 and 5 stars (or the positive links of Epinions) as ones.
 - last: the newest fifth of each user's ratings.
 
 Whoever has events among the held-out ratings is asked for 20 items that have no rating among those shown. Parameters
-are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: a climb
-along the values of each parameter in turn until both neighbours of every value are worse; "end" marks what lies at an
-end of its values. One thread for everybody.
+are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: of factor
+models nine combinations of weight and ridge first, then a climb along the values of each parameter in turn until both
+neighbours of every value are worse; "end" marks what lies at an end of its values. One thread for everybody.
 """
 
 import gzip
 import time
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from bench_lowrank import ratings_of
+from bench_lowrank_sets import ratings_of
 from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
 from bench_tools import located, table
 from fastsketch.ranking import ndcg_at, recall_at
@@ -167,9 +168,9 @@ def check_measures(split, items):
         assert np.isclose(recall[k], hits.sum() / len(relevant))
 
 
-def climb(score, grids, start):
-    """(parameters, score, tried): one parameter after the other until both neighbours of every value are worse."""
-    known, best, moved = {}, dict(start), True
+def climb(score, grids, starts):
+    """(parameters, score, tried): from the best start until both neighbours of every value are worse."""
+    known, moved = {}, True
 
     def at(parameters):
         key = tuple(parameters.values())
@@ -177,6 +178,7 @@ def climb(score, grids, start):
             known[key] = score(parameters)
         return known[key]
 
+    best = max(starts, key=at)
     while moved:
         moved = False
         for name, values in grids.items():
@@ -188,8 +190,8 @@ def climb(score, grids, start):
     return best, at(best), len(known)
 
 
-def tuned(method, splits, start):
-    """Parameters chosen on validation splits, and words about the choice."""
+def tuned(method, splits, before=None):
+    """Parameters chosen on validation splits, and words about the choice; before: what was chosen for another kind."""
     kept = [{"tuning": True} for _ in splits]
 
     def score(parameters):
@@ -200,7 +202,10 @@ def tuned(method, splits, start):
         return np.nanmean(measured(split, fitted.recommend(split))[0])
 
     began = time.perf_counter()
-    best, value, tried = climb(score, method.grids, start)
+    starts = [
+        {**method.start, **dict(zip(method.coarse, values, strict=True))} for values in product(*method.coarse.values())
+    ]
+    best, value, tried = climb(score, method.grids, starts + ([] if before is None else [before]))
     words = ", ".join(
         f"{name} {value:g}" + (" (end)" if value in (method.grids[name][0], method.grids[name][-1]) else "")
         for name, value in best.items()
@@ -249,7 +254,7 @@ def choose(name, kind, entries, methods, starts, several=True):
         if method.asis is not None:
             chosen.append((f"{method.name}, as it comes", method, method.asis))
         if method.grids:
-            best, words = tuned(method, within, starts.get((name, method.name), method.start))
+            best, words = tuned(method, within, starts.get((name, method.name)))
             starts[name, method.name] = best
             lines.append([method.name, *words])
             chosen.append((f"{method.name}, tuned" if method.asis is not None else method.name, method, best))

@@ -31,12 +31,17 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """grids: values of each tuned parameter, in order; start: where the search begins; asis: what the package has."""
+    """grids: values of each tuned parameter, in order; start: where the search begins; asis: what the package has.
+
+    coarse: parameters and values whose every combination is tried first, the others as in start: what depends on one
+    another has more than one summit.
+    """
 
     name: str
     fit: Callable
     grids: dict = field(default_factory=dict)
     start: dict = field(default_factory=dict)
+    coarse: dict = field(default_factory=dict)
     asis: dict | None = None
     kinds: tuple = ("random", "users", "time", "last")
     sets: tuple = ("ML-100K", "ML-1M", "Epinions")
@@ -297,6 +302,7 @@ METHODS = [
             "iterations": (3, 5, 10, 20, 40),
         },
         {"regularization": 10.0, "alpha": 2.0, "factors": 64, "iterations": 10},
+        {"regularization": (3.2, 10.0, 32.0), "alpha": (1.0, 2.0, 5.0)},
         asis={"factors": 100, "regularization": 0.01, "alpha": 1.0, "iterations": 15},
         needs="implicit",
     ),
@@ -325,6 +331,7 @@ METHODS = [
             "niter": (3, 5, 10, 20, 40),
         },
         {"lambda_": 10.0, "alpha": 1.0, "k": 64, "niter": 10},
+        {"lambda_": (3.2, 10.0, 32.0), "alpha": (1.0, 2.0, 5.0)},
         asis={"k": 50, "lambda_": 1.0, "alpha": 1.0, "niter": 10},
         sets=("ML-100K", "ML-1M"),
         needs="cmfrec",

@@ -62,6 +62,14 @@ void fs_csr_gram_row_d(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const in
                        const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
                        double *gram);
 
+/* gram[k] = N[i, :] . N[k, :] for 0 <= k <= i, in double. */
+void fs_csr_gram_before_s(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const float *data,
+                          const int32_t *stop, const int32_t *row, const float *value, const int32_t *place,
+                          double *gram);
+void fs_csr_gram_before_d(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
+                          const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
+                          double *gram);
+
 /* out[j] = sum_i coefficient[i] * N[i, j] for first <= j < beyond. */
 void fs_csr_column_sums_s(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
                           const float *value, const double *coefficient, double *out);

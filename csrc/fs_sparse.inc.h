@@ -120,6 +120,23 @@ void FS_JOIN(fs, TYPED(csr_gram_row))(ptrdiff_t n, ptrdiff_t i, const int64_t *i
     }
 }
 
+void FS_JOIN(fs, TYPED(csr_gram_before))(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                                         const int32_t *stop, const int32_t *row, const REAL *value,
+                                         const int32_t *place, double *gram)
+{
+    double square = 0;
+    for (ptrdiff_t k = 0; k < i; k++)
+        gram[k] = 0;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
+        const double v = (double)data[e];
+        const int32_t j = indices[e];
+        square += v * v;
+        for (int32_t t = j > 0 ? stop[j - 1] : 0; t < place[e]; t++)
+            gram[row[t]] += v * (double)value[t];
+    }
+    gram[i] = square;
+}
+
 void FS_JOIN(fs, TYPED(csr_column_sums))(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
                                          const REAL *value, const double *coefficient, double *out)
 {

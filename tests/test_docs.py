@@ -32,6 +32,7 @@ def public_objects():
     from fastsketch.sklearn import (
         AdaptiveSubgradientClassifier,
         AdaptiveSubgradientRegressor,
+        EASERecommender,
         LowRankCompleter,
         SketchedCovariance,
         SketchedNewtonClassifier,
@@ -49,7 +50,9 @@ def public_objects():
         SketchedNewtonRegressor,
         AdaptiveSubgradientClassifier,
         AdaptiveSubgradientRegressor,
+        EASERecommender,
         LowRankCompleter,
+        EASERecommender,
     ]
 
 
@@ -89,6 +92,7 @@ def test_parameters_are_documented():
         fastsketch.AdaptiveSubgradient,
         fastsketch.AdaptiveGrid,
         fastsketch.LowRankModel,
+        fastsketch.SketchedEASE,
         fastsketch.Compressor,
         fastsketch.fwht,
         fastsketch.srht,

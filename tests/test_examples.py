@@ -27,6 +27,18 @@ def test_merging_shards():
     assert 0 < error <= bound
 
 
+def test_recommending_from_shards():
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "recommend_from_shards.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "3,200 users" in out
+    ours, popular = map(float, re.findall(r"NDCG@20 ([\d.]+)", out))
+    assert ours > 1.5 * popular > 0
+
+
 def test_hashing_on_dask():
     pytest.importorskip("distributed")
     out = subprocess.run(
@@ -45,7 +57,9 @@ def test_the_joblib_recipe():
 
 def test_readme_example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second, third, fourth = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    first, second, third, fourth, fifth = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     scope = {}
     exec(compile(second, "README.md", "exec"), scope)
     assert scope["codes"].shape == (20_000, 8)
@@ -60,6 +74,12 @@ def test_readme_example(tmp_path, monkeypatch):
     error = scope["model"].predict(*np.nonzero(scope["stars"])) - scope["stars"][np.nonzero(scope["stars"])]
     assert np.abs(error).mean() < 0.5 * np.abs(scope["stars"] - 3).mean()
     assert len(scope["new"]) == 3
+    scope = {}
+    exec(compile(fifth, "README.md", "exec"), scope)
+    ranking, users = fs.ranking, scope["users"]
+    popular = ranking.top_items(scope["model"].popularity, 20, exclude=users.shown)
+    ours, theirs = (ranking.mean_of(ranking.ndcg_at(found, users.hidden)).mean for found in (scope["items"], popular))
+    assert abs(ours - 0.16) < 0.01 and abs(theirs - 0.07) < 0.01
     scope = {}
     exec(compile(first, "README.md", "exec"), scope)
     assert scope["B"].shape == (63, 2000)
@@ -89,6 +109,35 @@ def test_guide_examples():
     assert np.cumsum(variances)[pca.n_components_ - 1] > 0.5 * variances.sum()
     assert scope["total"].n_samples_seen_ == 2_000
     assert np.allclose(scope["total"].explained_variance_, variances[:10], rtol=0.05)
+
+
+def test_recommending_page(capsys, tmp_path, monkeypatch):
+    """From events to lists: it prints the lines that follow it, and the rest says what it is said to say."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "recommending.md").read_text()
+    *blocks, estimator = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope, printed = {}, []
+    for code in blocks:
+        exec(compile(code, "docs/recommending.md", "exec"), scope)
+        printed.append(capsys.readouterr().out)
+    (shown,) = re.findall(r"```\n(SketchedEASE.*?)```", page, re.DOTALL)
+    stated, found = (np.array(re.findall(r"\d\.\d\d", text), float) for text in (shown, printed[0]))
+    assert np.abs(found - stated).max() < 0.011
+    assert f"{scope['X'].nnz:,} events" in blocks[0]
+    assert abs(float(printed[1]) - found[0]) < 0.01
+    assert abs(float(printed[2]) - 0.75) < 0.01
+    model, why = scope["model"], scope["why"]
+    assert scope["path"]["ridge"] in scope["path"]["ridges"] and len(printed[3].splitlines()) >= 3
+    assert scope["fixed"].ridge == scope["chosen"].ridge
+    assert np.isclose(why.contributions.sum(), scope["found"].scores[0, 0], rtol=1e-4)
+    assert (scope["genre"][scope["near"].items[0]] == scope["genre"][scope["best"]]).mean() > 0.5
+    few = scope["few"].items
+    assert set(few[few >= 0]) <= set(scope["in_stock"])
+    assert fs.load("items.fsk").n_rows == model.n_rows == 3_500
+    pytest.importorskip("sklearn")
+    scope = {}
+    exec(compile(estimator, "docs/recommending.md", "exec"), scope)
+    assert scope["items"].shape == (2, 5)
 
 
 def test_read_outs_example(capsys):

@@ -57,9 +57,12 @@ def arguments(specimen, model):
         "encode": lambda m: m.encode(rows),
         "search": lambda m: m.search(rows, np.zeros((9, 1), np.uint8)),
         "fold_in": lambda m: m.fold_in(rows),
-        "recommend": lambda m: m.recommend([0]),
+        "recommend": lambda m: m.recommend(rows if isinstance(m, fs.SketchedEASE) else [0]),
         "similar": lambda m: m.similar(0),
-        "decision_block": lambda m: m.decision_block([0]),
+        "decision_block": lambda m: m.decision_block(rows if isinstance(m, fs.SketchedEASE) else [0]),
+        "similar_items": lambda m: m.similar_items([0]),
+        "explain": lambda m: m.explain(rows[[0]], 1),
+        "select_ridge": lambda m: m.select_ridge(rows),
         "predict_block": lambda m: m.predict_block([0]),
         **{
             name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, Answers | Completion) else [rows]))
@@ -107,9 +110,18 @@ def refused(error):
 # is one immutable object.
 FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha", "load"}
 FREE_OF = {
-    Answers: {"shape", "history", "selected_rank", "factors", "bias_terms", "decision_function", "decision_block"}
+    Answers: {
+        "shape",
+        "history",
+        "selection",
+        "selected_rank",
+        "factors",
+        "bias_terms",
+        "decision_function",
+        "decision_block",
+    }
     | {"predict", "predict_proba", "predict_block", "recommend", "similar", "fold_in"},
-    Completion: {"shape", "history", "factors", "decision_function", "predict", "predict_proba"},
+    Completion: {"shape", "history", "factors", "bias_terms", "decision_function", "predict", "predict_proba"},
     Hasher: {"to_faiss"},
 }
 

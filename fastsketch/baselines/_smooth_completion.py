@@ -185,7 +185,8 @@ class AltMin(Completion):
 def _noise(data: Observed, loss: str, biases: Biases) -> float:
     """The unit of a ridge."""
     z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
-    return NoiseLevel(data, LossSetting(loss, 0.0), z, bias_ridge=0.0).unit()
+    value, _ = value_and_slopes(loss, z, data.o)
+    return NoiseLevel(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
 
 
 def _lipschitz(loss: str) -> float:

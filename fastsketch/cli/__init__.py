@@ -1,4 +1,4 @@
-"""The command line: ``fastsketch sketch | hash | encode | search | learn | complete | predict | recommend | ...``.
+"""The command line: ``fastsketch sketch | hash | encode | search | learn | complete | items | recommend | ...``.
 
 Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
 129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output

@@ -25,6 +25,8 @@ from fastsketch.sketching._rows_again import OtherRows
 
 # Notes of a model with the ids of its rows and columns: as long as its data.
 ID_LISTS = ("rows", "columns")
+# Notes that models must have in common to be merged, and what is said if they differ.
+OF_COLUMNS = {"columns": "its columns have other names", "events": "its events have another meaning"}
 
 
 def sketch(args: Namespace) -> None:
@@ -84,21 +86,26 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
-            columns = models[0].notes.get("columns")
+            of_columns = _of_columns(models[0])
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                if other.notes.get("columns") != columns:
-                    raise ValueError(f"{path}: its columns have other names than those of {args.inputs[0]}")
+                for name, note in _of_columns(other).items():
+                    if note != of_columns[name]:
+                        raise ValueError(f"{path}: {OF_COLUMNS[name]} than those of {args.inputs[0]}")
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            if columns is not None:
-                merged.notes["columns"] = columns
+            merged.notes |= {name: note for name, note in of_columns.items() if note is not None}
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)
+
+
+def _of_columns(model: MergeableModel) -> dict[str, Any]:
+    """The notes of an item model that say what its columns are."""
+    return {name: model.notes.get(name) for name in OF_COLUMNS}
 
 
 def _mergeable(path: str) -> MergeableModel:

@@ -11,8 +11,18 @@ DTYPES = "{float32,float64}"
 class Parser(argparse.ArgumentParser):
     """A parser that takes no abbreviated flags: what is short for one flag today could be short for two tomorrow."""
 
+    rest: str | None = None  # the list that takes what stands alone behind a flag: argparse would not know whose it is
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, and what stands alone goes to `rest`, wherever it stands."""
+        found, left = super().parse_known_args(args, namespace)
+        if self.rest is not None and not any(text.startswith("-") for text in left):
+            getattr(found, self.rest).extend(left)
+            left = []
+        return found, left
 
 
 def lazy(function: str) -> Callable[[argparse.Namespace], int | None]:

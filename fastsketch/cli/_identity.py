@@ -16,7 +16,7 @@ VERSION = 1
 # whole. What the blocks miss shows by the time of modification: then the rows that were used are compared.
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
 # Switches that are written only where they are something else.
-UNWRITTEN: dict[str, Any] = {"passes": 1, "names": None}
+UNWRITTEN: dict[str, Any] = {"passes": 1, "names": None, "binary": False}
 
 Identity = dict[str, Any]
 

@@ -1,14 +1,17 @@
 """items: an item model of users' rows, as ``recommend`` and ``evaluate`` read it."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fastsketch._validation import is_sparse
 from fastsketch.cli._job import given, learn
-from fastsketch.cli._lowrank import is_names
+from fastsketch.cli._names import is_names
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import PlainRows
+from fastsketch.cli._reading import Piece, PlainRows
 from fastsketch.cli._report import report
 from fastsketch.io import Source, SourceError, StateError
 from fastsketch.io._input import InputFile, whole_lines
@@ -20,18 +23,19 @@ BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20
 
 def items(args: Namespace) -> None:
     """Learn an item model from files of users' rows into one state file, with checkpoints."""
-    model, reader = SketchedEASE(**given(args)), NamedItems(args.names)
+    model, reader = SketchedEASE(**given(args)), UserRows(args.names, binary=args.binary)
     with output_of(args) as out:
         _, facts = learn(args, model, out, reader=reader)
         report(args, facts, out)
 
 
-class NamedItems(PlainRows):
-    """Rows alone, and the names of their columns for the notes of the model."""
+class UserRows(PlainRows):
+    """Rows alone; the notes of the model say what `recommend` needs to know of them."""
 
-    def __init__(self, path: str | None) -> None:
-        self._path = path
+    def __init__(self, path: str | None, *, binary: bool) -> None:
+        self._path = path  # of the names of the columns
         self._names: list[str] | None = None
+        self._binary = binary
 
     def begin(self, sources: Sequence[Source]) -> None:
         """See Reader."""
@@ -42,8 +46,9 @@ class NamedItems(PlainRows):
             raise SourceError(f"{self._path} has {len(self._names)} names for the {width} columns of the inputs")
 
     def notes(self) -> dict[str, Any]:
-        """See Reader."""
-        return {} if self._names is None else {"columns": self._names}
+        """See Reader; `events` as `recommend` reads it: which values count, and whether they count as 1."""
+        events = {"events": {"relevant": None, "binary": self._binary}}
+        return events if self._names is None else {"columns": self._names, **events}
 
     def take(self, notes: dict[str, Any]) -> None:
         """See Reader."""
@@ -51,6 +56,18 @@ class NamedItems(PlainRows):
         if (found is None) != (self._path is None) or not (found is None or is_names(found)):
             raise StateError("the names of the items are not those of this command")
         self._names = found
+
+    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
+        """See Reader."""
+        for (rows,), n, position in super().__call__(source, start_row, model):
+            yield (_ones_of(rows) if self._binary else rows,), n, position
+
+
+def _ones_of(rows: Any) -> Any:
+    """Rows with 1 for what is above 0; all else is as it was, and the model says what it thinks of it."""
+    if not is_sparse(rows):
+        return np.where(rows > 0, 1, rows)
+    return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:

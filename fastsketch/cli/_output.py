@@ -145,7 +145,7 @@ class Output:
 
 
 # Arguments of the commands that name files to read.
-INPUTS = ("inputs", "ratings", "pairs", "model", "codes", "queries", "test", "exclude")
+INPUTS = ("inputs", "ratings", "pairs", "model", "codes", "queries", "test", "exclude", "source", "events", "allow")
 
 
 @contextlib.contextmanager

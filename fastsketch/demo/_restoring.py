@@ -37,7 +37,7 @@ def restore(image: Image) -> Restored:
             learning_rate=1.0,
             scaling=False,
             sweeps=1,
-            ridge=0.01,
+            ridge=0.0005,
             bias_ridge=0.01,
             clip=(0, 1),
         )

@@ -1,9 +1,9 @@
 """Ridges and rank by held-out entries: one after the other, each along a path that begins at the default.
 
-Biases alone choose bias_ridge: a fit of them is a few passes over the entries. Sweeps then begin where the greedy ranks
-have ended, at the largest rank, once for each ridge that is tried; at the best ridge smaller ranks are tried too. A path
-is followed, up and down, as long as it gains, which is three or four fits; every fit is the one that an explicit ridge
-and rank would have, so that the values found can be given to a fit of all entries.
+Biases alone choose bias_ridge: a fit of them is a few passes over the entries. Sweeps then begin where the greedy
+ranks have ended, at the largest rank, once for each ridge that is tried; at the best ridge smaller ranks are tried too.
+A path is followed, up and down, as long as it gains, which is three or four fits; every fit is the one that an explicit
+ridge and rank would have, so that the values found can be given to a fit of all entries.
 """
 
 from collections.abc import Callable, Sequence

@@ -36,6 +36,10 @@ def _as_range(value: Any, name: str) -> tuple[float, float]:
     return low, high
 
 
+def _as_steps(value: Any, name: str) -> int | None:
+    return None if value is None else as_integer(value, name, 1)
+
+
 class LowRankModel(Answers):
     """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
 
@@ -49,30 +53,39 @@ class LowRankModel(Answers):
         Largest rank; at most min(m, n).
     loss : str, default "square"
         "square" (z - o)^2 / 2; "logistic" log(1 + exp(-oz)) and "squared_hinge" of labels o = -1 and +1 (or 0 and 1);
-        "huber" with loss_parameter delta (1); "poisson" exp(z) - oz of counts; and, with kinks, "absolute" |z - o|,
-        "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon
-        (0.1).
+        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" |z - o|,
+        "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
     refine : {"economic", "full", "none"}, default "economic"
-        Of smooth losses, after each rank: all coefficients together scaled and the new one; all of them, by L-BFGS;
-        none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
+        Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of
+        them (6); none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
+    max_refine_steps : int or None, default 2
+        Newton steps of that refinement at most; of the square loss one is exact. None: until another would gain less
+        than 1e-8 of the objective (or 1e-9 of that without ranks, which ends it for separable labels). "full" is then
+        never worse than "economic" from the same ranks.
     biases : bool, default True
         A global level, one bias a row, one a column, fitted first.
     scaling : bool, default True
         Search in rows and columns scaled by (observations + 30)^(-1/4): frequent ones do not take all ranks.
     loss_parameter : float, optional
+        delta and epsilon are in units of X. If not given they are 1.345 and 0.1 times the robust spread of what biases
+        leave (1.4826 times the median size; the standard deviation of normal residuals): ``resolved`` after the fit.
     learning_rate : float in (0, 1], default 0.7
         Factor on each step of smooth losses: below 1 more ranks overfit later.
     sweeps : int, default 4
         Times that columns and rows are fitted again in turn after the last rank, with `ridge`. More accurate; the
         models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
     ridge : float, optional
-        L2 penalty of factors in sweeps and fold-in, in units of the loss. If it is not given, the largest singular
-        value that the gradient of pure noise would have, estimated from the data: ``resolved["ridge"]`` after the fit.
+        L2 penalty of factors in sweeps and fold-in, as a multiple of the largest singular value that the gradient of
+        pure noise would have, which is estimated from the data before each sweep: at 1 noise is left out. If not given
+        1, or what validation chooses. ``facts()["penalty"]`` is the penalty in units of the loss.
     bias_ridge : float, optional
-        L2 penalty of biases; 3 observations of mean curvature if it is not given (3.0 for the square loss).
+        L2 penalty of biases, in observations of mean curvature: a bias of n observations is shrunk by
+        n / (n + bias_ridge). If not given 3, or what validation chooses; ``facts()["bias_penalty"]`` is in units of the
+        loss.
     step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
         Of losses with kinks, in step t: to the lowest point along h, or step_size / sqrt(t).
     step_size : float, default 1.0
+        In units of X over those of the slopes.
     inner_criterion, inner_tolerance, max_inner_rank : str, float, int, default "current", 0.99, 2
         Ranks of h in step t of those losses: until ||g - h||^2 <= inner_tolerance ||g||^2 ("current"), or
         inner_tolerance times that of step t - 1 ("previous", Algorithm 3 as printed), but at most max_inner_rank.
@@ -88,6 +101,8 @@ class LowRankModel(Answers):
     ----------
     selected_rank : int or None
         Rank that predictions take: the best by the validation score, else the last.
+    selection : list of dict
+        rank, ridge, bias_ridge, validation, standard_error of all that validation has tried.
     history : list of dict
         rank, objective, seconds, validation (None without one) of every rank from 0.
     shape : (m, n)
@@ -107,6 +122,11 @@ class LowRankModel(Answers):
     other biases, and so is index -1.
 
     The objective never grows with the rank for smooth losses, nor with step_rule="line_search".
+
+    With the losses of numbers ("square", "huber", "absolute", "quantile", "epsilon_insensitive") a model of c X is c
+    times the model of X, whatever ridges are given; a delta, epsilon, clip or step_size that is given must be
+    multiplied too. Files of versions before ridges had units keep their penalties: ``fold_in`` takes its ridge in units
+    of the loss there, and a new fit takes those parameters as the units of today.
 
     References
     ----------
@@ -141,6 +161,7 @@ class LowRankModel(Answers):
     rank: int = integer(default=10, kw_only=False)
     loss: LossName = choice(tuple(LOSSES), default="square", older=OLDER)
     refine: Literal["economic", "full", "none"] = choice(("economic", "full", "none"), default="economic")
+    max_refine_steps: int | None = parameter(_as_steps, default=2)
     biases: bool = flag(default=True)
     scaling: bool = flag(default=True)
     loss_parameter: float | None = real(default=None, low=-1e300)
@@ -188,8 +209,11 @@ class LowRankModel(Answers):
         sample_weight : as X, optional
             Weight of each observation: nonnegative, stored where X is.
         validation : float in (0, 1), or scipy.sparse (m, n), optional
-            Share of the entries to hold out, or held-out entries: selected_rank is the rank of the smallest mean loss
-            on them.
+            Share of the entries to hold out, or held-out entries: rank, ridge and bias_ridge are those of the smallest
+            mean loss on them (ridges that were given are kept), biases alone among them. bias_ridge is chosen by fits
+            of the biases alone, three or more; then sweeps run at the last rank for three or more ridges from 1/4 to 4,
+            then at smaller ranks: four to seven times the sweeps of a fit, one to three if ridge is given.
+            ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` fits all entries with what was chosen.
         patience : int, optional
             Stop after this many ranks without a better validation score.
         callback : callable, optional
@@ -220,7 +244,8 @@ class LowRankModel(Answers):
         start = begin(data, self._asked_loss(), held=held, **asked)
         loss = start.loss
         pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
-        noise = NoiseLevel(data, loss, pursuit.z, bias_ridge=start.bias_ridge)
+        known = {"bias_ridge": start.bias_ridge, "objective": pursuit.objective}
+        noise = NoiseLevel(data, loss, pursuit.z, **known, follow=self.rank > 0 and self.sweeps > 0)
         ridge = 1.0 if self.ridge is None else self.ridge
         ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
         climb(pursuit, self.rank, watch)
@@ -332,6 +357,7 @@ class LowRankModel(Answers):
         return PursuitSetting(
             loss=loss,
             refine=self.refine,
+            max_refine_steps=self.max_refine_steps,
             learning_rate=self.learning_rate,
             step_rule=self.step_rule,
             step_size=self.step_size,
@@ -362,7 +388,7 @@ class LowRankModel(Answers):
         axis : {0, 1}
         rank : int, optional
         ridge : float, optional
-            That of the model if not given.
+            In the units of the model's; that of the model if not given.
 
         Returns
         -------

@@ -3,15 +3,15 @@
 The gradient of the losses at a matrix of pure noise has a largest singular value of about
 s (sqrt(observations of a row) + sqrt(observations of a column)), s the root mean square slope of an observation. With
 penalty / 2 (|A|^2 + |B|^2) a direction enters the model only if its singular value in the gradient exceeds `penalty`:
-at that level, ridge = 1, noise does not, on any scale of the data and under any loss. The spread of real noise is not known
-beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the model.
-
-docs/defaults.md has it beside constant ridges on validation splits: level with the best one of each set of ratings,
-links and counts, which lie between 1 and 20, and ahead on small data of exact rank; behind a ridge of 1 on small noisy
-data under the Huber loss. 0.8 times it overfits small data, 1.2 times it loses on large ones.
+at that level, ridge = 1, noise does not, on any scale of the data and under any loss. The spread of real noise is not
+known beforehand: it is estimated from the residuals of the biases, and again before every sweep from those of the
+model. docs/defaults.md has ridge = 1 beside others.
 """
 
+from functools import cached_property
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import dense, entries
 from fastsketch.lowrank._biases import TINY
@@ -25,29 +25,36 @@ REAL_NOISE = ("square", "huber")
 # The share of freedom that is left is at least this: small data with many ranks fit next to all of the noise.
 LEAST_FREEDOM = 0.03
 # Entries, in whole rows, that show the noise of the moment to half a per cent.
-ENOUGH = 50_000
+ENOUGH = 25_000
 
 
 class NoiseLevel:
     """s (sqrt(N / rows) + sqrt(N / columns)), N observations in the rows and columns that occur."""
 
-    def __init__(self, data: Observed, loss: LossSetting, z: Array, *, bias_ridge: float) -> None:
-        """z: scores (nnz,) of the biases alone, which are shrunk by `bias_ridge` observations."""
+    def __init__(
+        self, data: Observed, loss: LossSetting, z: Array, *, bias_ridge: float, objective: float, follow: bool
+    ) -> None:
+        """z: scores (nnz,) of the biases alone, which are shrunk by `bias_ridge` observations; their sum of losses.
+
+        `follow`: whether `unit_now` will be asked for.
+        """
         self._data, self._loss, self._bias_ridge = data, loss, bias_ridge
-        self._alike = [np.unique(count[count > 0], return_counts=True) for count in data.counts]
-        occurring = [max(int(many.sum()), 1) for _, many in self._alike]
+        occurring = [max(int(np.count_nonzero(count)), 1) for count in data.counts]
         self._size = sum(np.sqrt(len(data.o) / many) for many in occurring)
-        self._first = self._mean_slopes(data, z)[0]
-        self._some = data  # which the level of the moment is measured by
-        self._some_first = self._first
-        if len(data.o) > 2 * ENOUGH:
+        # of squares, losses are slopes
+        plain = loss.name == "square" and not len(data.c)
+        self._first = 2.0 * objective / len(data.o) if plain else self._mean_slopes(data, z)[0]
+        self.follows = follow and loss.name in REAL_NOISE and self._first > 0  # whether `unit_now` differs from `unit`
+        self._some, self._some_first = data, self._first  # what the level of the moment is measured by
+        if self.follows and len(data.o) > 2 * ENOUGH:
             self._some, chosen = data.every(len(data.o) // ENOUGH)
             self._some_first = self._mean_slopes(self._some, z[chosen])[0]
+            self.follows = self._some_first > 0
 
-    @property
-    def follows(self) -> bool:
-        """Whether `unit_now` differs from `unit`."""
-        return self._loss.name in REAL_NOISE and self._some_first > 0
+    @cached_property
+    def _alike(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Of rows, and of columns: the numbers of observations that occur, and how many have each."""
+        return [np.unique(count[count > 0], return_counts=True) for count in self._data.counts]
 
     def unit(self) -> float:
         """Before any rank."""

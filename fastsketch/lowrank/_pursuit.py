@@ -1,24 +1,20 @@
 """Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3)."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.losses import ABSOLUTE, SQUARE
+from fastsketch._kernels.losses import ABSOLUTE
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem
 from fastsketch.lowrank._leading import Triplet, block_start, leading, leading_of_eight
+from fastsketch.lowrank._refine import Refinement
 from fastsketch.lowrank._setting import PursuitSetting, Ridges
 
-# Steps of the economic refinement and iterations of the full one. More fit the entries better and predict worse: on
-# signed links of Epinions, rank 40, 93.9% with 2 and 93.4% with 5 Newton steps, 93.9% and 93.2% with 2 and 4 of L-BFGS.
-NEWTON = 2
-LBFGS = 2
-LEAST_SQUARES = 100  # of the square loss, whose refinement is that of matrix pursuit: to the end
 BISECTIONS = 40
 
 
@@ -31,6 +27,7 @@ class Pursuit:
     def __init__(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
         self._begin(problem, biases, setting)
         self._restart()
+        self.first_objective = self.objective
 
     @classmethod
     def resumed(cls, end: Continuation, fitted: Fitted, setting: PursuitSetting) -> Self:
@@ -42,7 +39,7 @@ class Pursuit:
         self.path = [row[: k + 1].copy() for k, row in enumerate(fitted.path)]
         self.residual, self.block = end.residual, end.block
         self.z[:] = end.z
-        self.objective = self._gradient()
+        self.objective, self.first_objective = self._gradient(), fitted.history[0]["objective"]
         return self
 
     def _begin(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
@@ -56,6 +53,7 @@ class Pursuit:
         self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
         self.block: Array | None = None  # directions from the search for the last rank
         self.objective = 0.0
+        self.first_objective = 0.0  # without any rank
 
     @property
     def rank(self) -> int:
@@ -144,9 +142,8 @@ class Pursuit:
         theta, old = -s / self._lipschitz(), self._coefficients()
         refine, rate = self.setting.refine, self.setting.learning_rate
         if refine == "full":
-            new = self._all_coefficients(u, v, np.append(old, theta))
-            new = np.append(old, 0.0) + rate * (new - np.append(old, 0.0))
-            self._accept(u, v, new)
+            before = np.append(old, 0.0)
+            self._accept(u, v, before + rate * (self._all_coefficients(u, v, theta) - before))
             self._restart()
             return True
         keep = 1.0
@@ -197,115 +194,37 @@ class Pursuit:
             return max(weight * float(np.exp(min(float(self.z.max(initial=0.0)), 700.0))), 1e-300)
         return max(lipschitz * weight, 1e-300)
 
-    def _dots(self, u: Array, v: Array, keep: float, theta: float) -> NDArray[np.float64]:
-        out = np.empty(6)
-        dtype = self.data.o.dtype.type
-        entries.five_dots(
-            self.loss.number,
-            self.loss.parameter,
-            *self.data.where,
-            self.z,
-            self.data.o,
-            self.data.c,
-            self.biases.rows,
-            self.biases.columns,
-            dtype(keep),
-            dtype(theta),
-            u,
-            v,
-            out,
-        )
-        return out
+    def _refinement(self) -> Refinement:
+        steps, first = self.setting.max_refine_steps, self.first_objective
+        return Refinement(self.data, self.biases, self.loss, steps=steps, first_objective=first)
 
     def _two_coefficients(self, u: Array, v: Array, theta: float) -> tuple[float, float]:
-        """(mu, rho) that minimise f(mu X + rho u v'): damped Newton from (1, -s/L), or from (1, 0) if that is worse."""
-        first = not self.us
-        point = np.array([1.0, 0.0])
-        out = self._dots(u, v, *point)
-        trial = np.array([1.0, theta])
-        for _ in range(NEWTON):
-            h = np.array([[out[3], out[4]], [out[4], out[5]]])
-            g = np.array([out[1], out[2]])
-            if first:  # nothing to scale yet
-                h, g = np.array([[1.0, 0.0], [0.0, h[1, 1]]]), np.array([0.0, g[1]])
-            # a share of the diagonal keeps the step finite where the loss has gone flat
-            h = h + np.diag(1e-6 * np.diag(h) + 1e-30)
-            move = np.linalg.solve(h, -g)
-            if self.loss.number == SQUARE:
-                return float(point[0] + move[0]), float(point[1] + move[1])
-            t = 1.0
-            candidate = tried = point
-            for _ in range(20):
-                candidate = point + t * move
-                tried = self._dots(u, v, *candidate)
-                if np.isfinite(tried[0]) and tried[0] <= out[0] + 1e-4 * t * (g @ move):
-                    break
-                t *= 0.5
-            else:
-                break
-            gain = out[0] - tried[0]
-            point, out = candidate, tried
-            if gain <= 1e-6 * abs(out[0]):
-                break
-        best = out[0]
-        if best > self.objective - 1e-12 * abs(self.objective):
-            # no Newton step helped (no curvature where it stands): the step that always does
-            tried = self._dots(u, v, *trial)
-            if tried[0] < best:
-                point = trial
-        return float(point[0]), float(point[1])
+        """(mu, rho) that minimise f(mu X + rho u v'); the step `theta`, which is always one down, if none is found."""
+        found = self._refinement()
+        mu, rho = found.two(self.z, u, v, first=not self.us)
+        if (mu, rho) == (1.0, 0.0) and found.dots(self.z, u, v, 1.0, theta)[0] < self.objective:
+            rho = theta
+        return mu, rho
+
+    def _all_coefficients(self, u: Array, v: Array, theta: float) -> NDArray[np.float64]:
+        """All that minimise f(sum_q theta_q u_q v_q'); those of `theta` for the new rank if none are found."""
+        dtype, before = self.data.o.dtype, np.append(self._coefficients(), 0.0)
+        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
+        right = np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
+        found = self._refinement()
+        new = found.all(left, right, before)
+        if (new == before).all() and found.dots(self.z, u, v, 1.0, theta)[0] < self.objective:
+            new[-1] = theta
+        return new
 
     def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
         """Halve a step without a Lipschitz constant until it lowers the objective."""
+        found = self._refinement()
         for _ in range(60):
-            if self._dots(u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
+            if found.dots(self.z, u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
                 return theta
             theta *= 0.5
         return 0.0
-
-    def _all_coefficients(self, u: Array, v: Array, start: NDArray[np.float64]) -> NDArray[np.float64]:
-        """All coefficients by L-BFGS, warm-started; scores come from the factors each time and are never stored."""
-        from scipy.optimize import minimize
-
-        dtype = self.data.o.dtype
-        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
-        right = np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
-        # in units of the entries that each rank moves, so that one step length fits all
-        size = np.array(
-            [
-                1 / max(float(np.abs(left[:, q]).max()) * float(np.abs(right[:, q]).max()), 1e-300)
-                for q in range(len(start))
-            ]
-        )
-        out = np.empty(len(start))
-        # and in units of X and of the mean loss: L-BFGS ends at slopes of its own size
-        one = 1.0
-        if self.loss.about.targets == "real" and self.objective > 0 and self.data.spread > 0:
-            one = self.objective / len(self.data.o)
-            size *= self.data.spread
-
-        def value(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            f = kernel.coefficient_gradient(
-                self.loss.number,
-                self.loss.parameter,
-                *self.data.where,
-                self.data.o,
-                self.data.c,
-                self.biases.rows,
-                self.biases.columns,
-                left,
-                right,
-                x * size,
-                out,
-            )
-            return f / one, out * size / one
-
-        before = np.append(start[:-1], 0.0) / size
-        if value(start / size)[0] <= value(before)[0]:
-            before = start / size
-        turns = LEAST_SQUARES if self.loss.number == SQUARE else LBFGS
-        found: Any = minimize(value, before, jac=True, method="L-BFGS-B", options={"maxiter": turns})
-        return (found.x if found.fun <= self.objective / one else before) * size
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def _add_nonsmooth(self, step: int, most: int) -> bool:

@@ -57,6 +57,7 @@ class PursuitSetting:
 
     loss: LossSetting
     refine: Literal["economic", "full", "none"]
+    max_refine_steps: int | None  # None: to tolerance
     learning_rate: float
     step_rule: Literal["line_search", "inverse_sqrt"]
     step_size: float

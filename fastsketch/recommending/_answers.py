@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._validation import in_place
+from fastsketch.recommending._events import owners
 from fastsketch.recommending._weights import ItemWeights
 
 # Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
@@ -103,7 +104,7 @@ def _holds(events: Any, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Limits, part: slice) -> Any:
     """(items, scores) (k, most) of the items of the rows themselves, -1 and -inf where there are none."""
     length = np.diff(events.indptr)
-    owner, held = np.repeat(np.arange(events.shape[0]), length), events.indices
+    owner, held = owners(events), events.indices
     gain = weights.gain[held]
     # z_j = y . Z_j gain_j - x_j (gain_j - 1)
     z = np.einsum("ij,ij->i", projected[owner], weights.z[held]) * gain - events.data * (gain - 1)
@@ -113,7 +114,7 @@ def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Lim
     if limits.exclude is not None:
         left_out = limits.exclude[part]
         width = events.shape[1]
-        there = np.repeat(np.arange(events.shape[0]), np.diff(left_out.indptr)) * width + left_out.indices
+        there = owners(left_out) * width + left_out.indices
         free &= ~np.isin(owner * width + held, there)
     items = np.full((events.shape[0], int(length.max(initial=0))), -1, np.int64)
     scores = np.full(items.shape, -np.inf)

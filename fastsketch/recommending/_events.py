@@ -54,10 +54,14 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     return out.astype(np.int64)
 
 
+def owners(csr: Any) -> NDArray[np.int64]:
+    """The row of every stored entry of a CSR matrix, (nnz,)."""
+    return np.repeat(np.arange(int(csr.shape[0])), np.diff(csr.indptr))
+
+
 def row_squares(events: Any) -> NDArray[np.float64]:
     """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
-    owner = np.repeat(np.arange(events.shape[0]), np.diff(events.indptr))
-    return np.bincount(owner, events.data.astype(np.float64) ** 2, minlength=events.shape[0])
+    return np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
 
 
 def column_squares(
@@ -74,7 +78,7 @@ def column_squares(
     k, n_items = events.shape
     if decay != 1.0:
         weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
-    of_entries = np.repeat(weights, np.diff(events.indptr)) * events.data.astype(np.float64) ** 2
+    of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
     out = np.zeros(n_items) if before is None else before * decay**k
     np.add.at(out, events.indices, of_entries)
     return out

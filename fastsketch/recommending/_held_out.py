@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch._random import Key, raw_numbers
 from fastsketch.io import _checks as checks
+from fastsketch.recommending._events import owners
 
 Keys = NDArray[np.uint64]
 
@@ -68,28 +69,30 @@ def take(
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
     """
-    k, r = rows.shape[0], len(held)
+    k, r = int(rows.shape[0]), len(held)
     key = keys_of(rows, first, seed)
     able = (np.diff(rows.indptr) >= 2) & (weight > 0)
     # sources of what the sketch gets at each place: a held user, r + a row, or -1
-    given = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
-    heap = [(~int(value), place) for place, value in enumerate(held.key)]  # the largest key first
+    given: NDArray[np.int64] = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
+    if r >= size:
+        able &= key < held.key[-1] if size else False
+    # the largest key first; where no key of a batch is smaller, which soon is so of most, there is nothing to sort
+    heap = [(~value, place) for place, value in enumerate(held.key.tolist())] if able.any() else []
     heapq.heapify(heap)
-    for start in range(0, k, BLOCK):
-        block = np.arange(start, min(start + BLOCK, k))
-        wanted = able[block]
+    for start in range(0, k, BLOCK) if able.any() else ():
+        part = np.flatnonzero(able[start : start + BLOCK]) + start
         if len(heap) >= size:
-            wanted &= key[block] < (~heap[0][0] if heap else 0)
-        for i in block[wanted].tolist():
+            part = part[key[part] < ~heap[0][0]]
+        for i in part.tolist():
             entry = ~int(key[i]), r + i
             if len(heap) < size:
                 heapq.heappush(heap, entry)
                 given[i] = -1
-            elif heap and entry > heap[0]:
+            elif entry > heap[0]:
                 given[i] = heapq.heappushpop(heap, entry)[1]
-    ages = np.arange(k - 1, -1, -1.0)
     if not (given == r + np.arange(k)).all():
-        return _moved(held, rows, weight, key, given, heap, ages, decay)
+        kept = np.array([place for _, place in heap] or range(r), np.int64)
+        return _moved(held, rows, weight, key, given, kept, decay)
     faded = held if decay == 1.0 else held.faded(decay**k)
     return Taken(faded, rows, weight)
 
@@ -100,13 +103,12 @@ def _moved(
     weight: NDArray[np.float64],
     key: Keys,
     given: NDArray[Any],
-    heap: list[tuple[int, int]],
-    ages: NDArray[np.float64],
+    kept: NDArray[np.int64],
     decay: float,
 ) -> Taken:
     from scipy.sparse import vstack
 
-    k, r = rows.shape[0], len(held)
+    k, r = int(rows.shape[0]), len(held)
     every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
     # the place at which each came, seen from the first of this batch; those held have weights of place -1
     came = np.concatenate([np.full(r, -1), np.arange(k), [0]])
@@ -114,7 +116,6 @@ def _moved(
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
     source = np.where(given[at] >= 0, given[at], r + k)
     age = np.where(source == r + k, 0, at - came[source])
-    kept = np.array([place for _, place in heap], np.int64)
     keys = np.concatenate([held.key, key])[kept]
     order = np.argsort(keys, kind="stable")
     kept, keys = kept[order], keys[order]
@@ -161,7 +162,7 @@ def parted(held: HeldOut, share: float) -> tuple[Any, Any]:
 
     rows = held.rows
     length = np.diff(rows.indptr)
-    owner = np.repeat(np.arange(len(held)), length)
+    owner = owners(rows)
     lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
     order = np.lexsort((lot, owner))
     rank = np.empty(len(order), np.int64)

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
+from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine
 
 Matrix = NDArray[np.float64]
 
-# Items at a time: arrays in double for a block of them stay in the second cache.
+# Items at a time, whose products are summed up in double: a block of them stays in the second cache.
 BLOCK = 1024
 
 
@@ -46,7 +47,7 @@ def read(engine: AnyEngine, squares: Matrix) -> Reading:
     z = item_matrix(engine)
     removed = max(shrinkage, engine.shrinkage)
     values, vectors = eigh(gram_of(z))
-    real = values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+    real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
     values, vectors = values[real], vectors[:, real]
     # a direction of this length is all noise, and the others hold as much of it: what one shrink of FD would take
     level = min(float(values.min(initial=np.inf)), removed)
@@ -58,19 +59,13 @@ def read(engine: AnyEngine, squares: Matrix) -> Reading:
 
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
     """The rows of an engine, shrunk to those that a sketch keeps, as (items, t)."""
-    if isinstance(engine, SparseEngine) and engine.setting.decay == 1.0:
-        state = engine.state
-        if state.fill > engine.most_rows(engine.setting):
-            engine.flush()
-        kept, n = state.kept, state.fill - state.kept
-        if state.fill <= engine.z.shape[1]:
-            z = engine.z
-            z[:, kept:] = 0
-            z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
-            own = engine.own_arrays()
-            z[own["indices"], kept + np.repeat(np.arange(n), np.diff(own["indptr"]))] = own["data"]
-            return z
-    return np.ascontiguousarray(engine.reduce().T)
+    if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
+        return np.ascontiguousarray(engine.reduce().T)
+    width = engine.columns().shape[1]
+    z, kept = engine.z, engine.state.kept
+    z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
+    z[:, width:] = 0  # a kernel reads whole rows
+    return z
 
 
 def blocks(n: int) -> list[slice]:
@@ -82,10 +77,11 @@ def blocks(n: int) -> list[slice]:
 def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
     """Z' diag(1 / diagonal) Z (t, t) in double."""
     out = np.zeros((z.shape[1], z.shape[1]))
+    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
     for part in blocks(len(z)):
-        here = z[part].astype(np.float64)
+        here = z[part]
         # G += Z' diag(1 / D) Z
-        out += here.T @ (here if diagonal is None else here / diagonal[part, np.newaxis])
+        out += here.T @ (here if by is None else here * by[part, np.newaxis])
     return (out + out.T) / 2
 
 
@@ -98,9 +94,9 @@ def eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
 @one_blas_thread
 def lost_of(z: NDArray[Any], root: Matrix, squares: Matrix) -> Matrix:
     """What a model of X'X lacks of the squares of the columns (items,), not below zero."""
-    out = np.empty(len(z))
+    out, root = np.empty(len(z)), root.astype(z.dtype)
     for part in blocks(len(z)):
         # |Z root|^2 of every item
-        here = z[part].astype(np.float64) @ root
+        here = z[part] @ root
         out[part] = squares[part] - np.einsum("ij,ij->i", here, here)
     return np.maximum(out, 0.0, out=out)

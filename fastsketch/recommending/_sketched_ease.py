@@ -24,7 +24,7 @@ from fastsketch.recommending._weights import ItemWeights, item_weights
 from fastsketch.sketching import FrequentDirections
 
 # Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
-FEWEST, ONE_OF = 20, 5
+FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
 # Decayed weights are divided by what the sketch will take from them, up to this factor.
 MOST_UNDONE = 1e12
 
@@ -40,7 +40,76 @@ class Read(NamedTuple):
 
 
 class SketchedEASE(MergeableModel):
-    """EASE, the linear item model of Steck (2019), from one pass over users' rows."""
+    """EASE, the linear item model of Steck (2019), from one pass over users' rows, in memory items x l.
+
+    X (users x items) holds events: 1, counts, or any positive strength; what is not stored is unknown or not wanted. A
+    user's scores are x W with W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is a sketch of at most
+    l rows on which the sums of squares of all columns, known exactly, are put back (docs/recommending.md). No user is
+    kept but those of the reservoir: new users are recommended to as soon as they have an event.
+
+    Parameters
+    ----------
+    sketch_size : int, default 256
+        l >= 2, rows of the sketch. With more than there are items the answer is that of EASE itself.
+    ridge : float > 0, optional
+        In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
+        hidden items of the users in the reservoir best (NDCG@20), who until then are left out of the sketch; with fewer
+        than 100 users it is three times the mean of ``popularity``. ``select_ridge`` chooses it on users of yours.
+    method : {"isvd", "rfd"}, default "isvd"
+        Of the sketch: iterative SVD ranks best wherever we have looked; Robust Frequent Directions cannot lose a taste
+        that comes late, and is about as good where l is large for the data.
+    activity_power : float in [0, 1], default 0.5
+        A row x counts with weight (x'x)^-activity_power: a user with many events weighs more than one with few, but
+        not as much more as they have events. 0 is Steck's EASE.
+    decay : float in (0, 1], default 1.0
+        Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
+    reservoir_size : int, default 500
+        Most users that are kept for the choice of the ridge, a uniform sample of those with two items or more; at most
+        a fifth of all users is left out for it. None are kept where `ridge` is given.
+    dtype : float32 or float64, optional
+        Of the sketch and of scores: float32 if not given.
+    seed : int, default 0
+        Of the users in the reservoir, and of the items that are hidden from each.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Users seen, those without events too, and items; n_features is None before the first batch.
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range; the message names it.
+
+    Notes
+    -----
+    An update costs what it costs in FrequentDirections(l, method, solver="gram"). A read-out, at the first question
+    after a change, takes one more item matrix (items x (l + 1)) and about 4 items l^2 flops for each ridge that is
+    tried, five or so; what is lost differs from item to item, so that of the inverse nothing but these sums over items
+    is common to two ridges. A user's scores take 2 l (events + items) flops.
+
+    Models of different users merge. Which users the reservoir holds depends on `seed`, on each user's place in its
+    stream and on its items: neither on batches nor on the order of merges. Answers do by the rounding of the sketch
+    alone, as far as l rows hold what was seen.
+
+    References
+    ----------
+    Steck, *Embarrassingly Shallow Autoencoders for Sparse Data*, WWW 2019; Ghashami et al. 2016 and Luo et al. 2019
+    for the sketches.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rng = np.random.default_rng(0)
+    >>> taste = rng.random((300, 2)) < 0.5  # two tastes, each with ten items of its own
+    >>> rows = np.repeat(taste, 10, axis=1) & (rng.random((300, 20)) < 0.4)
+    >>> model = fs.SketchedEASE(8).update(rows)
+    >>> items, scores = model.recommend(rows[[0]], 5)
+    >>> bool(taste[0, items // 10].all())
+    True
+    """
 
     sketch_size: int = integer(default=256, at_least=2, kw_only=False)
     ridge: float | None = real(default=None, low_open=True)
@@ -71,7 +140,26 @@ class SketchedEASE(MergeableModel):
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
-        """Add the rows of some users."""
+        """Add the rows of some users.
+
+        Parameters
+        ----------
+        rows : scipy.sparse (k, items), or array_like (k, items) or (items,)
+            Real, finite and not negative. Entries that are stored twice are added up, zeros are no events. A row
+            without events counts in ``n_rows`` and, with decay, ages what came before: nothing else.
+        sample_weight : array_like (k,) or float, optional
+            Finite, >= 0: a factor on the weight that `activity_power` gives each row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For anything that is no matrix of such numbers, naming the row and column, or of another width than the
+            rows before. The model is then as it was before the call.
+        """
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
         weights = self._row_weights(events, as_weights(sample_weight, k))
@@ -191,7 +279,29 @@ class SketchedEASE(MergeableModel):
 
     @changes
     def select_ridge(self, rows: Rows, ridges: ArrayLike | None = None) -> RidgePath:
-        """Choose the ridge on users whose rows the model has not seen."""
+        """Choose the ridge on users whose rows the model has not seen, in one pass over them.
+
+        Of each user's items a fifth is hidden, as `seed` has it, and to be found from the others.
+
+        Parameters
+        ----------
+        rows : as for ``update``
+            Users with fewer than two items are left out.
+        ridges : array_like, optional
+            What to try; by default a geometric path in steps of sqrt(10), from thrice the mean of ``popularity`` in
+            the direction of better ones until they are worse again.
+
+        Returns
+        -------
+        RidgePath
+            ``ridge``, the best one, which the model keeps from now on in place of its own choice; ``ridges``, their
+            ``scores`` (mean NDCG@20), ``standard_errors`` and ``n_users``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model has seen no rows, no user has two items, or a ridge is not positive.
+        """
         squares = self._known_squares()
         events = as_events(rows, len(squares), self._dtype)
         values: Sequence[float] | None = None
@@ -210,6 +320,7 @@ class SketchedEASE(MergeableModel):
         return path
 
     @property
+    @reads
     def popularity(self) -> NDArray[np.float64]:
         """Sum of squares of every item's column, weighted and decayed, (items,) float64."""
         return self._known_squares().copy()
@@ -217,7 +328,10 @@ class SketchedEASE(MergeableModel):
     # -- what it answers -------------------------------------------------------------------------------------------
     @reads
     def decision_block(self, rows: Rows) -> NDArray[Any]:
-        """Scores of all items for every row, (k, items)."""
+        """Scores of all items for every row, (k, items) in the dtype of the model.
+
+        That of an item that the row holds comes from its other items alone; an item without events has score 0.
+        """
         weights = self._last_read().weights
         return weights.scores(as_events(rows, weights.n_items, self._dtype))
 
@@ -231,7 +345,33 @@ class SketchedEASE(MergeableModel):
         exclude: Rows | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """The n items of the highest score for every row, best first."""
+        """The n items of the highest score for every row, best first, of equal ones the first.
+
+        Parameters
+        ----------
+        rows : as for ``update``
+            Users, seen before or not. One without an event of a known item gets the most popular items, at score 0.
+        n : int
+        exclude_seen : bool, default True
+            Leave out the items that a row holds.
+        exclude : scipy.sparse (k, items), optional
+            Items stored in a row are left out.
+        allow : array_like of int, optional
+            The only items that may be recommended.
+
+        Returns
+        -------
+        Recommendations
+            ``items`` (k, n) int64 and ``scores`` (k, n) float64; -1 and NaN where fewer than n are left. An item
+            without events is never recommended.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows or exclude do not fit, or the model has seen no rows.
+        IndexError
+            If `allow` names items that there are not: the message lists them.
+        """
         squares = self._known_squares()
         n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
         events = as_events(rows, len(squares), self._dtype)
@@ -251,14 +391,48 @@ class SketchedEASE(MergeableModel):
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
-        """The n items in whose scores each of these has the highest weight, best first."""
+        """The n items in whose scores each of these has the highest weight, best first.
+
+        Parameters
+        ----------
+        items : array_like of int
+        n : int
+
+        Returns
+        -------
+        Recommendations
+            ``items`` (k, n) int64 and ``scores`` (k, n) float64, what one event of the given item adds; -1 and NaN
+            where fewer than n have events, and for an item that has none itself.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            If there are no such items.
+        """
         squares = self._known_squares()
         n, chosen = as_integer(n, "n", 1), as_items(items, len(squares), "items")
         return similar(self._last_read().weights, chosen, n, squares > 0)
 
     @reads
     def explain(self, row: Rows, item: int) -> Explanation:
-        """What each item of a row contributes to the score of an item."""
+        """What each item of a row contributes to the score of an item.
+
+        Parameters
+        ----------
+        row : as for ``update``, one row
+        item : int
+
+        Returns
+        -------
+        Explanation
+            ``items`` (r,) int64, those of the row but `item` itself, and ``contributions`` (r,) float64, largest first:
+            they add up to the item's score in ``decision_block``. Both are empty for a row without events.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            If it is no single row, or there is no such item.
+        """
         n_items = len(self._known_squares())
         target = int(as_items(as_integer(item, "item", -n_items), n_items, "item")[0])
         events = as_events(row, n_items, self._dtype, "row")

@@ -14,7 +14,11 @@ from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
 from fastsketch._threads import one_blas_thread
 from fastsketch._validation import in_place
+from fastsketch.recommending._events import owners
 from fastsketch.recommending._reading import Matrix, Reading, blocks, gram_of
+
+# Of D over its mean, and of h: what is smaller is rounding.
+LEAST = 1e-12
 
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -41,7 +45,7 @@ class ItemWeights(NamedTuple):
         """(k, items) of CSR rows: in column j what all items of the row but j contribute."""
         out = np.empty((rows.shape[0], self.n_items), self.z.dtype)
         kernel.scores(self.projected(rows), self.z, out, self.gain)
-        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        owner = owners(rows)
         # an item's own weight would be 1 / h - 1
         out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
         return out
@@ -67,14 +71,12 @@ def item_weights(reading: Reading, ridge: float) -> ItemWeights:
     """
     z, root = reading.z, reading.root
     d = reading.lost + ridge / reading.unit
-    # of no unit, so that none leaves the range of its dtype
+    # D over its mean: so nothing leaves the range of float32
     level = float(d.mean())
-    inner = inner_of(gram_of(z, d), root)
+    d = np.maximum(d / level, LEAST)
+    inner = (inner_of(gram_of(z, d) / level, root) / level).astype(z.dtype)
     h = 1.0 - quadratic(z, inner) / d
-    gain = 1.0 / np.maximum(h, np.finfo(z.dtype).tiny)
-    return ItemWeights(
-        z, (inner / level).astype(z.dtype), (level / d).astype(z.dtype), np.minimum(gain, 1e30).astype(z.dtype)
-    )
+    return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST)).astype(z.dtype))
 
 
 @one_blas_thread
@@ -88,10 +90,10 @@ def inner_of(gram: Matrix, root: Matrix) -> Matrix:
 
 
 @one_blas_thread
-def quadratic(z: NDArray[Any], inner: Matrix) -> Matrix:
+def quadratic(z: NDArray[Any], inner: NDArray[Any]) -> Matrix:
     """Z_j' M Z_j of every item (items,)."""
     out = np.empty(len(z))
     for part in blocks(len(z)):
-        here = z[part].astype(np.float64)
+        here = z[part]
         out[part] = np.einsum("ij,ij->i", here @ inner, here)
     return out

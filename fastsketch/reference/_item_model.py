@@ -18,14 +18,14 @@ def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
     return weights
 
 
-def sketched_ease(sketch: ArrayLike, squares: ArrayLike, ridge: float, *, lost: float = 0.0) -> Array:
+def sketched_ease(b: ArrayLike, squares: ArrayLike, *, ridge: float, lost: float = 0.0) -> Array:
     """Weights (items, items) from a sketch B (r, items) of X.
 
     The squared singular values of B are lowered by the smallest of them, or by what the sketch has lost if that is
     less; what is then missing of `squares` (items,), the sums of squares of the columns of X, is put on the diagonal.
     """
-    b, squares = np.asarray(sketch, np.float64), np.asarray(squares, np.float64)
-    _, s, vt = np.linalg.svd(b, full_matrices=False)
+    squares = np.asarray(squares, np.float64)
+    _, s, vt = np.linalg.svd(np.asarray(b, np.float64), full_matrices=False)
     s, vt = s[s > 1e-12 * s[0]], vt[s > 1e-12 * s[0]]
     s2 = np.maximum(s**2 - min(s[-1] ** 2, lost), 0.0)
     gram = vt.T @ (s2[:, np.newaxis] * vt)

@@ -86,8 +86,9 @@ class FrequentDirections(MergeableModel):
     beta : float in [0, 1], optional
         Share of rows that "pfd" and "tfd" shrink; if not given 0.2 and 0.45.
     buffer_size : int, optional
-        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams. 0 shrinks
-        at every row, as the papers' basic algorithms do.
+        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams; 48 l, for
+        eight shrinks, for sparse streams of 131,072 features or more. 0 shrinks at every row, as the papers' basic
+        algorithms do.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         How a shrink is computed: from the Gram matrix of the buffer; by LAPACK's gesdd; or not at all: "exact"
         accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 300,
@@ -865,6 +866,10 @@ class FrequentDirections(MergeableModel):
         engine = ENGINES[about["kind"]]
         if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
             return setting  # which a growth continues as if it had not been saved
+        if issubclass(engine, SparseEngine):
+            wide = engine.for_features(setting, as_integer(about["n_features"], "n_features", 1))
+            if engine.capacity_for(wide) == size + buffer_size:
+                return wide
         return setting.resolved(solver, buffer_size)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:

@@ -27,9 +27,9 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ----------
     rank : int, default 10
         At most; no more than the smaller side of X.
-    loss, refine, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge, step_rule, step_size
+    loss, refine, max_refine_steps, biases, scaling, loss_parameter, learning_rate, sweeps, ridge, bias_ridge
         Those of fastsketch.LowRankModel, with its defaults.
-    inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, clip
+    step_rule, step_size, inner_criterion, inner_tolerance, max_inner_rank, max_power_iterations, clip
         Likewise.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
@@ -70,6 +70,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         *,
         loss: LossName = "square",
         refine: Literal["economic", "full", "none"] = "economic",
+        max_refine_steps: int | None = 2,
         biases: bool = True,
         scaling: bool = True,
         loss_parameter: float | None = None,
@@ -89,6 +90,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.rank = rank
         self.loss: LossName = loss
         self.refine: Literal["economic", "full", "none"] = refine
+        self.max_refine_steps = max_refine_steps
         self.biases = biases
         self.scaling = scaling
         self.loss_parameter = loss_parameter

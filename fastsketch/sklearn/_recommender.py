@@ -67,7 +67,7 @@ class EASERecommender(Begun):
     >>> taste = rng.integers(5, size=(300, 1)) == np.arange(60) % 5  # every user likes a fifth of the items
     >>> X = (rng.random((300, 60)) < np.where(taste, 0.6, 0.05)).astype(float)
     >>> search = GridSearchCV(EASERecommender(32), {"ridge": [1.0, 100.0, 10_000.0]}, cv=3).fit(X[:200])
-    >>> items, scores = search.best_estimator_.recommend(X[200:], 5)
+    >>> items, scores = search.best_estimator_.recommend(X[200:], 3)
     >>> bool(np.mean(np.take_along_axis(taste[200:], items, axis=1)) > 0.9)
     True
     """

@@ -20,7 +20,7 @@ NAMES = [f"item {j}" for j in range(ITEMS)]
 def users(n=300, seed=0):
     rng = np.random.default_rng(seed)
     taste = rng.integers(4, size=(n, 1)) == np.arange(ITEMS) % 4
-    return sparse.csr_array((rng.random((n, ITEMS)) < np.where(taste, 0.5, 0.05)).astype(float))
+    return sparse.csr_array((rng.random((n, ITEMS)) < np.where(taste, 0.4, 0.02)).astype(float))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_many_files_are_one_stream(run):
     assert (found["kind"], found["n_rows"], found["n_features"]) == ("SketchedEASE", 600, ITEMS)
     assert found["ridge"] > 0
     model = fs.load("o.fsk")
-    assert model.notes == {"inputs": ["monday.npz", "tuesday.npz"]}
+    assert model.notes == {"inputs": ["monday.npz", "tuesday.npz"], "events": {"relevant": None, "binary": False}}
     model.notes = {}
     whole = fs.SketchedEASE(8).update(sparse.vstack([users(), users(seed=1)], format="csr"))
     assert same_state(model, whole)
@@ -116,7 +116,8 @@ def test_parts_are_merged_with_their_names(run):
         run("items", f"{day}.npz", "-l", 8, "--names", "names.txt", "-o", f"{day}.fsk")
     run("merge", "monday.fsk", "tuesday.fsk", "-o", "week.fsk")
     week = fs.load("week.fsk")
-    assert week.notes == {"merged": ["monday.fsk", "tuesday.fsk"], "columns": NAMES}
+    meaning = {"relevant": None, "binary": False}
+    assert week.notes == {"merged": ["monday.fsk", "tuesday.fsk"], "columns": NAMES, "events": meaning}
     assert week.n_rows == 600
     whole = fs.SketchedEASE(8).update(sparse.vstack([users(), users(seed=1)], format="csr"))
     assert np.allclose(week.popularity, whole.popularity, rtol=1e-5)
@@ -124,7 +125,27 @@ def test_parts_are_merged_with_their_names(run):
     run("items", "tuesday.npz", "-l", 8, "--names", "names.txt", "-o", "tuesday.fsk")
     error = run("merge", "monday.fsk", "tuesday.fsk", "-o", "week.fsk", status=2).err
     assert "tuesday.fsk: its columns have other names than those of monday.fsk" in error
+    run("items", "tuesday.npz", "-l", 8, "-o", "unnamed.fsk")
+    assert "other names" in run("merge", "monday.fsk", "unnamed.fsk", "-o", "week.fsk", status=2).err
+    run("items", "tuesday.npz", "-l", 8, "--binary", "-o", "binary.fsk")
+    error = run("merge", "unnamed.fsk", "binary.fsk", "-o", "week.fsk", status=2).err
+    assert "binary.fsk: its events have another meaning than those of unnamed.fsk" in error
     assert fs.load("week.fsk").notes["columns"] == NAMES
+
+
+def test_counts_that_count_as_one(run):
+    sparse.save_npz("counts.npz", sparse.csr_matrix(users() * 3.0))
+    np.save("counts.npy", users().toarray() * 3.0)
+    run("items", "monday.npz", "-l", 8, "-o", "ones.fsk")
+    ones = fs.load("ones.fsk")
+    for path in ("counts.npz", "counts.npy"):
+        run("items", path, "-l", 8, "--binary", "-o", "o.fsk")
+        model = fs.load("o.fsk")
+        assert model.notes["events"] == {"relevant": None, "binary": True}
+        model.notes = ones.notes
+        assert same_state(model, ones)
+    np.save("counts.npy", -users().toarray() * 3.0)
+    assert "row 0 holds -3.0" in run("items", "counts.npy", "--binary", "-o", "o.fsk", status=2).err
 
 
 def test_bad_rows_are_named(run):
@@ -136,7 +157,6 @@ def test_bad_rows_are_named(run):
     Path("t.svm").write_text("\n".join(lines[:3]) + "\n")
     run("items", "t.svm", "--n-features", 9, "-l", 4, "-o", "o.fsk")
     assert fs.load("o.fsk").popularity.tolist()[4:] == [0.0] * 5
-
 
 
 def test_text_and_matrices_are_the_same_rows(run):

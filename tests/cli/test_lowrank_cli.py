@@ -56,8 +56,8 @@ def test_complete_predict_recommend(folder):
     )["recommendations"]
     assert [entry["known"] for entry in out] == [True, False]
     seen = {line[1] for line in csv.reader((folder / "r.csv").read_text().splitlines()) if line[0] == "user 7"}
-    assert len(out[0]["columns"]) == 3
-    assert not seen & set(out[0]["columns"])
+    assert len(out[0]["items"]) == 3
+    assert not seen & set(out[0]["items"])
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
     assert (about["kind"], about["n_rows"], about["n_features"], about["selected_rank"]) == ("LowRankModel", 40, 25, 2)
     assert about["notes"] == {}

@@ -13,8 +13,6 @@ from tests.lowrank.problems import ROUGH, SMOOTH, made, numpy_loss, penalties, p
 def exact_singular_vectors(monkeypatch):
     """The reference has exact singular vectors: here the power method goes on until it has them too."""
     monkeypatch.setattr("fastsketch.lowrank._leading.TURNED", 1e-9)
-    monkeypatch.setattr("fastsketch.lowrank._pursuit.NEWTON", 100)
-    monkeypatch.setattr("fastsketch.lowrank._pursuit.LBFGS", 1000)
 
 
 # of poisson without refinement there is no Lipschitz constant: its step is searched for
@@ -44,12 +42,13 @@ def test_algorithm_2(loss, refine, scaling):
         refine=refine,
         scales=scales,
     )
-    model = made(rank, loss, refine, scaling=scaling).fit(stored(o, seen))
+    model = made(rank, loss, refine, scaling=scaling, max_refine_steps=None).fit(stored(o, seen))
     rows, columns = np.nonzero(np.ones_like(seen))
     z = model.decision_function(rows, columns).reshape(o.shape)
     found = [line["objective"] for line in model.history]
-    # L-BFGS, there and here, stops where it gains less than its tolerance
-    assert np.allclose(found, objectives, rtol=1e-4 if loss == "poisson" else 2e-5)
+    # both stop where they gain less than their tolerance; where curvatures differ much, the directions that come next
+    # tell (what is left to gain in the same directions: test_refine.py)
+    assert np.allclose(found, objectives, rtol=1e-4 if loss in ("poisson", "huber") else 2e-5)
     assert np.abs(z - x).max() <= 5e-3 * np.abs(x).max()
 
 
@@ -62,12 +61,12 @@ def test_square_loss_is_rank_one_matrix_pursuit():
         assert np.abs(model.predict_block(np.arange(30)) - x).max() <= 1e-2 * np.abs(x).max()
 
 
-def test_the_square_loss_is_refined_to_the_end_by_default(monkeypatch):
-    monkeypatch.setattr("fastsketch.lowrank._pursuit.LBFGS", 2)
+def test_the_square_loss_is_refined_to_the_end_in_one_step():
     o, seen = problem()
     _, residuals = reference.rank_one_matrix_pursuit(o, seen, rank=6)
-    model = made(6, "square", "full").fit(stored(o, seen))
-    assert np.allclose([2 * line["objective"] for line in model.history[1:]], residuals, rtol=1e-4)
+    for steps in (1, None):
+        model = made(6, "square", "full", max_refine_steps=steps).fit(stored(o, seen))
+        assert np.allclose([2 * line["objective"] for line in model.history[1:]], residuals, rtol=1e-5)
 
 
 def test_linear_rate_of_theorem_4():

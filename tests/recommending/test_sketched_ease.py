@@ -57,7 +57,7 @@ def test_weights_are_those_of_the_reference(method, dtype, n):
     model = fs.SketchedEASE(12, method=method, ridge=2.0, activity_power=0.0, dtype=dtype).update(rows)
     sketch = fs.FrequentDirections(12, method=method, solver="gram", dtype=dtype).update(rows)
     squares = np.diag(gram(rows, np.ones(rows.shape[0])))
-    wanted = reference.sketched_ease(sketch.sketch(), squares, 2.0, lost=sketch.shrinkage)
+    wanted = reference.sketched_ease(sketch.sketch(), squares, ridge=2.0, lost=sketch.shrinkage)
     assert apart(model, rows, wanted) < tol(dtype, 100)
     assert model.decision_block(rows).dtype == dtype
 

@@ -32,6 +32,12 @@ def scarce_rows(seed, n=40):
     return sparse.csr_array(rng.standard_normal((n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.1))
 
 
+def event_rows(seed, n=40):
+    """CSR rows (n, 12) of small counts."""
+    rng = np.random.default_rng(seed)
+    return sparse.csr_array(rng.integers(1, 4, (n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.3))
+
+
 def signs(rows):
     """A target of each row that depends on it."""
     return np.where(np.asarray(rows[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
@@ -130,6 +136,19 @@ def _completion(name, cls, **parameters):
     )
 
 
+_EASE_READS = {
+    "popularity": lambda m: m.popularity if m.n_rows else None,
+    "scores": lambda m: m.decision_block(event_rows(9, 5)) if m.n_rows else None,
+    "recommended": lambda m: m.recommend(event_rows(9, 5), 3) if m.n_rows else None,
+    "similar": lambda m: m.similar_items([0, 3], 3) if m.n_rows else None,
+    "explained": lambda m: m.explain(event_rows(9, 1), 2) if m.n_rows else None,
+}
+
+
+def _ease(name, **parameters):
+    return Specimen(f"ease-{name}", lambda: fs.SketchedEASE(5, **parameters), rows=event_rows, reads=_EASE_READS)
+
+
 SPECIMENS = (
     *(_sketch(method, method=method, solver="gram") for method in ("fd", "rfd", "pfd", "cfd", "isvd", "tfd")),
     *(
@@ -186,4 +205,7 @@ SPECIMENS = (
     _completion("wiberg", baselines.WibergL1, max_iterations=2),
     _completion("ais-impute", baselines.AISImpute),
     _completion("alt-min", baselines.AltMin),
+    _ease("fixed", ridge=1.0),
+    _ease("chosen-decayed", decay=0.99, reservoir_size=10),
+    _ease("rfd-float64", method="rfd", dtype="float64", activity_power=0.0),
 )

@@ -523,8 +523,8 @@ def test_an_interrupt_beside_one_shrink_of_csr_rows(when, center, monkeypatch):
             original(self, *args, **kwargs)
         raise KeyboardInterrupt
 
-    def no_copy(self, n):
-        saved = save(self, n)
+    def no_copy(self, rows):
+        saved = save(self, rows)
         assert "z" not in saved
         return saved
 

@@ -21,7 +21,7 @@ from fastsketch.sklearn import EASERecommender  # noqa: E402
 from tests.helpers import same_state  # noqa: E402
 
 NOT_WITH_DECAY = {
-    name: "decay counts rows: repeated ones make the others older"
+    name: "decay counts rows: repeated ones make the others older (and three rows of a sketch are few)"
     for name in ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 }
 
@@ -30,7 +30,7 @@ NOT_WITH_DECAY = {
     [
         EASERecommender(),
         EASERecommender(ridge=2.0),
-        EASERecommender(8, ridge=1.0, method="rfd", activity_power=0.0),
+        EASERecommender(32, ridge=1.0, method="rfd", activity_power=0.0),
         EASERecommender(3, decay=0.99, random_state=None),
     ],
     expected_failed_checks=lambda estimator: {} if estimator.decay == 1.0 else NOT_WITH_DECAY,

@@ -15,8 +15,8 @@ from libc.string cimport memmove, memset
 
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of_sums
-from fastsketch._kernels.losses cimport loss_terms
-from fastsketch._kernels.lowrank.loop cimport SUMS, Loop, at, entry_by_entry, part_entry, part_row, row_by_row, sum_of
+from fastsketch._kernels.losses cimport HUBER, loss_terms
+from fastsketch._kernels.lowrank.loop cimport SUMS, Loop, at, bound_of_curve, entry_by_entry, part_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.pool cimport fs_part, fs_pool_run, join
 
 import numpy as np
@@ -131,6 +131,8 @@ cdef void five_dots_part(void* context, ptrdiff_t part, real* scratch) noexcept 
             x = z[k] - b
             q = u[i] * v[j]
             f = loss_terms(loop.loss, loop.p, b + mu * x + rho * q, o[k], &slope, &curve)
+            if loop.loss == HUBER and curve == 0:
+                curve = bound_of_curve(loop.loss, loop.p, b + mu * x + rho * q, o[k], 0)
             if loop.weighted:
                 f *= c[k]
                 slope *= c[k]
@@ -150,7 +152,8 @@ def five_dots(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1
               const real[::1] u, const real[::1] v, double[::1] out):
     """Sums for a Newton step in (mu, rho) of f(b + mu (z - b) + rho u_i v_j), b = rb_i + cb_j.
 
-    out: objective; slope . x, slope . q; curve . x^2, curve . x q, curve . q^2 with x = z - b, q = u_i v_j.
+    out: objective; slope . x, slope . q; curve . x^2, curve . x q, curve . q^2 with x = z - b, q = u_i v_j; the curve
+    of the Huber loss beyond its delta is that of a parabola that touches it.
     """
     cdef Loop loop
     cdef int k

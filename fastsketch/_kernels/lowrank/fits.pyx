@@ -1,14 +1,15 @@
 """Rows fitted to given factors of the columns, and biases: over the observed entries, as in lowrank/entries."""
 
-from libc.math cimport fabs, sqrt
+from libc.math cimport fabs
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
-from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE, SQUARE, loss_terms
-from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, part_row, row_by_row, sum_of
+from fastsketch._kernels.losses cimport ABSOLUTE, HUBER, SQUARE, loss_terms
+from fastsketch._kernels.lowrank.definite cimport solve_definite
+from fastsketch._kernels.lowrank.loop cimport Loop, at, bound_of_curve, entry_by_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
 from fastsketch._kernels.sketching.sparse_rows cimport z_rank_one
 
@@ -22,49 +23,6 @@ cdef double TINY = 1e-300
 cdef enum:
     # rows are fitted by themselves: as many parts as find a core, for no sum depends on them
     ROW_PARTS = 64
-
-
-cdef inline double bound_of_curve(int loss, double p, double z, double y, double smooth) noexcept nogil:
-    """Curvature of a parabola that touches a loss without curvature from above: 1 / distance to its kink, bounded."""
-    if loss == ABSOLUTE:
-        return 1.0 / max(fabs(z - y), smooth)
-    if loss == HUBER:
-        return p / max(fabs(z - y), smooth)
-    if loss == HINGE:
-        # |1 - m| / 2 + (1 - m) / 2
-        return 0.5 / max(fabs(1.0 - y * z), smooth)
-    if loss == QUANTILE:
-        return 0.5 / max(fabs(z - y), smooth)
-    return 0.5 / max(fabs(fabs(z - y) - p), smooth)
-
-
-cdef bint solve_definite(Py_ssize_t t, double* h, double* g) noexcept nogil:
-    """g <- h^-1 g for the lower triangle of a positive definite h (t, t), destroyed; False if it is not."""
-    cdef Py_ssize_t i, j, k
-    cdef double d, s
-    for j in range(t):
-        d = h[j * t + j]
-        for k in range(j):
-            d -= h[j * t + k] * h[j * t + k]
-        if not d > TINY:
-            return False
-        d = sqrt(d)
-        h[j * t + j] = d
-        for i in range(j + 1, t):
-            s = h[i * t + j]
-            for k in range(j):
-                s -= h[i * t + k] * h[j * t + k]
-            h[i * t + j] = s / d
-        s = g[j]
-        for k in range(j):
-            s -= h[j * t + k] * g[k]
-        g[j] = s / d
-    for j in range(t - 1, -1, -1):
-        s = g[j]
-        for k in range(j + 1, t):
-            s -= h[k * t + j] * g[k]
-        g[j] = s / h[j * t + j]
-    return True
 
 
 cdef struct Fit:

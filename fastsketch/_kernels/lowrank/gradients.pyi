@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 _Indices = NDArray[np.uint32]
 _Values = NDArray[Any]  # float32 or float64
-_Sums = NDArray[np.float64]
 
 def gradient(
     loss: int,
@@ -40,17 +39,3 @@ def step_gradient(
 def gram_product(indptr: _Indices, indices: _Indices, a: _Values, v: _Values, u: _Values, w: _Values) -> None: ...
 def times(indptr: _Indices, indices: _Indices, a: _Values, v: _Values, u: _Values) -> None: ...
 def transposed_times(indptr: _Indices, indices: _Indices, a: _Values, u: _Values, w: _Values) -> None: ...
-def coefficient_gradient(
-    loss: int,
-    p: float,
-    indptr: _Indices,
-    indices: _Indices,
-    o: _Values,
-    c: _Values,
-    rb: _Values,
-    cb: _Values,
-    left: _Values,
-    right: _Values,
-    theta: _Sums,
-    out: _Sums,
-) -> float: ...

@@ -28,11 +28,6 @@ ctypedef void (*gram_product_of)(int64_t first, int64_t stop, const void* indptr
 # of times and of transposed_times
 ctypedef void (*product_of)(int64_t first, int64_t stop, const void* indptr, const void* indices, const void* a,
                             const void* v, void* u) noexcept nogil
-ctypedef double (*coefficient_gradient_of)(int64_t loss, double p, int64_t weighted, int64_t first, int64_t stop,
-                                           const void* indptr, const void* indices, const void* o, const void* c,
-                                           const void* rb, const void* cb, int64_t t, const void* left,
-                                           const void* right, const double* theta, double* product,
-                                           double* out) noexcept nogil
 
 cdef enum:
     GRADIENT
@@ -40,10 +35,9 @@ cdef enum:
     GRAM_PRODUCT
     TIMES
     TRANSPOSED_TIMES
-    COEFFICIENT_GRADIENT
     FUNCTIONS
 
-cdef list NAMES = ["gradient", "step_gradient", "gram_product", "times", "transposed_times", "coefficient_gradient"]
+cdef list NAMES = ["gradient", "step_gradient", "gram_product", "times", "transposed_times"]
 # of float and of double; NULL until first asked for
 cdef void* found[2][FUNCTIONS]
 
@@ -60,7 +54,7 @@ cdef void* compiled(int function, bint wide) except NULL:
 cdef struct Job:
     # one loop over the entries; what an argument is, the function says
     void* function
-    Py_ssize_t m, n, parts, passes, t
+    Py_ssize_t m, n, parts, passes
     int64_t loss, weighted
     double p
     const uint32_t* indptr
@@ -76,8 +70,7 @@ cdef struct Job:
     const void* rb
     const void* cb
     void* a
-    const double* theta
-    void* sums                   # (parts, n) or (parts, 2 t): of the parts
+    void* sums                   # (parts, n): of the parts
     double totals[FS_PARTS]
 
 
@@ -229,34 +222,3 @@ def transposed_times(const uint32_t[::1] indptr, const uint32_t[::1] indices, co
     with nogil:
         fs_pool_run(job.parts, <fs_part> transposed_times_part[real], &job, NULL, 0)
         add_parts(&job, &space[0])
-
-
-cdef void coefficient_gradient_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    cdef double* out = <double*> job.sums + 2 * job.t * part
-    memset(out, 0, job.t * sizeof(double))
-    job.totals[part] = (<coefficient_gradient_of> job.function)(
-        job.loss, job.p, job.weighted, row(job, part), row(job, part + 1), job.indptr, job.indices, job.o, job.c,
-        job.rb, job.cb, job.t, job.left, job.right, job.theta, out + job.t, out)
-
-
-def coefficient_gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices,
-                         const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb,
-                         const real[:, ::1] left, const real[:, ::1] right, const double[::1] theta, double[::1] out):
-    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq), its gradient (t,) in theta; left (m, t), right (n, t)."""
-    cdef Job job
-    cdef Py_ssize_t k, q
-    job.function = compiled(COEFFICIENT_GRADIENT, real is double)
-    job.loss, job.p, job.weighted, job.t = loss, p, c.shape[0] > 0, theta.shape[0]
-    job.o, job.c, job.rb, job.cb, job.left, job.right = at(o), at(c), at(rb), at(cb), &left[0, 0], &right[0, 0]
-    cdef double[:, ::1] sums = np.empty((FS_PARTS, 2 * job.t))
-    job.theta, job.sums = &theta[0], &sums[0, 0]
-    with nogil:
-        begin(&job, indptr, indices)
-        job.parts = parts_of(indices.shape[0] * (1.0 + 0.25 * job.t))
-        fs_pool_run(job.parts, coefficient_gradient_part, &job, NULL, 0)
-        for q in range(job.t):
-            out[q] = 0
-            for k in range(job.parts):
-                out[q] += sums[k, q]
-    return total(&job)

@@ -1,9 +1,11 @@
 # A loop over the observed entries, cut into parts by the entries alone (linalg/parts.pxd).
 
+from libc.math cimport fabs
 from libc.stdint cimport uint32_t
 
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of
+from fastsketch._kernels.losses cimport ABSOLUTE, HINGE, HUBER, QUANTILE
 from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_from
 
 cdef enum:
@@ -69,3 +71,17 @@ cdef inline double sum_of(const Loop* loop, int which) noexcept nogil:
     for k in range(loop.parts):
         total += loop.sums[k][which]
     return total
+
+
+cdef inline double bound_of_curve(int loss, double p, double z, double y, double smooth) noexcept nogil:
+    # curvature of a parabola that touches a loss without curvature from above: 1 / distance to its kink, bounded
+    if loss == ABSOLUTE:
+        return 1.0 / max(fabs(z - y), smooth)
+    if loss == HUBER:
+        return p / max(fabs(z - y), smooth)
+    if loss == HINGE:
+        # |1 - m| / 2 + (1 - m) / 2
+        return 0.5 / max(fabs(1.0 - y * z), smooth)
+    if loss == QUANTILE:
+        return 0.5 / max(fabs(z - y), smooth)
+    return 0.5 / max(fabs(fabs(z - y) - p), smooth)

@@ -84,51 +84,23 @@ def transposed_times(first, stop, indptr, indices, a, u, w):
             w[indices[k]] += a[k] * s
 
 
-def coefficient_gradient(
-    loss, p, weighted, first, stop, indptr, indices, o, c, rb, cb, t, left, right, theta, product, out
-):
-    """Objective of f(rb_i + cb_j + sum_q theta_q u_iq v_jq); its gradient in theta is added to out (t,).
-
-    left (m, t), right (n, t) row by row; product (t,) is scratch.
-    """
-    total = 0.0
-    for i in range(first, stop):
-        for k in range(indptr[i], indptr[i + 1]):
-            j = np.int64(indices[k])
-            z = rb[i] + cb[j]
-            for q in range(t):
-                product[q] = np.float64(left[i * t + q]) * right[j * t + q]
-                z += theta[q] * product[q]
-            f, slope, _ = value_slope_curvature(loss, p, z, o[k])
-            if weighted:
-                f *= c[k]
-                slope *= c[k]
-            total += f
-            for q in range(t):
-                out[q] += slope * product[q]
-    return total
-
-
-SIZE, SUM, SUMS, INDICES = types.int64, types.float64, types.CPointer(types.float64), types.CPointer(types.uint32)
+SIZE, SUM, INDICES = types.int64, types.float64, types.CPointer(types.uint32)
 LOSS, MATRIX = (SIZE, SUM, SIZE), (SIZE, SIZE, INDICES, INDICES)
 # a sum over a row may be taken in any order, as its vectors please: the same one on one machine
 LOOSE = {"fastmath": {"reassoc", "contract", "nsz"}}
-# result, arguments before the arrays of values, those arrays (or what is not one of them), how it is compiled
+# result, arguments before the arrays of values, how many those are, how it is compiled
 FUNCTIONS = {
     gradient: (SUM, (*LOSS, *MATRIX), 6, {}),
     step_gradient: (SUM, (*LOSS, *MATRIX), 11, {}),
     gram_product: (types.void, MATRIX, 4, LOOSE),
     times: (types.void, MATRIX, 3, LOOSE),
     transposed_times: (types.void, MATRIX, 3, {}),
-    coefficient_gradient: (SUM, (*LOSS, *MATRIX), (4, SIZE, 2, SUMS, SUMS, SUMS), {}),
 }
 _made = {}
 
 
 def _signature(real, result, before, values):
-    rest = [values] if isinstance(values, int) else values
-    arrays = [[types.CPointer(real)] * entry if isinstance(entry, int) else [entry] for entry in rest]
-    return result(*before, *(argument for part in arrays for argument in part))
+    return result(*before, *[types.CPointer(real)] * values)
 
 
 def address(name, dtype):

@@ -41,6 +41,12 @@ cdef extern from "fs_sparse.h" nogil:
     void fs_csr_gram_row_d(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
                            const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
                            double *gram)
+    void fs_csr_gram_before_s(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const float *data,
+                              const int32_t *stop, const int32_t *row, const float *value, const int32_t *place,
+                              double *gram)
+    void fs_csr_gram_before_d(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
+                              const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
+                              double *gram)
     void fs_csr_column_sums_s(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
                               const float *value, const double *coefficient, double *out)
     void fs_csr_column_sums_d(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
@@ -124,6 +130,15 @@ cdef inline void csr_gram_row(ptrdiff_t n, ptrdiff_t i, const int64_t* indptr, c
         fs_csr_gram_row_s(n, i, indptr, indices, data, stop, row, value, place, gram)
     else:
         fs_csr_gram_row_d(n, i, indptr, indices, data, stop, row, value, place, gram)
+
+
+cdef inline void csr_gram_before(ptrdiff_t i, const int64_t* indptr, const int32_t* indices, const real* data,
+                                 const int32_t* stop, const int32_t* row, const real* value, const int32_t* place,
+                                 double* gram) noexcept nogil:
+    if real is float:
+        fs_csr_gram_before_s(i, indptr, indices, data, stop, row, value, place, gram)
+    else:
+        fs_csr_gram_before_d(i, indptr, indices, data, stop, row, value, place, gram)
 
 
 cdef inline void csr_column_sums(ptrdiff_t first, ptrdiff_t beyond, const int32_t* stop, const int32_t* row,

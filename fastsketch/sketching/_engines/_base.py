@@ -191,8 +191,8 @@ class Engine(Generic[State, Piece]):
         n = rows.shape[0]
         step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         saved = None
-        if n > step or n >= self.room():  # a shrink may come, and no eigensolver is sure to end
-            saved = self.saved_from(n)
+        if n > step or self.may_shrink(rows):  # and no eigensolver is sure to end
+            saved = self.saved_from(rows)
         before, rows_then = self.__dict__ if saved is not None and self.grows else None, self.n_rows
         if n > step:
             step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
@@ -210,8 +210,12 @@ class Engine(Generic[State, Piece]):
             _threads.settle()
             raise
 
-    def saved_from(self, n: int) -> Arrays:
-        """Copies of all that a batch of n rows may change before it is in."""
+    def may_shrink(self, rows: Any) -> bool:
+        """Whether a batch may bring a shrink."""
+        return bool(rows.shape[0] >= self.room())
+
+    def saved_from(self, rows: Any) -> Arrays:
+        """Copies of all that a batch may change before it is in."""
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:

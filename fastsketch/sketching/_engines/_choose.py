@@ -24,7 +24,10 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
         exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
         solver = "exact" if exact else "gram"
     setting = setting.resolved(solver)
-    return kind_for(setting, sparse=stays_sparse(rows))(setting, d, dtype=dtype)
+    kind = kind_for(setting, sparse=stays_sparse(rows))
+    if kind is SparseEngine:
+        setting = SparseEngine.for_features(setting, d)
+    return kind(setting, d, dtype=dtype)
 
 
 def stays_sparse(rows: Any) -> bool:

@@ -34,6 +34,7 @@ class EngineSetting:
     decay: float = 1.0
     compressor: Compressor | None = None
     growth: Growth | None = None  # how sketch_size follows a tolerance
+    shrinks: int = 1  # that a buffer of sparse rows is for, of its own size
 
     @property
     def rows_spared(self) -> int:

@@ -1,5 +1,6 @@
 """The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,11 @@ from fastsketch.sketching._scalars import scalars, set_scalars
 # their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
 BLOCK = 6
 
+# Of many features, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
+# 10^6 and l 128. From WIDE on, a buffer has the rows of so many shrinks, and all but the last happen among coefficients
+# (`cascade` of the kernel). With more of them the products with the rows that wait cost what is saved.
+WIDE, SHRINKS = 1 << 17, 8
+
 # indptr (n + 1,), indices, data of a slice
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
@@ -35,8 +41,15 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
         """Rows of the buffer."""
-        block = BLOCK * setting.sketch_size if setting.buffer_size is None else setting.buffer_size
-        return setting.sketch_size + block
+        if setting.buffer_size is not None:
+            return setting.sketch_size + setting.buffer_size
+        return setting.sketch_size + setting.shrinks * BLOCK * setting.sketch_size
+
+    @classmethod
+    def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
+        """The setting of a new stream of so many features."""
+        wide = n_features >= WIDE and setting.buffer_size is None and setting.growth is None and not setting.center
+        return replace(setting, shrinks=SHRINKS if wide else 1)
 
     @classmethod
     def validate_own(
@@ -67,6 +80,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             center=setting.center,
             decay=setting.decay,
             dtype=self.dtype,
+            block=BLOCK * setting.sketch_size if setting.shrinks > 1 and setting.buffer_size is None else 0,
         )
 
     def new_rows(self) -> slice:
@@ -110,7 +124,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         state = self.state
         later = self.capacity - self.setting.center - state.n_keep
         fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
-        state.make_room(state.n_stored + fullest)
+        # beyond what is enough, the kernel makes room as it goes
+        state.make_room(state.n_stored + (min(fullest, state.enough) if state.block else fullest))
         kernel.absorb(indptr, indices, data, weights, scale, state)
 
     def length(self, piece: Csr) -> int:
@@ -146,11 +161,22 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             out["z"] = self.z.copy()[:, : self.state.kept]
         return out
 
-    def saved_from(self, n: int) -> Arrays:
-        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone there is no copy of them."""
-        room, state = self.room(), self.state
+    def may_shrink(self, rows: Any) -> bool:
+        """As in Engine."""
+        return super().may_shrink(rows) or self._soon_enough(rows)
+
+    def _soon_enough(self, rows: Any) -> bool:
+        """Whether the values of the new rows may become enough before there are as many rows as the buffer takes."""
+        state = self.state
+        coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
+        return state.block > 0 and state.n_stored + coming >= state.enough
+
+    def saved_from(self, rows: Any) -> Arrays:
+        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone they are not copied."""
+        n, state = rows.shape[0], self.state
         later = self.capacity - self.setting.center - state.n_keep
-        if self.grows or n >= room + later or n > self.capacity:
+        one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
+        if self.grows or not one or n > self.capacity:
             return self.arrays(copy=True)
         out = super().arrays()
         del out["z"]
@@ -158,7 +184,9 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
         """As in Engine: all rows came in, and no shrink is left to do."""
-        return "z" not in saved and self.n_rows == n_rows and self.room() > 0
+        state = self.state
+        due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
+        return "z" not in saved and self.n_rows == n_rows and not due
 
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
@@ -221,8 +249,8 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
         kept = self.state.kept
         if self._n_new and (self.setting.center or self.setting.decay != 1.0):
-            # Few rows: let the dense buffer settle them.
-            setting = self.setting.dense(self.capacity - self.setting.sketch_size)
+            # Few rows: let a dense buffer settle them, with room for a row between means.
+            setting = self.setting.dense(max(1, self.state.fill + 2 - self.setting.sketch_size))
             twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
             mine = self.arrays()
             # the dense buffer holds the newest row first, the longest kept row last

@@ -1,0 +1,206 @@
+"""evaluate: what recommendations are worth on events that were held out."""
+
+import time
+import warnings
+from argparse import Namespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import ranking
+from fastsketch._validation import as_integer
+from fastsketch.cli._events import Taken, levels_of, meaning_of, take
+from fastsketch.cli._job import limited
+from fastsketch.cli._output import Output
+from fastsketch.cli._recommenders import MODELS, Recommender, learned
+from fastsketch.cli._report import report
+
+# Of the result, as the table shows them.
+COLUMNS = {
+    "ndcg": "NDCG",
+    "recall": "recall",
+    "precision": "precision",
+    "average_precision": "MAP",
+    "reciprocal_rank": "MRR",
+}
+TIME_COLUMN = 4
+
+
+class _Parts(NamedTuple):
+    """What is learned from, and whose lists are held against what; all with summed values, in the items of the file."""
+
+    train: Any  # CSR (users to learn from, items)
+    shown: Any  # CSR (k, items): what those have who are measured
+    hidden: Any  # CSR (k, items)
+    known: NDArray[np.intp] | None  # (k,) their rows in train; None if they are new
+
+
+class _Measured(NamedTuple):
+    name: str
+    result: ranking.Ranking
+    ndcg: NDArray[np.float64]  # of each user
+    fit_seconds: float
+    seconds_per_user: float
+
+
+def evaluate(args: Namespace) -> None:
+    """Hold out, learn, recommend, measure."""
+    k = as_integer(args.k, "-k", 1)
+    meaning = meaning_of(args)
+    column = args.time_column
+    if column is None and args.split == "time":
+        column = TIME_COLUMN
+    elif column is not None and args.split not in ("time", "leave-one-out"):
+        raise ValueError("--time-column is of --split time and of --split leave-one-out")
+    if column is not None:
+        as_integer(column, "--time-column", 3)
+    if args.share is not None and args.split == "leave-one-out":
+        raise ValueError("--share says how much is held out: --split leave-one-out holds out one event of each user")
+    taken = take(args, args.source, negative=meaning.relevant is not None, time_column=column)
+    names = _models(args, taken)
+    parts, repeated = _split(args, taken)
+    relevant = meaning.liked(parts.hidden).astype(bool)
+    measured = np.flatnonzero(np.diff(relevant.indptr))
+    if measured.size == 0:
+        raise ValueError("nothing that was held out is relevant: hold out more, or lower --relevant")
+    relevant, shown = relevant[measured], parts.shown[measured]
+    found: list[_Measured] = []
+    with limited(args.threads):
+        for name in names:
+            started = time.perf_counter()
+            recommender = learned(name, taken, parts.train, meaning, args)
+            fitted = time.perf_counter()
+            lists = _lists(recommender, parts, measured, shown, k)
+            ended = time.perf_counter()
+            result, ndcg = ranking.evaluate(lists, relevant), ranking.ndcg_at(lists, relevant)
+            found.append(_Measured(name, result, ndcg, fitted - started, (ended - fitted) / len(measured)))
+    facts = {
+        "events": taken.entries.nnz,
+        "pairs_given_more_than_once": repeated,
+        "users": len(taken.users),
+        "items": len(taken.items),
+        "split": args.split,
+        "held_out": parts.hidden.nnz,
+        "users_measured": len(measured),
+        "k": k,
+    }
+    _show(args, facts, found, _advice(args, taken, found))
+
+
+def _models(args: Namespace, taken: Taken) -> list[str]:
+    """Those that are asked for, or all that the events allow, the simplest first."""
+    if args.models is None:
+        rated = taken.valued and len(np.unique(taken.entries.data)) > 1 and _repeated(taken) == 0
+        return ["popularity", "item", *(["ratings"] if rated else [])]
+    names = [name.strip() for name in args.models.split(",")]
+    for name in names:
+        if name not in MODELS:
+            raise ValueError(f"--models: {', '.join(MODELS)} are there, got {name!r}")
+    if "ratings" in names and not taken.valued:
+        raise ValueError("--models ratings needs a third column with their values")
+    return list(dict.fromkeys(names))
+
+
+def _repeated(taken: Taken) -> int:
+    return taken.entries.nnz - taken.seen.nnz
+
+
+def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
+    """(parts, events that were added to others of the same user and item)."""
+    share = 0.2 if args.share is None else args.share
+    chosen = getattr(args, "seed", 0)
+    seen, repeated = taken.seen, _repeated(taken)
+    if args.split == "users":
+        split = ranking.user_split(seen, float(share), seed=chosen)
+        return _Parts(split.train, split.shown, split.hidden, None), repeated
+    times = taken.times
+    if times is None:
+        two = ranking.random_split(seen, share, seed=chosen) if args.split == "random" else None
+        two = two or ranking.leave_one_out(seen, chosen)
+    else:
+        times = _newest(taken, seen, times)
+        if args.split == "time":
+            two = ranking.Split(*ranking.time_split(seen, times, share=share)[:2])
+        else:
+            two = ranking.leave_one_out(seen, times=times)
+    return _Parts(two.train, two.train, two.test, np.arange(seen.shape[0], dtype=np.intp)), repeated
+
+
+def _newest(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The time of each pair of user and item: that of the first of its events, as from then on it is known."""
+    coo, n = taken.entries, seen.shape[1]
+    users = np.repeat(np.arange(seen.shape[0], dtype=np.int64), np.diff(seen.indptr))
+    place = np.searchsorted(users * n + seen.indices, coo.row.astype(np.int64) * n + coo.col)
+    first = np.full(seen.nnz, np.inf)
+    np.minimum.at(first, place, times)
+    return first
+
+
+def _lists(recommender: Recommender, parts: _Parts, measured: Any, shown: Any, k: int) -> NDArray[np.int64]:
+    """Recommendations (measured users, k) without what they have been shown to have."""
+    if recommender.users is not None and parts.known is not None:  # who learned from these very users
+        users, told = [recommender.users[i] for i in parts.known[measured]], None
+    else:
+        users, told = [""] * len(measured), shown
+    return recommender.best(users, told, k, shown, None).items
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+def _advice(args: Namespace, taken: Taken, found: list[_Measured]) -> list[str]:
+    """What the figures say of the tools."""
+    said: list[str] = []
+    by_name = {one.name: one for one in found}
+    ratings = by_name.get("ratings")
+    for other in ("item", "popularity"):
+        if ratings is None or other not in by_name:
+            continue
+        gap = ranking.mean_of(by_name[other].ndcg - ratings.ndcg)
+        if gap.mean > 2 * gap.standard_error:
+            said.append(
+                f"ratings is the wrong tool for lists of recommendations here: its NDCG is {gap.mean:.4f} "
+                f"(+- {gap.standard_error:.4f}, paired) below that of {other}; it says what users would think of an "
+                "item, not what they will choose"
+            )
+            break
+    levels = levels_of(taken)
+    if levels is not None and args.relevant is None and not args.binary:
+        said.append(
+            f"values take {len(levels)} levels from {levels[0]:g} to {levels[-1]:g}: if they are ratings, --relevant "
+            f"{levels[int(0.6 * len(levels))]:g} counts as a hit what was liked, not what was seen"
+        )
+    return said
+
+
+def _show(args: Namespace, facts: dict[str, Any], found: list[_Measured], said: list[str]) -> None:
+    if args.json:
+        models = [
+            {
+                "model": one.name,
+                **{name: _as_dict(getattr(one.result, name)) for name in COLUMNS},
+                "coverage": one.result.coverage,
+                "fit_seconds": one.fit_seconds,
+                "seconds_per_user": one.seconds_per_user,
+            }
+            for one in found
+        ]
+        report(args, {**facts, "models": models, "notes": said})
+        return
+    report(args, facts)
+    out = Output(None, "")
+    k = facts["k"]
+    heads = [f"{title}@{k}" for title in COLUMNS.values()]
+    out.say(f"{'model':<12}{''.join(f'{head:>18}' for head in heads)}  {'coverage':>8}  {'fit, s':>8}  {'ms/user':>8}")
+    for one in found:
+        means = [getattr(one.result, name) for name in COLUMNS]
+        cells = [f"{mean.mean:.4f} +- {mean.standard_error:.4f}" for mean in means]
+        out.say(
+            f"{one.name:<12}{''.join(f'{cell:>18}' for cell in cells)}  {one.result.coverage:>8.4f}  "
+            f"{one.fit_seconds:>8.2f}  {1e3 * one.seconds_per_user:>8.3f}"
+        )
+    for line in said:
+        warnings.warn(line, UserWarning, stacklevel=2)
+
+
+def _as_dict(mean: ranking.Mean) -> dict[str, float]:
+    return {"mean": mean.mean, "standard_error": mean.standard_error}

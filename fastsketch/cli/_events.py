@@ -1,0 +1,125 @@
+"""Events of users as matrices with names, and what a model of items learns from them."""
+
+import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fastsketch.cli._names import Places, places_of
+from fastsketch.io import SourceError, StateError
+from fastsketch.io._events import read_events
+
+# Values that are all larger are seconds since some day in 1973: nobody rates like this.
+OLDEST_TIME = 1e8
+# A scale of ratings has so many levels at most.
+MOST_LEVELS = 21
+
+
+class Meaning(NamedTuple):
+    """What events say of a user's liking, as a model of items learns it: kept in its notes, for later events."""
+
+    relevant: float | None  # events of at least this value count as 1, others say no more than that they were seen
+    binary: bool  # every event counts as 1, whatever its value and however often it came
+
+    def liked(self, seen: Any) -> Any:
+        """Rows that a model of items takes, of rows of summed values (CSR)."""
+        data = seen.data
+        if self.relevant is not None:
+            data = (data >= self.relevant).astype(np.float64)
+        elif self.binary:
+            data = (data > 0).astype(np.float64)
+        out = sparse.csr_array((data, seen.indices, seen.indptr), shape=seen.shape, copy=True)
+        out.eliminate_zeros()  # in place
+        return out
+
+
+def meaning_of(args: Namespace) -> Meaning:
+    """As the flags have it."""
+    if args.relevant is not None and not np.isfinite(args.relevant):
+        raise ValueError(f"--relevant must be finite, got {args.relevant}")
+    return Meaning(args.relevant, args.binary)
+
+
+def meaning_in(notes: dict[str, Any], path: str) -> Meaning:
+    """As the notes of a model have it; one of 'items' takes values as they are."""
+    if "events" not in notes:
+        return Meaning(None, False)
+    found = notes["events"]
+    if isinstance(found, dict):
+        relevant, binary = found.get("relevant"), found.get("binary")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if isinstance(binary, bool) and (relevant is None or isinstance(relevant, float)):
+            return Meaning(relevant, binary)
+    raise StateError(f"{path} is damaged: its notes do not say what its events mean")
+
+
+class Taken(NamedTuple):
+    """The events of a file."""
+
+    users: list[str]  # in the order of their names
+    items: list[str]
+    entries: Any  # COO (users, items): each event with its value, or 1
+    valued: bool  # whether there is a column of values
+    times: NDArray[np.float64] | None  # of the entries
+
+    @property
+    def seen(self) -> Any:
+        """CSR (users, items): values summed over the events of one user and item; zeros are entries too."""
+        return self.entries.tocsr()
+
+
+def take(args: Namespace, path: str, *, negative: bool = False, time_column: int | None = None) -> Taken:
+    """Read the events of a file; a value below 0 is an error with its line, unless `negative`."""
+    events = read_events(path, values=args.values, header=args.header, time_column=time_column)
+    values = events.values
+    if values is not None:
+        if not negative and (values < 0).any():
+            worst = int(np.argmax(values < 0))
+            raise SourceError(
+                f"{path}, line {events.lines[worst]}: the value {values[worst]:g} is negative, and what has no value "
+                "for a user leaves no event: --relevant X says which values count"
+            )
+        if values.min() > OLDEST_TIME:
+            warnings.warn(
+                f"{path}: the third column looks like times, and is taken for values: --no-values leaves it out",
+                UserWarning,
+                stacklevel=2,
+            )
+    users, items = sorted(events.users.names), sorted(events.items.names)
+    places = places_of(events.users, users), places_of(events.items, items)
+    data = np.ones(len(events.lines)) if values is None else values
+    entries = sparse.coo_array((data, places), shape=(len(users), len(items)))
+    return Taken(users, items, entries, values is not None, events.times)
+
+
+def rows_for(taken: Taken, users: Sequence[str], items: Sequence[str]) -> Any:
+    """The rows of some users in a model's items, CSR (len(users), len(items)); empty for those without events."""
+    seen = taken.seen
+    row = {name: place for place, name in enumerate(taken.users)}
+    empty = sparse.csr_array((1, seen.shape[1]))
+    stacked = sparse.csr_array(sparse.vstack([seen, empty], format="csr"))  # the last for whom it does not know
+    chosen = stacked[[row.get(name, len(taken.users)) for name in users]]
+    if list(items) == taken.items:
+        return chosen
+    column = {name: place for place, name in enumerate(items)}
+    places: Places = np.array([column.get(name, -1) for name in taken.items], np.intp)
+    coo = chosen.tocoo()
+    keep = places[coo.col] >= 0
+    if not keep.all():
+        warnings.warn(
+            f"{int((~keep).sum()):,} of {len(keep):,} events of these users are of items that the model does not know",
+            UserWarning,
+            stacklevel=2,
+        )
+    return sparse.csr_array((coo.data[keep], (coo.row[keep], places[coo.col[keep]])), shape=(len(users), len(items)))
+
+
+def levels_of(taken: Taken) -> NDArray[np.float64] | None:
+    """The values, each once, if they look like a scale of ratings."""
+    if not taken.valued:
+        return None
+    found = np.unique(taken.entries.data)
+    return found if 2 < len(found) <= MOST_LEVELS and found[0] >= 0 else None

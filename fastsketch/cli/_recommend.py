@@ -1,0 +1,201 @@
+"""recommend: from events, or from a model that was learned from them."""
+
+import csv
+import io
+import time
+import warnings
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fastsketch._validation import as_integer
+from fastsketch.cli._events import Meaning, Taken, meaning_of, rows_for, take
+from fastsketch.cli._job import flag, limited
+from fastsketch.cli._names import pairs_of
+from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._recommenders import (
+    ItemModel,
+    Ratings,
+    Recommender,
+    learned,
+    loaded,
+    warn_of_ratings,
+)
+from fastsketch.cli._report import report
+from fastsketch.io import SourceError
+from fastsketch.io._events import read_ids
+
+# How a state file begins: it is a zip.
+STATE = b"PK\x03\x04"
+# Flags that say how a model is learned.
+OF_LEARNING = {
+    "kind": "--model",
+    **{name: flag(name) for name in ("relevant", "sketch_size", "ridge", "method", "seed")},
+}
+
+
+def recommend(args: Namespace) -> None:
+    """The best items for users, or a model that has them."""
+    as_integer(args.n, "-n", 1)
+    if args.items and (args.ids or args.events):
+        raise ValueError("--items are those of one user: it goes with neither IDs nor --events")
+    with limited(args.threads):
+        if _is_state(args.source):
+            _refuse_learning(args)
+            if args.output:
+                raise ValueError(f"-o saves a model learned from events: {args.source} holds one already")
+            recommender, own = loaded(args.source, args.rank), None
+            if isinstance(recommender, Ratings):
+                warn_of_ratings()
+            _answer(args, recommender, own)
+        elif args.output is None:
+            _answer(args, *_learn(args))
+        else:
+            answers = bool(args.ids or args.items or args.events or args.table)
+            if answers and args.output == "-" and args.table in (None, "-"):
+                raise ValueError("-o - writes the model to standard output: what is recommended needs --table OUT.csv")
+            with output_of(args) as out:
+                started = time.perf_counter()
+                recommender, own = _learn(args)
+                model = recommender.noted()
+                out.save(model)
+                if answers:
+                    _answer(args, recommender, own)
+                else:
+                    seconds = time.perf_counter() - started
+                    report(
+                        args, {**model.facts(), "events": own.entries.nnz, "seconds": seconds, "output": out.name}, out
+                    )
+
+
+def _learn(args: Namespace) -> tuple[Recommender, Taken]:
+    name = args.kind or "item"
+    meaning = meaning_of(args)
+    taken = take(args, args.source, negative=name == "ratings" or meaning.relevant is not None)
+    if name == "ratings":
+        warn_of_ratings()
+    elif args.rank is not None:
+        raise ValueError("--rank is of --model ratings")
+    recommender = learned(name, taken, taken.entries, meaning, args)
+    return recommender, taken
+
+
+def _is_state(path: str) -> bool:
+    try:
+        if not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(len(STATE)) == STATE
+    except (OSError, ValueError):
+        return False
+
+
+def _refuse_learning(args: Namespace) -> None:
+    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name, None) is not None]
+    for shown in [*given, *(["--binary"] if args.binary else [])]:
+        raise ValueError(f"{shown} says how a model is learned from events: {args.source} holds one already")
+
+
+# -- users -------------------------------------------------------------------------------------------------------------
+def _answer(args: Namespace, recommender: Recommender, own: Taken | None) -> None:
+    """Recommendations for the users who are asked for, out of `--events`, or of the file that was learned from."""
+    users, seen = _users(args, recommender, own)
+    exclude = _left_out(args, recommender, users, seen)
+    allow = None if args.allow is None else _allowed(args.allow, recommender.items)
+    # a model of ratings knows the users that it has learned from
+    told = None if isinstance(recommender, Ratings) and args.events is None and not args.items else seen
+    answers = recommender.best(users, told, args.n, exclude, allow)
+    found: list[dict[str, Any]] = [
+        {
+            "id": user,
+            "known": bool(known),
+            "items": [recommender.items[j] for j in items if j >= 0],
+            "scores": [float(score) for j, score in zip(items, scores, strict=True) if j >= 0],
+        }
+        for user, items, scores, known in zip(users, *answers, strict=True)
+    ]
+    if args.table:
+        with output_of(Namespace(**{**vars(args), "output": args.table}), ".csv") as out:
+            _write(out, found)
+            unknown = int((~answers.known).sum())
+            report(args, {"users": len(users), "not_known": unknown, "output": args.table}, out)
+    elif args.json:
+        report(args, {"recommendations": found})
+    else:
+        out = Output(None, "")
+        for entry in found:
+            pairs = zip(entry["items"], entry["scores"], strict=True)
+            shown = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
+            out.say(f"{entry['id']}{'' if entry['known'] else f' (unknown: {recommender.fallback})'}: {shown}")
+
+
+def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tuple[list[str], Any]:
+    """(users, their rows of summed values in the model's items, CSR; None where no file has them)."""
+    if args.items:
+        return ["--items"], _row_of(args.items, recommender.items)
+    if args.events:
+        meaning = recommender.meaning if isinstance(recommender, ItemModel) else Meaning(None, False)
+        free = isinstance(recommender, Ratings) or meaning.relevant is not None
+        own = take(args, args.events, negative=free)
+    if own is None:
+        if recommender.users is None:
+            raise ValueError(
+                f"{args.source} holds an item model, which keeps no users: --events FILE has what they have, or "
+                "--items ID ... names the items of one"
+            )
+        return args.ids or recommender.users, None
+    users = args.ids or own.users
+    return users, rows_for(own, users, recommender.items)
+
+
+def _row_of(names: list[str], items: list[str]) -> Any:
+    """One user's row."""
+    place = {name: j for j, name in enumerate(items)}
+    unknown = [name for name in names if name not in place]
+    if unknown:
+        raise ValueError(f"--items: the model does not know {', '.join(map(repr, unknown[:5]))}")
+    row = np.zeros((1, len(items)))
+    row[0, [place[name] for name in names]] = 1.0
+    return sparse.csr_array(row)
+
+
+def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen: Any) -> Any:
+    """CSR (users, items): what they have, unless --include-seen, and the pairs of --exclude; at least an empty one."""
+    parts = [] if seen is None or args.include_seen else [seen.tocoo()]
+    if args.exclude:
+        each = sorted(set(users))
+        pairs = pairs_of(args.exclude, each, recommender.items)
+        place = {name: k for k, name in enumerate(each)}
+        parts.append(pairs[[place[name] for name in users]].tocoo())
+    rows = np.concatenate([np.zeros(0, np.intp), *(part.row for part in parts)])
+    columns = np.concatenate([np.zeros(0, np.intp), *(part.col for part in parts)])
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(users), len(recommender.items)))
+
+
+def _allowed(path: str, items: list[str]) -> Any:
+    """Places of the items of a list."""
+    names = read_ids(path)
+    place = {name: j for j, name in enumerate(items)}
+    unknown = [name for name in names if name not in place]
+    if unknown:
+        said = f"{path}, line {names[unknown[0]]}: the model does not know the item {unknown[0]!r}"
+        if len(unknown) == len(names):
+            raise SourceError(f"{said}, nor any other of the list")
+        warnings.warn(f"{said}; nor {len(unknown) - 1:,} others of {len(names):,}", UserWarning, stacklevel=2)
+    return np.array([place[name] for name in names if name in place], np.int64)
+
+
+def _write(out: Output, found: list[dict[str, Any]]) -> None:
+    """Lines of user, place from 1, item, score."""
+    with out.writing() as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["user", "place", "item", "score"])
+        for entry in found:
+            for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):
+                lines.writerow([entry["id"], place, item, f"{score:.9g}"])
+        text.flush()
+        text.detach()

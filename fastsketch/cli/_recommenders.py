@@ -1,0 +1,167 @@
+"""What `recommend` asks, and `evaluate` measures: item models, models of ratings, lists of the most popular."""
+
+import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch._model import Model
+from fastsketch.cli._events import Meaning, Taken, meaning_in
+from fastsketch.cli._job import given
+from fastsketch.cli._names import names_of, places_of, with_ids
+from fastsketch.io import StateError
+from fastsketch.io._table import Ids
+from fastsketch.lowrank import LowRankModel
+from fastsketch.ranking import top_items
+from fastsketch.recommending import SketchedEASE
+
+MODELS = ("item", "ratings", "popularity")
+
+
+class Answers(NamedTuple):
+    """The best items of some users."""
+
+    items: NDArray[np.int64]  # (users, n), -1 where there is none
+    scores: NDArray[np.float64]  # (users, n), NaN there
+    known: NDArray[np.bool_]  # (users,) whether they have told the model anything
+
+
+class ItemModel:
+    """Scores of items from the items that a user has: users need not be those that it has learned from."""
+
+    fallback, needs_events = "popular items", True
+
+    def __init__(self, model: SketchedEASE, items: list[str], meaning: Meaning) -> None:
+        self.model, self.items, self.users, self.meaning = model, items, None, meaning
+
+    @classmethod
+    def learned(cls, seen: Any, items: list[str], meaning: Meaning, parameters: dict[str, Any]) -> "ItemModel":
+        """Of rows of summed values, CSR (users, items)."""
+        liked = meaning.liked(seen)
+        if not liked.nnz:
+            raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
+        model = SketchedEASE(**parameters).update(liked)
+        model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
+        return cls(model, items, meaning)
+
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
+        """For users with these rows of summed values."""
+        liked = self.meaning.liked(seen)
+        found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
+        return Answers(found.items, found.scores, liked @ (self.model.popularity > 0) > 0)
+
+    def noted(self) -> Model:
+        """The model with what it takes to use it again."""
+        self.model.notes = {"columns": self.items, "events": self.meaning._asdict()}
+        return self.model
+
+
+class Popular:
+    """The items that most users have, the same for everybody but for what they have already."""
+
+    fallback, needs_events = "popular items", False
+
+    def __init__(self, seen: Any, items: list[str], meaning: Meaning) -> None:
+        liked = meaning.liked(seen)
+        self.counts = np.bincount(liked.indices, minlength=len(items)).astype(np.float64)
+        self.items, self.users = items, None
+
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
+        """For as many users as `exclude` has rows."""
+        found = top_items(np.where(self.counts > 0, self.counts, -np.inf), n, exclude=exclude, allow=allow)
+        known = np.ones(len(users), bool) if seen is None else np.diff(seen.indptr) > 0
+        return Answers(found, np.where(found >= 0, self.counts[found], np.nan), known)
+
+    def noted(self) -> Model:
+        """There is no such model."""
+        raise ValueError("-o saves a model: --model popularity has none, and the item model knows what is popular")
+
+
+class Ratings:
+    """The items of the highest predicted ratings."""
+
+    fallback, needs_events = "by biases", False
+
+    def __init__(self, model: LowRankModel, users: list[str], items: list[str], rank: int | None = None) -> None:
+        self.model, self.users, self.items, self.rank = model, users, items, rank
+
+    @classmethod
+    def learned(cls, taken: Taken, entries: Any, parameters: dict[str, Any]) -> "Ratings":
+        """Of entries (users, items), a rating each, of the users and items of a file."""
+        if not taken.valued:
+            raise ValueError("a model of ratings needs a third column with their values")
+        settings: dict[str, Any] = {"dtype": "float32", **parameters}
+        settings["rank"] = min(LowRankModel(**settings).rank, *entries.shape)
+        try:
+            model = LowRankModel(**settings).fit(entries)
+        except ValueError as error:
+            raise ValueError(with_ids(str(error), [taken.users, taken.items])) from None
+        return cls(model, taken.users, taken.items)
+
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
+        """For users whose ratings are given, else for those that it knows."""
+        if seen is not None:
+            new = self.model.fold_in(seen, rank=self.rank)
+            columns, predictions = new.recommend(n, exclude=exclude, allow=allow)
+            return Answers(columns, predictions, np.diff(seen.indptr) > 0)
+        places = places_of(Ids(list(users), np.arange(len(users))), self.users)
+        if len(places) == len(self.users) and exclude is not None:
+            # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
+            places, exclude = np.append(places, -1), sparse.vstack([exclude, exclude[:1]], format="csr")
+        columns, predictions = self.model.recommend(places, n, exclude=exclude, allow=allow, rank=self.rank)
+        k = len(users)
+        return Answers(columns[:k], predictions[:k], places[:k] >= 0)
+
+    def noted(self) -> Model:
+        """The model with its ids, as `complete` saves it."""
+        self.model.notes = {"rows": self.users, "columns": self.items}
+        return self.model
+
+
+Recommender = ItemModel | Popular | Ratings
+
+
+def learned(name: str, taken: Taken, entries: Any, meaning: Meaning, args: Namespace) -> Recommender:
+    """A recommender by its name, of entries (users, items) of a file: COO or CSR."""
+    parameters = given(args)
+    if name == "ratings":
+        mine = {key: value for key, value in parameters.items() if key in ("seed",)}
+        return Ratings.learned(taken, entries, mine if args.rank is None else {**mine, "rank": args.rank})
+    seen = entries.tocsr()
+    if name == "popularity":
+        return Popular(seen, taken.items, meaning)
+    if name != "item":
+        raise ValueError(f"models are {', '.join(MODELS)}: there is no {name!r}")
+    return ItemModel.learned(seen, taken.items, meaning, parameters)
+
+
+def loaded(path: str, rank: int | None) -> Recommender:
+    """The recommender in a state file."""
+    model = fs.load(path)
+    if isinstance(model, LowRankModel):
+        names = names_of(model, path, (("rows", model.n_rows), ("columns", model.n_features)))
+        return Ratings(model, names[0], names[1], rank)
+    if rank is not None:
+        raise ValueError(f"--rank is of models of ratings; {path} holds a {type(model).__name__}")
+    if isinstance(model, SketchedEASE):
+        (items,) = names_of(model, path, (("columns", model.n_features),))
+        return ItemModel(model, items, meaning_in(model.notes, path))
+    raise StateError(
+        f"{path} holds a {type(model).__name__}, which recommends nothing: that does a model of 'complete' or of "
+        "'recommend EVENTS.csv -o MODEL.fsk', or of 'items'"
+    )
+
+
+def warn_of_ratings() -> None:
+    """What to say where a model of ratings has been asked for a list."""
+    warnings.warn(
+        "a model of ratings says what a user would think of an item, not what they will choose: for lists of "
+        "recommendations the item model is mostly far better ('fastsketch evaluate' measures both)",
+        UserWarning,
+        stacklevel=2,
+    )

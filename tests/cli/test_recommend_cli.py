@@ -1,0 +1,274 @@
+"""recommend from the shell: from events, from a model that was saved, and what it says where it cannot."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.cli import main
+
+USERS, ITEMS = 60, 24
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two tastes: even users take even items, odd ones odd items."""
+    rng = np.random.default_rng(0)
+    lines = [(i, j) for i in range(USERS) for j in range(ITEMS) if rng.random() < (0.6 if i % 2 == j % 2 else 0.02)]
+    (tmp_path / "e.csv").write_text("".join(f"u {i},item {j}\n" for i, j in lines))
+    (tmp_path / "h.csv").write_text("userId;movieId\n" + "".join(f"u {i};item {j}\n" for i, j in lines))
+    stars = [(i, j, int(rng.integers(1, 6))) for i, j in lines]
+    with gzip.open(tmp_path / "r.tsv.gz", "wt") as file:
+        file.write("user\titem\trating\n")
+        file.writelines(f"u {i}\titem {j}\t{v}\n" for i, j, v in stars)
+    (tmp_path / "new.csv").write_text("p,item 1\np,item 3\nq,item 0\nq,item 2\nq,unheard of\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def works(capsys, *args):
+    assert main([*map(str, args)]) == 0, capsys.readouterr().err
+    return capsys.readouterr()
+
+
+def fails(capsys, *args):
+    assert main([*map(str, args)]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def found(capsys, *args):
+    return json.loads(works(capsys, "recommend", *args, "--json").out)["recommendations"]
+
+
+def number(name):
+    return int(name.split()[1])
+
+
+def taken(folder, user):
+    return {item for name, item in csv.reader((folder / "e.csv").read_text().splitlines()) if name == user}
+
+
+def test_from_events(folder, capsys):
+    out = found(capsys, "e.csv", "u 4", "u 7", "nobody", "-n", 4)
+    assert [entry["id"] for entry in out] == ["u 4", "u 7", "nobody"]
+    assert [entry["known"] for entry in out] == [True, True, False]
+    for entry in out[:2]:
+        assert not set(entry["items"]) & taken(folder, entry["id"])
+        left = sum(number(item) % 2 == number(entry["id"]) % 2 for item in entry["items"][:3])
+        assert left >= min(
+            3, ITEMS // 2 - sum(number(i) % 2 == number(entry["id"]) % 2 for i in taken(folder, entry["id"]))
+        )
+        assert entry["scores"] == sorted(entry["scores"], reverse=True)
+    counts = {}
+    for _, item in csv.reader((folder / "e.csv").read_text().splitlines()):
+        counts[item] = counts.get(item, 0) + 1
+    popular = sorted(counts, key=lambda item: (-counts[item], item))
+    assert {
+        counts[item] for item in found(capsys, "e.csv", "nobody", "-n", 4, "--model", "popularity")[0]["items"]
+    } == {counts[item] for item in popular[:4]}
+    text = works(capsys, "recommend", "e.csv", "u 4", "nobody").out.splitlines()
+    assert text[0].startswith("u 4: item ")
+    assert text[1].startswith("nobody (unknown: popular items): item ")
+    assert len(works(capsys, "recommend", "e.csv").out.splitlines()) == USERS
+    again = found(capsys, "e.csv", "u 4", "-n", 30, "--include-seen")[0]["items"]
+    assert taken(folder, "u 4") <= set(again)
+    assert len(again) == ITEMS
+    # a header of a table without values
+    assert found(capsys, "h.csv", "u 4", "-n", 4)[0]["items"] == out[0]["items"]
+    assert found(capsys, "h.csv", "userId", "--no-header")[0]["known"]
+
+
+def test_a_saved_model_answers(folder, capsys):
+    direct = found(capsys, "e.csv", "-n", 4, "u 4")
+    facts = json.loads(works(capsys, "recommend", "e.csv", "-o", "m.fsk", "--json").out)
+    assert (facts["kind"], facts["n_features"], facts["n_rows"]) == ("SketchedEASE", ITEMS, USERS)
+    assert found(capsys, "m.fsk", "u 4", "--events", "e.csv", "-n", 4) == direct
+    out = json.loads(works(capsys, "recommend", "m.fsk", "--events", "new.csv", "-n", "3", "--json").out)
+    new = out["recommendations"]
+    assert [entry["id"] for entry in new] == ["p", "q"]
+    assert all(number(item) % 2 == 1 for item in new[0]["items"])
+    assert all(number(item) % 2 == 0 for item in new[1]["items"])
+    said = works(capsys, "recommend", "m.fsk", "--events", "new.csv", "p", "stranger", "q").err
+    assert "1 of 5 events of these users are of items that the model does not know" in said
+    one = found(capsys, "m.fsk", "--items", "item 1", "item 3", "-n", 3)[0]
+    assert one["items"] == new[0]["items"]
+    table = works(capsys, "recommend", "m.fsk", "--events", "new.csv", "-n", 3, "--table", "t.csv").out
+    assert "not known" in table
+    lines = list(csv.reader((folder / "t.csv").read_text().splitlines()))
+    assert lines[0] == ["user", "place", "item", "score"]
+    assert [line[:3] for line in lines[1:4]] == [["p", str(k + 1), item] for k, item in enumerate(new[0]["items"])]
+    assert works(capsys, "recommend", "m.fsk", "--events", "new.csv", "--table", "-").out.startswith("user,place,")
+    # saved and asked in one go; the model knows what its events mean
+    assert found(capsys, "r.tsv.gz", "u 4", "--relevant", 4, "-o", "s.fsk") == found(
+        capsys, "s.fsk", "u 4", "--events", "r.tsv.gz"
+    )
+    assert fs.load("s.fsk").notes["events"] == {"relevant": 4.0, "binary": False}
+
+
+def test_what_is_left_out_and_what_is_allowed(folder, capsys):
+    first = found(capsys, "e.csv", "u 4", "u 6", "u 4", "-n", 3)
+    assert first[0] == first[2]
+    (folder / "x.csv").write_text(f"u 4,{first[0]['items'][0]}\nother,item 1\n")
+    less = found(capsys, "e.csv", "u 4", "u 6", "u 4", "-n", 3, "--exclude", "x.csv")
+    assert less[0]["items"][:2] == first[0]["items"][1:]
+    assert less[1] == first[1]
+    assert less[2] == less[0]
+    (folder / "a.txt").write_text("item 1\nitem 8\nitem 3\nitem 5\n\nitem 1\n")
+    out = found(capsys, "e.csv", "u 4", "nobody", "--allow", "a.txt")
+    assert {*out[0]["items"]} == {"item 1", "item 8", "item 3", "item 5"} - taken(folder, "u 4")
+    assert {*out[1]["items"]} == {"item 1", "item 8", "item 3", "item 5"}
+    (folder / "b.txt").write_text("item 1\nnew thing\nnewer thing\n")
+    said = works(capsys, "recommend", "e.csv", "nobody", "--allow", "b.txt")
+    assert "b.txt, line 2: the model does not know the item 'new thing'; nor 1 others of 3" in said.err
+    (folder / "c.txt").write_text("new thing\n")
+    assert "c.txt, line 1" in fails(capsys, "recommend", "e.csv", "nobody", "--allow", "c.txt")
+
+
+def test_values(folder, capsys):
+    # values of a pair are added up; every line is one without them
+    (folder / "one.csv").write_text("a,x,2\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
+    (folder / "two.csv").write_text("a,x,1\na,x,1\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
+    one, two = (found(capsys, name, "a", "--ridge", 1) for name in ("one.csv", "two.csv"))
+    assert one == two
+    assert found(capsys, "one.csv", "--binary", "--ridge", 1) == found(capsys, "one.csv", "--no-values", "--ridge", 1)
+    # a value of 0, or below --relevant, says what has been seen
+    (folder / "zero.csv").write_text("a,x,0\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
+    assert found(capsys, "zero.csv", "a", "--ridge", 1)[0]["items"] == ["z"]
+    (folder / "minus.csv").write_text("a,x,-1\na,y,1\nb,x,1\nb,z,1\nc,y,1\nc,z,1\n")
+    assert "minus.csv, line 1: the value -1 is negative" in fails(capsys, "recommend", "minus.csv")
+    assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
+    (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
+    assert "nan.csv, line 2: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
+    (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
+    assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
+
+
+def test_models_of_ratings(folder, capsys):
+    out = works(capsys, "recommend", "r.tsv.gz", "u 4", "nobody", "-n", 3, "--model", "ratings", "-r", 2, "--json")
+    assert "the item model is mostly far better" in out.err
+    entries = json.loads(out.out)["recommendations"]
+    assert [entry["known"] for entry in entries] == [True, False]
+    assert not {*entries[0]["items"]} & taken(folder, "u 4")
+    works(capsys, "complete", "r.tsv.gz", "-o", "m.fsk", "-r", 2)
+    every = found(capsys, "m.fsk", "-n", 3)
+    assert [entry["id"] for entry in every] == sorted(f"u {i}" for i in range(USERS))
+    alone = found(capsys, "m.fsk", "u 7", "-n", 3, "--exclude", "e.csv")
+    assert not {*alone[0]["items"]} & taken(folder, "u 7")
+    # as many users as the model has, in another order: what each has seen stays theirs
+    users = [f"u {i}" for i in reversed(range(USERS))]
+    whole = found(capsys, "m.fsk", *users, "-n", 3, "--exclude", "e.csv")
+    assert whole[USERS - 8] == alone[0]
+    (folder / "rated.csv").write_text("p,item 1,5\np,item 2,1\n")
+    folded = found(capsys, "m.fsk", "p", "stranger", "--events", "rated.csv", "-n", ITEMS)
+    assert [entry["known"] for entry in folded] == [True, False]
+    assert not {"item 1", "item 2"} & {*folded[0]["items"]}
+    assert "third column" in fails(capsys, "recommend", "e.csv", "--model", "ratings")
+    (folder / "twice.csv").write_text("a,x,1\na,x,2\nb,y,1\n")
+    assert "(a, x) more than once" in fails(capsys, "recommend", "twice.csv", "--model", "ratings")
+
+
+def test_bad_use_is_named(folder, capsys):
+    works(capsys, "recommend", "e.csv", "-o", "m.fsk")
+    fs.FrequentDirections(4).update(np.eye(3)).save("fd.fsk")
+    fs.SketchedEASE(4, ridge=1.0).update(np.eye(3)).save("bare.fsk")
+    for args, said in [
+        (("m.fsk", "u 4"), "keeps no users: --events FILE"),
+        (("m.fsk", "--events", "new.csv", "--model", "item"), "--model says how a model is learned"),
+        (("m.fsk", "--events", "new.csv", "--ridge", "3"), "--ridge says how a model is learned"),
+        (("m.fsk", "--events", "new.csv", "--binary"), "--binary says how"),
+        (("m.fsk", "--events", "new.csv", "-o", "n.fsk"), "m.fsk holds one already"),
+        (("m.fsk", "--events", "new.csv", "-r", "3"), "--rank is of models of ratings"),
+        (("e.csv", "-r", "3"), "--rank is of --model ratings"),
+        (("m.fsk", "--items", "item 1", "x"), "the model does not know 'x'"),
+        (("m.fsk", "u 4", "--items", "item 1"), "goes with neither IDs nor --events"),
+        (("e.csv", "--model", "popularity", "-o", "n.fsk"), "--model popularity has none"),
+        (("e.csv", "-o", "e.csv"), "is also an input"),
+        (("e.csv", "--table", "e.csv"), "is also an input"),
+        (("e.csv", "u 4", "-o", "-"), "needs --table OUT.csv"),
+        (("e.csv", "-n", "0"), "-n must be at least 1"),
+        (("e.csv", "--relevant", "nan"), "--relevant must be finite"),
+        (("e.csv", "--relevant", "9"), "no event counts"),
+        (("fd.fsk",), "FrequentDirections, which recommends nothing"),
+        (("bare.fsk", "--items", "a"), "holds no ids"),
+        (("none.csv",), "cannot be read"),
+        (("e.csv", "--values"), "3 columns are needed"),
+    ]:
+        assert said in fails(capsys, "recommend", *args), args
+    model = fs.load("m.fsk")
+    model.notes = {"columns": model.notes["columns"]}
+    model.save("damaged.fsk")
+    assert "what its events mean" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
+    assert not (folder / "n.fsk").exists()
+
+
+# -- evaluate ----------------------------------------------------------------------------------------------------------
+def measured(capsys, *args):
+    out = works(capsys, "evaluate", *args, "-k", 5, "--json")
+    facts = json.loads(out.out)
+    return facts, {entry["model"]: entry for entry in facts["models"]}
+
+
+@pytest.mark.parametrize("split", ["random", "leave-one-out", "users"])
+def test_evaluate(folder, capsys, split):
+    facts, models = measured(capsys, "e.csv", "--split", split)
+    assert list(models) == ["popularity", "item"]
+    assert models["item"]["ndcg"]["mean"] > 1.3 * models["popularity"]["ndcg"]["mean"]
+    assert 0 < models["item"]["ndcg"]["standard_error"] < 0.2
+    assert facts["users_measured"] <= USERS
+    again = measured(capsys, "e.csv", "--split", split)[1]
+    for name in models:
+        assert {**models[name], "fit_seconds": 0, "seconds_per_user": 0} == {
+            **again[name],
+            "fit_seconds": 0,
+            "seconds_per_user": 0,
+        }
+    assert measured(capsys, "e.csv", "--split", split, "--seed", 3)[1] != models
+
+
+def test_evaluate_says_when_ratings_are_the_wrong_tool(folder, capsys):
+    facts, models = measured(capsys, "r.tsv.gz")
+    assert list(models) == ["popularity", "item", "ratings"]
+    assert any("ratings is the wrong tool" in note for note in facts["notes"])
+    assert any("values take 5 levels from 1 to 5" in note and "--relevant 4" in note for note in facts["notes"])
+    facts, models = measured(capsys, "r.tsv.gz", "--relevant", 4, "--models", "item")
+    assert list(models) == ["item"]
+    assert facts["notes"] == []
+    shown = works(capsys, "evaluate", "r.tsv.gz", "--relevant", 4)
+    assert "NDCG@20" in shown.out
+    assert "wrong tool" in shown.err
+    # of new users the model of ratings folds them in
+    assert "ratings" in measured(capsys, "r.tsv.gz", "--split", "users")[1]
+
+
+def test_evaluate_by_time(folder, capsys):
+    rng = np.random.default_rng(0)
+    lines = [line for line in csv.reader((folder / "e.csv").read_text().splitlines())]
+    days = np.sort(rng.integers(0, 300, len(lines)))
+    rng.shuffle(lines)
+    text = "".join(f"{u},{i},1,{np.datetime64('2024-01-01') + d}\n" for (u, i), d in zip(lines, days, strict=True))
+    (folder / "when.csv").write_text(text)
+    facts, models = measured(capsys, "when.csv", "--split", "time")
+    assert 0 < facts["held_out"] <= round(0.2 * len(lines))
+    assert models["item"]["ndcg"]["mean"] > models["popularity"]["ndcg"]["mean"]
+    assert measured(capsys, "when.csv", "--split", "leave-one-out", "--time-column", 4)[0]["held_out"] == USERS
+    (folder / "bad.csv").write_text(text + "u 1,item 2,1,yesterday\n")
+    assert "'yesterday' is no date" in fails(capsys, "evaluate", "bad.csv", "--split", "time")
+
+
+def test_evaluate_refuses(folder, capsys):
+    for args, said in [
+        (("e.csv", "--split", "time"), "4 columns are needed, there are 2"),
+        (("e.csv", "--models", "item,magic"), "got 'magic'"),
+        (("e.csv", "--models", "ratings"), "third column"),
+        (("e.csv", "--time-column", "3"), "--time-column is of --split time"),
+        (("e.csv", "--split", "leave-one-out", "--share", "0.5"), "one event of each user"),
+        (("e.csv", "--share", "1.5"), "share must lie in"),
+        (("r.tsv.gz", "--relevant", "9"), "nothing that was held out is relevant"),
+        (("e.csv", "-k", "0"), "-k must be at least 1"),
+    ]:
+        assert said in fails(capsys, "evaluate", *args), args
