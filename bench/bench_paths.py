@@ -54,7 +54,7 @@ def _links(found, *, penalty):
             for line in model.history
         ]
     for label, model in (
-        ("AltMin with biases", AltMin(10, loss="logistic", biases=True, max_iterations=40)),
+        ("AltMin with biases", AltMin(10, loss="logistic", biases=True, ridge=0.7, max_iterations=40)),
         ("AIS-Impute with biases", AISImpute(penalty, max_rank=30, loss="logistic", biases=True, max_iterations=40)),
     ):
         kept = []

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_lowrank import links_of, matrix
+from bench_lowrank_sets import links_of, matrix
 from bench_tools import table
 
 FOLDS = 5

@@ -91,8 +91,8 @@ static void block_s(void) { fs_gram_block_s(A, rows32, columns32, xs, ys, zs, ws
 static void block_d(void) { fs_gram_block_d(A, rows32, columns32, xd, yd, zd, wd); }
 static void turn_s(void) { fs_turn_block_s(A, xs, ys, zs); }
 static void turn_d(void) { fs_turn_block_d(A, xd, yd, zd); }
-static void square_s(void) { fs_square_block_s(A, xs, vd); }
-static void square_d(void) { fs_square_block_d(A, xd, vd); }
+static void square_part_s(void) { fs_square_block_s(A, xs, vd); }
+static void square_part_d(void) { fs_square_block_d(A, xd, vd); }
 static void topk(void)
 {
     fs_hamming_begin(A, 10, NULL, ints, longs);
@@ -259,8 +259,8 @@ static const struct {
     {"block of eight d", block_d, block_numbers, always, 4000, 4000, 20},
     {"block turned s", turn_s, shrink_numbers, always, 4000, 1, 1},
     {"block turned d", turn_d, shrink_numbers, always, 4000, 1, 1},
-    {"squares of a block s", square_s, shrink_numbers, always, 4000, 1, 1},
-    {"squares of a block d", square_d, shrink_numbers, always, 4000, 1, 1},
+    {"squares of a block s", square_part_s, shrink_numbers, always, 4000, 1, 1},
+    {"squares of a block d", square_part_d, shrink_numbers, always, 4000, 1, 1},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 8},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 16},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 32},
