@@ -62,6 +62,9 @@ class SketchedEASE(MergeableModel):
     activity_power : float in [0, 1], default 0.5
         A row x counts with weight (x'x)^-activity_power: a user with many events weighs more than one with few, but
         not as much more as they have events. 0 is Steck's EASE.
+    dropout : float in [0, 1), default 0.5
+        Weights are those which would do best if each event of a row were forgotten with this probability while they are
+        learned: dropout / (1 - dropout) times the diagonal of X'X is added to it (Steck 2020). 0 is EASE as it was.
     decay : float in (0, 1], default 1.0
         Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
     reservoir_size : int, default 500
@@ -97,8 +100,8 @@ class SketchedEASE(MergeableModel):
 
     References
     ----------
-    Steck, *Embarrassingly Shallow Autoencoders for Sparse Data*, WWW 2019; Ghashami et al. 2016 and Luo et al. 2019
-    for the sketches.
+    Steck, *Embarrassingly Shallow Autoencoders for Sparse Data*, WWW 2019, and *Autoencoders that don't overfit towards
+    the Identity*, NeurIPS 2020; Ghashami et al. 2016 and Luo et al. 2019 for the sketches.
 
     Examples
     --------
@@ -116,6 +119,7 @@ class SketchedEASE(MergeableModel):
     ridge: float | None = real(default=None, low_open=True)
     method: Literal["isvd", "rfd"] = choice(("isvd", "rfd"), default="isvd")
     activity_power: float = real(default=0.5, high=1.0)
+    dropout: float = real(default=0.5, high=1.0, high_open=True)
     decay: float = real(default=1.0, high=1.0, low_open=True)
     reservoir_size: int = integer(default=500)
     dtype: DTypeLike | None = float_dtype(default=None)
@@ -272,11 +276,15 @@ class SketchedEASE(MergeableModel):
             self._eat(sketch, users)
             if sketch._engine is None:  # every row was empty
                 sketch.update(held_out.nothing(len(squares), self._dtype))
-            return read(sketch._seen_engine(), squares)
-        engine = sketch._engine.clone()
-        if len(users):
-            engine.update(users.rows, users.weight)
-        return read(engine, squares)
+            engine = sketch._seen_engine()
+        else:
+            engine = sketch._engine.clone()
+            if len(users):
+                engine.update(users.rows, users.weight)
+        reading = read(engine, squares)
+        # the mean of Y'Y over what is forgotten of Y = X / (1 - p) is X'X + p / (1 - p) diag X'X
+        forgotten = self.dropout / (1.0 - self.dropout) / reading.unit * squares
+        return reading._replace(lost=reading.lost + forgotten)
 
     @changes
     def select_ridge(self, rows: Rows, ridges: ArrayLike | None = None) -> RidgePath:

@@ -11,7 +11,7 @@ import fastsketch as fs
 
 DATA = Path(__file__).parents[1] / "data"
 # Every parameter on which the numbers depend: defaults may change.
-SETTING = {"activity_power": 0.5, "reservoir_size": 30, "seed": 3}
+SETTING = {"activity_power": 0.5, "dropout": 0.0, "reservoir_size": 30, "seed": 3}
 MODELS = {
     "isvd-float32": lambda: fs.SketchedEASE(6, method="isvd", dtype="float32", decay=0.99, **SETTING),
     "rfd-ridge": lambda: fs.SketchedEASE(6, method="rfd", dtype="float64", ridge=2.0, decay=1.0, **SETTING),

@@ -42,10 +42,14 @@ def apart(model, rows, weights):
 def test_with_as_many_rows_as_items_it_is_ease(method, power):
     rows = users()
     given = np.random.default_rng(1).random(300) + 0.5
-    model = fs.SketchedEASE(ITEMS + 2, method=method, ridge=2.0, activity_power=power, dtype="float64")
-    model.update(rows[:100], given[:100]).update(rows[100:], given[100:])
-    exact = reference.ease(gram(rows, given * powers(rows, power)), 2.0)
-    assert apart(model, rows, exact) < 1e-12
+    for dropout in (0.0, 0.25):
+        parameters = {"activity_power": power, "dropout": dropout, "dtype": "float64"}
+        model = fs.SketchedEASE(ITEMS + 2, method=method, ridge=2.0, **parameters)
+        model.update(rows[:100], given[:100]).update(rows[100:], given[100:])
+        whole = gram(rows, given * powers(rows, power))
+        # each event forgotten with probability p: the diagonal p / (1 - p) times more
+        exact = reference.ease(whole + dropout / (1 - dropout) * np.diag(np.diag(whole)), 2.0)
+        assert apart(model, rows, exact) < 1e-12
     assert np.allclose(model.popularity, np.diag(gram(rows, given * powers(rows, power))), rtol=1e-13)
 
 
@@ -55,7 +59,7 @@ def test_with_as_many_rows_as_items_it_is_ease(method, power):
 def test_weights_are_those_of_the_reference(method, dtype, n):
     rows = users(n=n)
     rows = rows[np.diff(rows.indptr) > 0]  # others never reach the sketch
-    model = fs.SketchedEASE(12, method=method, ridge=2.0, activity_power=0.0, dtype=dtype).update(rows)
+    model = fs.SketchedEASE(12, method=method, ridge=2.0, activity_power=0.0, dropout=0.0, dtype=dtype).update(rows)
     sketch = fs.FrequentDirections(12, method=method, solver="gram", dtype=dtype).update(rows)
     squares = np.diag(gram(rows, np.ones(rows.shape[0])))
     wanted = reference.sketched_ease(sketch.sketch(), squares, ridge=2.0, lost=sketch.shrinkage)
@@ -94,7 +98,7 @@ def test_batches_do_not_matter(decay):
 @pytest.mark.parametrize("reservoir_size", [0, 25, 500])
 def test_decay_and_fading_are_weights(reservoir_size):
     rows = users()
-    parameters = {"activity_power": 0.0, "dtype": "float64", "reservoir_size": reservoir_size}
+    parameters = {"activity_power": 0.0, "dropout": 0.0, "dtype": "float64", "reservoir_size": reservoir_size}
     model = fs.SketchedEASE(ITEMS + 2, decay=0.99, **parameters)
     model.update(rows[:40]).update(rows[40:200]).fade(0.5).update(rows[200:])
     weights = 0.99 ** np.arange(299, -1, -1.0) * np.where(np.arange(300) < 200, 0.5, 1.0)
@@ -106,7 +110,7 @@ def test_decay_and_fading_are_weights(reservoir_size):
 @pytest.mark.parametrize("decay", [1.0, 0.9, 0.1])
 def test_merges_are_as_one_pass(decay):
     rows = users()
-    parameters = {"activity_power": 0.0, "dtype": "float64", "reservoir_size": 20, "decay": decay}
+    parameters = {"activity_power": 0.0, "dropout": 0.0, "dtype": "float64", "reservoir_size": 20, "decay": decay}
     one, two = (fs.SketchedEASE(ITEMS + 2, **parameters).update(part) for part in (rows[:180], rows[180:]))
     other = two.copy().merge(one)
     one.merge(two)
