@@ -103,6 +103,11 @@ def merge(args: Namespace) -> None:
         report(args, {**facts, "output": args.output}, out)
 
 
+def _of_columns(model: MergeableModel) -> dict[str, Any]:
+    """The notes of an item model that say what its columns are."""
+    return {name: model.notes.get(name) for name in OF_COLUMNS}
+
+
 def _mergeable(path: str) -> MergeableModel:
     model = fs.load(path)
     if not isinstance(model, MergeableModel):

@@ -422,6 +422,13 @@ def _items(commands: Any) -> None:
         help="a user weighs as the sum of squares of the row to minus this (default 0.5)",
     )
     parameter(
+        parser,
+        "dropout",
+        type=float,
+        metavar="X",
+        help="share of events that weights are learned to do without (default 0.5)",
+    )
+    parameter(
         parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
     )
     parameter(parser, "reservoir_size", type=int, metavar="N", help="users held out to choose the ridge (default 500)")

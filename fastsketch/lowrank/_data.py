@@ -54,7 +54,7 @@ class Observed:
         """The entries of each stride-th row, in a matrix whose other rows are empty; and which of all they are."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
-        kept = np.concatenate([[0], np.cumsum(lengths)])
+        kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
         at: NDArray[np.int64] = np.arange(kept[-1]) + np.repeat(ends[:-1] - kept[:-1], lengths)
         c = self.c[at] if len(self.c) else self.c
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at

@@ -29,7 +29,7 @@ class EASERecommender(Begun):
 
     Parameters
     ----------
-    sketch_size, ridge, method, activity_power, decay, reservoir_size
+    sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size
         Those of fastsketch.SketchedEASE, with its defaults.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
@@ -85,6 +85,7 @@ class EASERecommender(Begun):
         ridge: float | None = None,
         method: Literal["isvd", "rfd"] = "isvd",
         activity_power: float = 0.5,
+        dropout: float = 0.5,
         decay: float = 1.0,
         reservoir_size: int = 500,
         random_state: int | RandomState | None = 0,
@@ -93,6 +94,7 @@ class EASERecommender(Begun):
         self.ridge = ridge
         self.method: Literal["isvd", "rfd"] = method
         self.activity_power = activity_power
+        self.dropout = dropout
         self.decay = decay
         self.reservoir_size = reservoir_size
         self.random_state = random_state
