@@ -24,7 +24,7 @@ def users(seed, n=800):
 
 def learn(path, index):
     """The model of one file: what a worker runs. Only models travel, l numbers an item."""
-    return fs.SketchedEASE(SKETCH_SIZE).update(sparse.load_npz(path))
+    return fs.SketchedEASE(SKETCH_SIZE).update(sparse.csr_array(sparse.load_npz(path)))
 
 
 def main():

@@ -55,7 +55,8 @@ class Observed:
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[::stride] = self.counts[0][::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
-        at: NDArray[np.int64] = np.arange(kept[-1]) + np.repeat(ends[:-1] - kept[:-1], lengths)
+        moved: NDArray[np.int64] = ends[:-1] - kept[:-1]
+        at = np.arange(int(kept[-1]), dtype=np.int64) + np.repeat(moved, lengths)
         c = self.c[at] if len(self.c) else self.c
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 
