@@ -39,7 +39,7 @@ def _ratings(name, found, splits):
     out = []
     for label, result in results.items():
         other = results.get(REFERENCE)
-        pairs = ["" if other in (None, result) else less(result, other, k) for k in (1, 0)]
+        pairs = ["" if other is None or other is result else less(result, other, k) for k in (1, 0)]
         mae, rmse = (spread([e[k] for e in result.errors]) for k in (1, 0))
         out.append([name, label, mae, pairs[0], rmse, pairs[1], *seconds_of(result), chosen(result)])
     return out
