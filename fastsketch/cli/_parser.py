@@ -496,7 +496,8 @@ def _evaluate(commands: Any) -> None:
         "--time-column",
         type=int,
         metavar="C",
-        help="number of the column of times, numbers or ISO dates (with --split time; default 4)",
+        help="number of the column of times, numbers or ISO dates (of --split time, default 4; with it leave-one-out "
+        "holds out the newest)",
     )
     _events(parser)
     common(parser, "_evaluate.evaluate")
@@ -515,14 +516,14 @@ def _events(parser: Any) -> None:
         "--values",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="whether the third column is a value (default: if there is one)",
+        help="whether the third column is a value (default: if there is one and it is not that of times)",
     )
     parser.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether the first line is a header (default: if its third column is a word, or, without values, if it "
-        "begins with words like user and item)",
+        "begins with words like user and item, without digits)",
     )
     item = parser.add_argument_group("item model")
     parameter(

@@ -161,6 +161,17 @@ def test_values(folder, capsys):
     assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
 
 
+@pytest.mark.parametrize("end", ["", ",2024-01-31"])
+def test_ids_are_no_header(folder, capsys, end):
+    text = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (2, 1), (2, 2), (3, 2)])
+    for head in ("", "uid,sku_name" + (end and ",day") + "\n"):
+        (folder / "ids.csv").write_text(head + text)
+        out = found(capsys, "ids.csv", *(["--no-values"] if end else []), "--ridge", 1)
+        assert [entry["id"] for entry in out] == ["user1", "user2", "user3"]
+        assert out[0]["known"]
+        assert out[0]["items"] == ["item2"]
+
+
 def test_models_of_ratings(folder, capsys):
     out = works(capsys, "recommend", "r.tsv.gz", "u 4", "nobody", "-n", 3, "--model", "ratings", "-r", 2, "--json")
     assert "the item model is mostly far better" in out.err
@@ -274,6 +285,11 @@ def test_evaluate_by_time(folder, capsys):
     assert 0 < facts["held_out"] <= round(0.2 * len(lines))
     assert models["item"]["ndcg"]["mean"] > models["popularity"]["ndcg"]["mean"]
     assert measured(capsys, "when.csv", "--split", "leave-one-out", "--time-column", 4)[0]["held_out"] == USERS
+    # times in the third column are no values
+    (folder / "third.csv").write_text("user,item,day\n" + text.replace(",1,2024", ",2024"))
+    third = measured(capsys, "third.csv", "--split", "time", "--time-column", 3)
+    assert third[0]["held_out"] == facts["held_out"]
+    assert set(third[1]) == {"popularity", "item"}
     (folder / "bad.csv").write_text(text + "u 1,item 2,1,yesterday\n")
     assert "'yesterday' is no date" in fails(capsys, "evaluate", "bad.csv", "--split", "time")
 
