@@ -161,6 +161,29 @@ def test_values(folder, capsys):
     assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
 
 
+def test_what_comes_without_values_counts(folder, capsys):
+    """To a model of --relevant: not as a value of 1, which is below it."""
+    (folder / "five.csv").write_text("p,item 1,5\np,item 3,5\n")
+    (folder / "none.csv").write_text("p,item 1\np,item 3\n")
+    works(capsys, "recommend", "r.tsv.gz", "--relevant", 4, "-o", "m.fsk")
+    wanted = found(capsys, "m.fsk", "--events", "five.csv")[0]
+    assert wanted["known"]
+    for args in [
+        ("m.fsk", "--events", "none.csv"),
+        ("m.fsk", "--items", "item 1", "item 3"),
+        ("r.tsv.gz", "--relevant", 4, "--items", "item 1", "item 3"),
+        ("r.tsv.gz", "--relevant", 4, "--events", "none.csv"),
+    ]:
+        assert {**found(capsys, *args)[0], "id": "p"} == wanted, args
+    # a rating of 1 is none that anybody gave
+    works(capsys, "complete", "r.tsv.gz", "-o", "c.fsk", "-r", 2)
+    assert "needs the values" in fails(capsys, "recommend", "c.fsk", "--items", "item 1")
+    assert "none.csv has none" in fails(capsys, "recommend", "c.fsk", "--events", "none.csv")
+    (folder / "signs.csv").write_text("".join(f"u {i},item {j},{(-1) ** (i + j)}\n" for i in range(9) for j in range(6)))
+    works(capsys, "complete", "signs.csv", "-o", "s.fsk", "--loss", "logistic", "-r", 2)
+    assert found(capsys, "s.fsk", "--items", "item 1")[0]["known"]
+
+
 @pytest.mark.parametrize("end", ["", ",2024-01-31"])
 def test_ids_are_no_header(folder, capsys, end):
     text = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (2, 1), (2, 2), (3, 2)])
