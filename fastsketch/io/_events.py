@@ -14,7 +14,7 @@ from fastsketch.io._table import Ids, as_number, at_line, is_name, pair, records
 
 # How the names of the first two columns begin, in a header of a table without values.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
-_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "game", "page", "sku", "iid", "column")
+_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
 
 
 class Events(NamedTuple):

@@ -179,7 +179,9 @@ def test_what_comes_without_values_counts(folder, capsys):
     works(capsys, "complete", "r.tsv.gz", "-o", "c.fsk", "-r", 2)
     assert "needs the values" in fails(capsys, "recommend", "c.fsk", "--items", "item 1")
     assert "none.csv has none" in fails(capsys, "recommend", "c.fsk", "--events", "none.csv")
-    (folder / "signs.csv").write_text("".join(f"u {i},item {j},{(-1) ** (i + j)}\n" for i in range(9) for j in range(6)))
+    (folder / "signs.csv").write_text(
+        "".join(f"u {i},item {j},{(-1) ** (i + j)}\n" for i in range(9) for j in range(6))
+    )
     works(capsys, "complete", "signs.csv", "-o", "s.fsk", "--loss", "logistic", "-r", 2)
     assert found(capsys, "s.fsk", "--items", "item 1")[0]["known"]
 
