@@ -405,8 +405,8 @@ def _items(commands: Any) -> None:
         "items",
         help="learn what to recommend from the rows of users",
         description="Learn an item model (EASE from a sketch) from one or several files in one pass: a row is a user, "
-        "a column an item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' and "
-        "'evaluate' take the model, 'merge' puts models of several parts together. For tables of events (user, item, "
+        "a column an item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' "
+        "takes the model, 'merge' puts models of several parts together. For tables of events (user, item, "
         "value) with ids of their own see 'recommend'.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
