@@ -201,7 +201,8 @@ def _allowed(path: str, items: list[str]) -> Any:
         said = f"{path}, line {names[unknown[0]]}: the model does not know the item {unknown[0]!r}"
         if len(unknown) == len(names):
             raise SourceError(f"{said}, nor any other of the list")
-        warnings.warn(f"{said}; nor {len(unknown) - 1:,} others of {len(names):,}", UserWarning, stacklevel=2)
+        more = f", nor {len(unknown) - 1:,} more of {len(names):,}" if len(unknown) > 1 else ""
+        warnings.warn(said + more, UserWarning, stacklevel=2)
     return np.array([place[name] for name in names if name in place], np.int64)
 
 

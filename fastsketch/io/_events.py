@@ -73,7 +73,7 @@ def read_events(
             try:
                 user, item = pair(fields)
                 if values and len(fields) > 2:
-                    numbers.append(as_number(fields[2]))
+                    numbers.append(_as_value(fields[2]))
                 if time_column is not None:
                     text = fields[time_column - 1].strip()
                     as_time = as_time or (_as_date if _is_date(text) else as_number)
@@ -105,6 +105,13 @@ def read_ids(path: str | PathLike[str]) -> dict[str, int]:
     if not found:
         raise SourceError(f"{path} holds no lines")
     return found
+
+
+def _as_value(text: str) -> float:
+    try:
+        return as_number(text)
+    except ValueError as error:
+        raise ValueError(f"{error}: the third column is taken for values, but with --no-values") from None
 
 
 def _is_date(text: str) -> bool:

@@ -44,7 +44,8 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     if out.size == 0:
         return np.zeros(0, np.int64)
     if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+        hint = ": np.flatnonzero gives those of a mask" if out.dtype.kind == "b" else ""
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{hint}")
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     unknown = np.unique(out[(out < 0) | (out >= n_items)])

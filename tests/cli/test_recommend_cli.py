@@ -137,7 +137,10 @@ def test_what_is_left_out_and_what_is_allowed(folder, capsys):
     assert {*out[1]["items"]} == {"item 1", "item 8", "item 3", "item 5"}
     (folder / "b.txt").write_text("item 1\nnew thing\nnewer thing\n")
     said = works(capsys, "recommend", "e.csv", "nobody", "--allow", "b.txt")
-    assert "b.txt, line 2: the model does not know the item 'new thing'; nor 1 others of 3" in said.err
+    assert "b.txt, line 2: the model does not know the item 'new thing', nor 1 more of 3\n" in said.err
+    (folder / "b.txt").write_text("item 1\nnew thing\n")
+    said = works(capsys, "recommend", "e.csv", "nobody", "--allow", "b.txt")
+    assert "b.txt, line 2: the model does not know the item 'new thing'\n" in said.err
     (folder / "c.txt").write_text("new thing\n")
     assert "c.txt, line 1" in fails(capsys, "recommend", "e.csv", "nobody", "--allow", "c.txt")
 
@@ -157,6 +160,10 @@ def test_values(folder, capsys):
     assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
     (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
     assert "nan.csv, line 2: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
+    (folder / "kind.csv").write_text("user,item,category\na,x,book\n")
+    assert "'book' is no finite decimal number: the third column" in fails(capsys, "recommend", "kind.csv")
+    (folder / "dat").write_text("1::10::5\n")
+    assert "there are 1 (tabs, semicolons or commas" in fails(capsys, "recommend", "dat")
     (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
     assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
 
