@@ -187,6 +187,11 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     return out
 
 
+def no_mask(values: NDArray[Any]) -> str:
+    """What to add to an error where indices are asked for."""
+    return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
+
+
 def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     """Different indices in [0, size), ascending; IndexError names those that are outside."""
     out: NDArray[Any] = np.asarray(values)
@@ -195,7 +200,7 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     if out.size == 0:
         return np.zeros(0, np.int64)
     if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
     outside = np.unique(out[(out < 0) | (out >= size)])
     if outside.size:
         shown = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")

@@ -26,7 +26,10 @@ from fastsketch.sketching._rows_again import OtherRows
 # Notes of a model with the ids of its rows and columns: as long as its data.
 ID_LISTS = ("rows", "columns")
 # Notes that models must have in common to be merged, and what is said if they differ.
-OF_COLUMNS = {"columns": "its columns have other names", "events": "its events (--relevant, --binary) have another meaning"}
+OF_COLUMNS = {
+    "columns": "its columns have other names",
+    "events": "its events have another meaning (--relevant, --binary)",
+}
 
 
 def sketch(args: Namespace) -> None:

@@ -25,6 +25,11 @@ class Meaning(NamedTuple):
     relevant: float | None  # events of at least this value count as 1, others say no more than that they were seen
     binary: bool  # every event counts as 1, whatever its value and however often it came
 
+    @property
+    def unvalued(self) -> float:
+        """The value of an event that comes without one: that it is there says that it counts."""
+        return 1.0 if self.relevant is None else max(1.0, self.relevant)
+
     def liked(self, seen: Any) -> Any:
         """Rows that a model of items takes, of rows of summed values (CSR)."""
         data = seen.data

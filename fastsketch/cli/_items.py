@@ -1,4 +1,4 @@
-"""items: an item model of users' rows, as ``recommend`` and ``evaluate`` read it."""
+"""items: an item model of users' rows, as ``recommend`` reads it."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence

@@ -405,8 +405,8 @@ def _items(commands: Any) -> None:
         "items",
         help="learn what to recommend from the rows of users",
         description="Learn an item model (EASE from a sketch) from one or several files in one pass: a row is a user, "
-        "a column an item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' and "
-        "'evaluate' take the model, 'merge' puts models of several parts together. For tables of events (user, item, "
+        "a column an item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' "
+        "takes the model, 'merge' puts models of several parts together. For tables of events (user, item, "
         "value) with ids of their own see 'recommend'.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
@@ -496,7 +496,8 @@ def _evaluate(commands: Any) -> None:
         "--time-column",
         type=int,
         metavar="C",
-        help="number of the column of times, numbers or ISO dates (with --split time; default 4)",
+        help="number of the column of times, numbers or ISO dates (of --split time, default 4; with it leave-one-out "
+        "holds out the newest)",
     )
     _events(parser)
     common(parser, "_evaluate.evaluate")
@@ -515,14 +516,14 @@ def _events(parser: Any) -> None:
         "--values",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="whether the third column is a value (default: if there is one)",
+        help="whether the third column is a value (default: if there is one and it is not that of times)",
     )
     parser.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether the first line is a header (default: if its third column is a word, or, without values, if it "
-        "begins with words like user and item)",
+        "begins with words like user and item, without digits)",
     )
     item = parser.add_argument_group("item model")
     parameter(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
 from fastsketch.cli._events import Meaning, Taken, meaning_of, rows_for, take
 from fastsketch.cli._job import flag, limited
@@ -131,12 +132,15 @@ def _answer(args: Namespace, recommender: Recommender, own: Taken | None) -> Non
 
 def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tuple[list[str], Any]:
     """(users, their rows of summed values in the model's items, CSR; None where no file has them)."""
+    free, one = _of_events(recommender)
     if args.items:
-        return ["--items"], _row_of(args.items, recommender.items)
+        _refuse_unvalued(recommender, "--items ID ... has none")
+        return ["--items"], _row_of(args.items, recommender.items) * one
     if args.events:
-        meaning = recommender.meaning if isinstance(recommender, ItemModel) else Meaning(None, False)
-        free = isinstance(recommender, Ratings) or meaning.relevant is not None
         own = take(args, args.events, negative=free)
+        if not own.valued:
+            _refuse_unvalued(recommender, f"{args.events} has none")
+            own = own._replace(entries=own.entries * one)
     if own is None:
         if recommender.users is None:
             raise ValueError(
@@ -146,6 +150,22 @@ def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tupl
         return args.ids or recommender.users, None
     users = args.ids or own.users
     return users, rows_for(own, users, recommender.items)
+
+
+def _of_events(recommender: Recommender) -> tuple[bool, float]:
+    """(whether events may have negative values, the value of those without one)."""
+    if isinstance(recommender, Ratings):
+        return True, 1.0
+    meaning = recommender.meaning if isinstance(recommender, ItemModel) else Meaning(None, False)
+    return meaning.relevant is not None, meaning.unvalued
+
+
+def _refuse_unvalued(recommender: Recommender, what: str) -> None:
+    """A model of numbers would take 1 for the rating of what has no value; of labels 1 is yes."""
+    if isinstance(recommender, Ratings) and LOSSES[recommender.model.loss].targets == "real":
+        raise ValueError(
+            f"a model of ratings needs the values of what new users have, and {what}: --events FILE with a third column"
+        )
 
 
 def _row_of(names: list[str], items: list[str]) -> Any:
@@ -181,7 +201,8 @@ def _allowed(path: str, items: list[str]) -> Any:
         said = f"{path}, line {names[unknown[0]]}: the model does not know the item {unknown[0]!r}"
         if len(unknown) == len(names):
             raise SourceError(f"{said}, nor any other of the list")
-        warnings.warn(f"{said}; nor {len(unknown) - 1:,} others of {len(names):,}", UserWarning, stacklevel=2)
+        more = f", nor {len(unknown) - 1:,} more of {len(names):,}" if len(unknown) > 1 else ""
+        warnings.warn(said + more, UserWarning, stacklevel=2)
     return np.array([place[name] for name in names if name in place], np.int64)
 
 

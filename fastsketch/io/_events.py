@@ -13,8 +13,8 @@ from fastsketch.io._input import InputFile, SourceError
 from fastsketch.io._table import Ids, as_number, at_line, is_name, pair, records
 
 # How the names of the first two columns begin, in a header of a table without values.
-_USERS = ("user", "customer", "visitor", "member", "session", "person", "row")
-_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "column")
+_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
+_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
 
 
 class Events(NamedTuple):
@@ -36,10 +36,10 @@ def read_events(
 ) -> Events:
     """The lines of a file: user, item, and a value if there is a third column; "-" is standard input.
 
-    Text by the rules of read_table. `values`: whether the third column is read, None for when there is one. `header`:
-    whether the first line is one; None: it is if its third column is a word without digits, or, where there is none to
-    be read, if its first two columns begin with words such as "user" and "item". `time_column`: number of a column,
-    from 1, that holds a number or an ISO date in every line.
+    Text by the rules of read_table. `values`: whether the third column is read, None for when there is one and it is
+    not that of times. `header`: whether the first line is one; None: it is if its third column is a word without
+    digits, or, where there is none to be read, if its first two columns begin with words such as "user" and "item" and
+    hold no digits. `time_column`: number of a column, from 1, that holds a number or an ISO date in every line.
 
     Raises
     ------
@@ -47,6 +47,8 @@ def read_events(
         If the file is missing, damaged or empty, or a line breaks one of these rules (the message names it).
     """
     path = Path(path)
+    must, numeric = bool(values), values is not False or time_column == 3
+    values = time_column != 3 if values is None else values
     user_names: dict[str, int] = {}
     item_names: dict[str, int] = {}
     users: list[int] = []
@@ -60,16 +62,18 @@ def read_events(
         def is_header(first: list[str]) -> bool:
             if header is not None:
                 return header
-            if values is not False and len(first) > 2:
+            if numeric and len(first) > 2:
                 return is_name(first[2])
-            return first[0].strip().lower().startswith(_USERS) and first[1].strip().lower().startswith(_ITEMS)
+            # user1 and item1 are ids
+            names = [field.strip().lower() for field in first[:2] if is_name(field)]
+            return len(names) == 2 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
 
-        wanted = max(3 if values else 2, time_column or 0)
+        wanted = max(3 if must else 2, time_column or 0)
         for number, fields in records(file, wanted, is_header):
             try:
                 user, item = pair(fields)
-                if values is not False and len(fields) > 2:
-                    numbers.append(as_number(fields[2]))
+                if values and len(fields) > 2:
+                    numbers.append(_as_value(fields[2]))
                 if time_column is not None:
                     text = fields[time_column - 1].strip()
                     as_time = as_time or (_as_date if _is_date(text) else as_number)
@@ -101,6 +105,13 @@ def read_ids(path: str | PathLike[str]) -> dict[str, int]:
     if not found:
         raise SourceError(f"{path} holds no lines")
     return found
+
+
+def _as_value(text: str) -> float:
+    try:
+        return as_number(text)
+    except ValueError as error:
+        raise ValueError(f"{error}: the third column is taken for values, but with --no-values") from None
 
 
 def _is_date(text: str) -> bool:

@@ -95,7 +95,8 @@ def records(file: InputFile, wanted: int, is_header: Callable[[list[str]], bool]
             if width == 0:
                 width = len(fields)
                 if width < wanted:
-                    raise ValueError(f"{wanted} columns are needed, there are {width}")
+                    between = " (tabs, semicolons or commas divide a line)" if width == 1 else ""
+                    raise ValueError(f"{wanted} columns are needed, there are {width}{between}")
                 if is_header(fields):
                     continue
             if len(fields) != width:

@@ -330,9 +330,7 @@ class LowRankModel(Answers):
             raise ValueError("X must hold at least one observation, got none")
         held = None
         if isinstance(validation, Real) and not isinstance(validation, bool):
-            share = as_real(validation, "validation", 0.0, 1.0, low_open=True)
-            if share == 1.0:
-                raise ValueError("validation must lie in (0, 1), got 1")
+            share = as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)
             chosen = np.random.default_rng(self.seed).random(len(data.o)) < share
             if chosen.all() or not chosen.any():
                 raise ValueError(f"validation={share:g} leaves no entry on one side of {len(data.o)}")

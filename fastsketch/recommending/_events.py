@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import Rows, as_rows, is_sparse
+from fastsketch._validation import Rows, as_rows, is_sparse, no_mask
 
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
     """CSR (k, items) in this dtype, canonical, its stored entries positive; or an error that names row and column."""
+    if not is_sparse(rows) and np.ndim(rows) == 0:  # pyright: ignore[reportArgumentType, reportCallIssue]
+        raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
     found = as_rows(_upright(rows), n_items, name)
     from scipy.sparse import csr_array
 
@@ -44,7 +46,7 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     if out.size == 0:
         return np.zeros(0, np.int64)
     if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     unknown = np.unique(out[(out < 0) | (out >= n_items)])

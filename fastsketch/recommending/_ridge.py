@@ -79,8 +79,8 @@ def along(trial: Trial, ridges: Sequence[float]) -> RidgePath:
 def climb(trial: Trial, unit: float) -> RidgePath:
     """From the middle of a geometric path in the direction of better ones, until they are worse again.
 
-    A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than one
-    standard error of the difference, the nearest to the middle is taken.
+    A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than SLACK
+    standard errors of the difference, the nearest to the middle is taken.
     """
     found = {step: trial.of(FIRST * unit * STEP**step) for step in (-1, 0, 1)}
     while True:

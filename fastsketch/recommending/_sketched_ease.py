@@ -464,7 +464,8 @@ class SketchedEASE(MergeableModel):
         return {**super()._must_agree(), "dtype": self._dtype}
 
     def _resolved(self) -> dict[str, Any]:
-        ridge = self.ridge if self._last is None else self._last.ridge
+        ridge = self.ridge if self._selected is None else self._selected
+        ridge = ridge if self._last is None else self._last.ridge
         return {"dtype": self._dtype, "ridge": ridge}
 
     def _facts(self) -> dict[str, Any]:

@@ -137,7 +137,10 @@ def test_what_is_left_out_and_what_is_allowed(folder, capsys):
     assert {*out[1]["items"]} == {"item 1", "item 8", "item 3", "item 5"}
     (folder / "b.txt").write_text("item 1\nnew thing\nnewer thing\n")
     said = works(capsys, "recommend", "e.csv", "nobody", "--allow", "b.txt")
-    assert "b.txt, line 2: the model does not know the item 'new thing'; nor 1 others of 3" in said.err
+    assert "b.txt, line 2: the model does not know the item 'new thing', nor 1 more of 3\n" in said.err
+    (folder / "b.txt").write_text("item 1\nnew thing\n")
+    said = works(capsys, "recommend", "e.csv", "nobody", "--allow", "b.txt")
+    assert "b.txt, line 2: the model does not know the item 'new thing'\n" in said.err
     (folder / "c.txt").write_text("new thing\n")
     assert "c.txt, line 1" in fails(capsys, "recommend", "e.csv", "nobody", "--allow", "c.txt")
 
@@ -157,8 +160,48 @@ def test_values(folder, capsys):
     assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
     (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
     assert "nan.csv, line 2: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
+    (folder / "kind.csv").write_text("user,item,category\na,x,book\n")
+    assert "'book' is no finite decimal number: the third column" in fails(capsys, "recommend", "kind.csv")
+    (folder / "dat").write_text("1::10::5\n")
+    assert "there are 1 (tabs, semicolons or commas" in fails(capsys, "recommend", "dat")
     (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
     assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
+
+
+def test_what_comes_without_values_counts(folder, capsys):
+    """To a model of --relevant: not as a value of 1, which is below it."""
+    (folder / "five.csv").write_text("p,item 1,5\np,item 3,5\n")
+    (folder / "none.csv").write_text("p,item 1\np,item 3\n")
+    works(capsys, "recommend", "r.tsv.gz", "--relevant", 4, "-o", "m.fsk")
+    wanted = found(capsys, "m.fsk", "--events", "five.csv")[0]
+    assert wanted["known"]
+    for args in [
+        ("m.fsk", "--events", "none.csv"),
+        ("m.fsk", "--items", "item 1", "item 3"),
+        ("r.tsv.gz", "--relevant", 4, "--items", "item 1", "item 3"),
+        ("r.tsv.gz", "--relevant", 4, "--events", "none.csv"),
+    ]:
+        assert {**found(capsys, *args)[0], "id": "p"} == wanted, args
+    # a rating of 1 is none that anybody gave
+    works(capsys, "complete", "r.tsv.gz", "-o", "c.fsk", "-r", 2)
+    assert "needs the values" in fails(capsys, "recommend", "c.fsk", "--items", "item 1")
+    assert "none.csv has none" in fails(capsys, "recommend", "c.fsk", "--events", "none.csv")
+    (folder / "signs.csv").write_text(
+        "".join(f"u {i},item {j},{(-1) ** (i + j)}\n" for i in range(9) for j in range(6))
+    )
+    works(capsys, "complete", "signs.csv", "-o", "s.fsk", "--loss", "logistic", "-r", 2)
+    assert found(capsys, "s.fsk", "--items", "item 1")[0]["known"]
+
+
+@pytest.mark.parametrize("end", ["", ",2024-01-31"])
+def test_ids_are_no_header(folder, capsys, end):
+    text = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (2, 1), (2, 2), (3, 2)])
+    for head in ("", "uid,sku_name" + (end and ",day") + "\n"):
+        (folder / "ids.csv").write_text(head + text)
+        out = found(capsys, "ids.csv", *(["--no-values"] if end else []), "--ridge", 1)
+        assert [entry["id"] for entry in out] == ["user1", "user2", "user3"]
+        assert out[0]["known"]
+        assert out[0]["items"] == ["item2"]
 
 
 def test_models_of_ratings(folder, capsys):
@@ -274,6 +317,11 @@ def test_evaluate_by_time(folder, capsys):
     assert 0 < facts["held_out"] <= round(0.2 * len(lines))
     assert models["item"]["ndcg"]["mean"] > models["popularity"]["ndcg"]["mean"]
     assert measured(capsys, "when.csv", "--split", "leave-one-out", "--time-column", 4)[0]["held_out"] == USERS
+    # times in the third column are no values
+    (folder / "third.csv").write_text("user,item,day\n" + text.replace(",1,2024", ",2024"))
+    third = measured(capsys, "third.csv", "--split", "time", "--time-column", 3)
+    assert third[0]["held_out"] == facts["held_out"]
+    assert set(third[1]) == {"popularity", "item"}
     (folder / "bad.csv").write_text(text + "u 1,item 2,1,yesterday\n")
     assert "'yesterday' is no date" in fails(capsys, "evaluate", "bad.csv", "--split", "time")
 

@@ -97,7 +97,7 @@ def test_bad_queries_are_named():
         (lambda: model.similar(0, axis=2), ValueError, "axis"),
         (lambda: model.add_ranks(30), ValueError, "at most min"),
         (lambda: model.fit(stored(o, seen), patience=3), ValueError, "validation"),
-        (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, "validation"),
+        (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, r"validation must lie in \(0, 1\)"),
     ):
         with pytest.raises(error, match=match):
             call()

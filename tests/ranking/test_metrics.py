@@ -233,6 +233,7 @@ def test_top_items_refuses():
         (lambda: ranking.top_items(scores, exclude=sparse.csr_array((2, 4))), ValueError, "exclude must have shape"),
         (lambda: ranking.top_items(scores, allow=[0, 3, -1]), IndexError, r"allow must lie in \[0, 3\), got -1, 3"),
         (lambda: ranking.top_items(scores, allow=[0.5]), TypeError, "allow must be integers"),
+        (lambda: ranking.top_items(scores, allow=[True]), TypeError, "np.flatnonzero"),
         (lambda: ranking.top_items(scores, allow=[[1]]), ValueError, "allow must be a vector"),
     ]:
         with pytest.raises(error, match=match):

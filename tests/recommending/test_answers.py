@@ -158,6 +158,8 @@ def test_what_float32_cannot_hold_is_named():
         (lambda m: m.recommend(users(0, 3), 0), ValueError, "n must be at least 1"),
         (lambda m: m.recommend(users(0, 3), allow=[1, 40, -1, 99]), IndexError, r"got the unknown -1, 40, 99"),
         (lambda m: m.recommend(users(0, 3), allow=[0.5]), TypeError, "allow must be integers"),
+        (lambda m: m.recommend(users(0, 3), allow=np.ones(ITEMS, bool)), TypeError, "np.flatnonzero"),
+        (lambda m: m.recommend(7), ValueError, "a row a user: they have no ids here, got 7"),
         (lambda m: m.recommend(users(0, 3), allow=[[1]]), ValueError, "allow must be a vector"),
         (lambda m: m.recommend(users(0, 3), exclude=[1]), TypeError, "exclude must be a scipy.sparse matrix"),
         (lambda m: m.recommend(users(0, 3), exclude=users(0, 4)), ValueError, r"rows, \(3, 40\), got \(4, 40\)"),

@@ -205,6 +205,7 @@ def test_select_ridge_overrides_and_is_saved():
     before = model.to_bytes()
     path = model.select_ridge(users(3), [1.0, 1e3, 1e6])
     assert np.array_equal(path.ridges, [1.0, 1e3, 1e6]) and path.n_users > 250
+    assert model.resolved["ridge"] == model.copy().update(rows).resolved["ridge"] == path.ridge
     assert model.facts()["ridge"] == path.ridge and model.to_bytes() != before
     again = fs.from_bytes(model.to_bytes())
     assert again.facts() == model.facts()
