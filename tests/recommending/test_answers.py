@@ -123,6 +123,15 @@ def test_threads_give_the_same_bits(model):
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*answers, strict=True))
 
 
+def test_threads_give_the_same_similar_items():
+    model = fs.SketchedEASE(64, ridge=1.0).update(users(items=3000))
+    answers = []
+    for n in (1, 2):
+        with fs.thread_limit(n):
+            answers.append((*model.similar_items(np.arange(3000)), *model.explain(np.ones(3000), 5)))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*answers, strict=True))
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------
 def spoiled(value):
     rows = users(2, 20).astype(float)
