@@ -27,6 +27,8 @@ from fastsketch.sketching import FrequentDirections
 FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
 # Decayed weights are divided by what the sketch will take from them, up to this factor.
 MOST_UNDONE = 1e12
+# As of the parameter.
+MOST_RIDGE = 1e300
 
 OF_SKETCH = "sketch_"
 
@@ -316,8 +318,8 @@ class SketchedEASE(MergeableModel):
         values: Sequence[float] | None = None
         if ridges is not None:
             values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()
-            if not values or min(values) <= 0:
-                raise ValueError(f"ridges must be positive numbers, got {values}")
+            if not values or min(values) <= 0 or max(values) > MOST_RIDGE:
+                raise ValueError(f"ridges must be positive numbers, at most {MOST_RIDGE:g}, got {values}")
         able = np.flatnonzero(np.diff(events.indptr) >= 2)
         if not able.size:
             raise ValueError("rows must hold users with two items at least: one is hidden, one is shown")
@@ -496,7 +498,7 @@ class SketchedEASE(MergeableModel):
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
         if state["selected_ridge"] is not None:
-            as_real(state["selected_ridge"], "selected_ridge", 0.0, 1e300, low_open=True)
+            as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(arrays))

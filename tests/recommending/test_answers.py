@@ -176,6 +176,7 @@ def test_what_float32_cannot_hold_is_named():
         (lambda m: m.explain(users(0, 1), 1.5), TypeError, "item must be an integer"),
         (lambda m: m.explain(users(0, 2), 1), ValueError, "row must be one row, got 2"),
         (lambda m: m.similar_items([3, 77]), IndexError, "items must lie in .* got the unknown 77"),
+        (lambda m: m.select_ridge(users(), [1.0, 1e301]), ValueError, r"at most 1e\+300, got \[1.0, 1e\+301\]"),
         (lambda m: m.fade(0.0), ValueError, "factor must lie in"),
         (lambda m: m.update(users(0, 3), [1.0]), ValueError, "sample_weight must have one entry for each of the 3"),
         (lambda m: m.merge(fs.SketchedEASE(13)), ValueError, "sketch_size"),
