@@ -132,7 +132,7 @@ def test_parts_are_merged_with_their_names(run):
     assert "other names" in run("merge", "monday.fsk", "unnamed.fsk", "-o", "week.fsk", status=2).err
     run("items", "tuesday.npz", "-l", 8, "--binary", "-o", "binary.fsk")
     error = run("merge", "unnamed.fsk", "binary.fsk", "-o", "week.fsk", status=2).err
-    assert "binary.fsk: --relevant or --binary were others than for unnamed.fsk" in error
+    assert "binary.fsk: its events have another meaning than those of unnamed.fsk" in error
     assert fs.load("week.fsk").notes["columns"] == NAMES
 
 
