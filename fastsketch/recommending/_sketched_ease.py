@@ -169,8 +169,13 @@ class SketchedEASE(MergeableModel):
         """
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
-        weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, before=self._squares)
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = self._row_weights(events, as_weights(sample_weight, k))
+            squares = column_squares(events, weights, self.decay, before=self._squares)
+        if not np.isfinite(squares).all():
+            raise ValueError(
+                f"rows must have finite sums of squares: column {int(np.argmin(np.isfinite(squares)))} has not"
+            )
         held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)

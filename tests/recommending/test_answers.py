@@ -154,6 +154,14 @@ def test_events_that_are_none_are_named(model, value, message):
         fs.SketchedEASE(4).update(rows.toarray())
 
 
+def test_squares_beyond_all_numbers_are_refused():
+    model = fs.SketchedEASE(4, dtype="float64").update(users(0, 30))
+    before = model.to_bytes()
+    with pytest.raises(ValueError, match="finite sums of squares: column 0 has not"):
+        model.update(users(0, 30) * 1e160)
+    assert model.to_bytes() == before
+
+
 def test_what_float32_cannot_hold_is_named():
     with pytest.raises(ValueError, match="be finite: row 0 holds 1e\\+300 as float32 in column 1"):
         fs.SketchedEASE(4).update([[0.0, 1e300]])
