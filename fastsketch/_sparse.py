@@ -31,8 +31,9 @@ class _Fault(ValueError):
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
     """A scipy.sparse container as CSR, itself where it can be: consistent, every row in order and without duplicates.
 
-    Duplicates are added up, or refused. data has a dtype of this machine that scipy computes with, and no entry after
-    the last row. Raises TypeError for what is not real, ValueError naming the fault for what is not consistent.
+    Duplicates are added up, in int64 if sums of small integers need it, or refused. data has a dtype of this machine
+    that scipy computes with, and no entry after the last row. Raises TypeError for what is not real, ValueError naming
+    the fault for what is not consistent.
     """
     if matrix.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, got {matrix.ndim} dimensions")
@@ -51,7 +52,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
         out = _container("csr", out.data.copy(), out.indices.copy(), out.indptr.copy(), out.shape)
         if not sum_duplicates:
             _refuse_duplicates(out, name)
-        out.sum_duplicates()
+        _add_up(out)
     return out
 
 
@@ -194,6 +195,17 @@ def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) 
 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
+def _add_up(csr: Any) -> None:
+    """Sort the rows and add up what is stored twice, without overflow of small integers."""
+    dtype = csr.data.dtype
+    small = dtype.kind in "iu" and dtype.itemsize < INT64.itemsize
+    if small:
+        csr.data = csr.data.astype(INT64)
+    csr.sum_duplicates()
+    if small and (csr.data == csr.data.astype(dtype)).all():
+        csr.data = csr.data.astype(dtype)
+
+
 def _refuse_duplicates(csr: Any, name: str) -> None:
     """Sort the rows; ValueError naming the first entry that is stored more than once."""
     csr.sort_indices()

@@ -119,6 +119,24 @@ def test_entries_that_are_stored_twice_are_refused_where_each_counts(kind):
         as_csr(twice, "X", sum_duplicates=False)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "many", "then"), [("u1", 300, "i8"), ("i1", 200, "i8"), ("u4", 3, "u4"), ("?", 3, "?")]
+)
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_sums_of_small_integers_do_not_overflow(kind, dtype, many, then):
+    rows = np.append(np.zeros(many, int), 1)
+    counts = sparse.coo_array((np.ones(many + 1, dtype), (rows, rows)), shape=(2, 3))
+    if kind != "coo":
+        order = np.argsort(rows, kind="stable")
+        make = sparse.csr_array if kind == "csr" else sparse.csc_array
+        lines = 2 if kind == "csr" else 3
+        indptr = np.searchsorted(rows[order], np.arange(lines + 1))
+        counts = make((counts.data, rows[order], indptr), shape=(2, 3))
+    found = as_csr(counts, "X")
+    assert found.dtype == np.dtype(then)
+    assert found.toarray().tolist() == [[1 if dtype == "?" else many, 0, 0], [0, 1, 0]]
+
+
 def test_random_damage_is_found_or_harmless():
     """One value of indptr or indices changed: refused if and only if a plain loop in Python finds it out of place."""
     rng = np.random.default_rng(3)

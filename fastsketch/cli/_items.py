@@ -15,6 +15,7 @@ from fastsketch.cli._reading import Piece, PlainRows
 from fastsketch.cli._report import report
 from fastsketch.io import Source, SourceError, StateError
 from fastsketch.io._input import InputFile, whole_lines
+from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
 
 # Of the file of names: a line is a name.
@@ -77,7 +78,7 @@ def read_names(path: Path) -> list[str]:
         lines = (line for block in whole_lines(file, BLOCK_BYTES, LONGEST_NAME) for line in bytes(block).splitlines())
         for number, line in enumerate(lines, 1):
             try:
-                name = line.decode("utf-8").strip()
+                name = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode("utf-8").strip()
             except UnicodeDecodeError:
                 raise SourceError(f"{path}, line {number}: the names must be UTF-8") from None
             if not name:

@@ -46,13 +46,16 @@ class ItemModel:
         liked = meaning.liked(seen)
         if not liked.nnz:
             raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
-        model = SketchedEASE(**parameters).update(liked)
+        model = SketchedEASE(**parameters)
+        _check_size(liked, items, model)
+        model.update(liked)
         model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
         return cls(model, items, meaning)
 
     def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
         """For users with these rows of summed values."""
         liked = self.meaning.liked(seen)
+        _check_size(liked, self.items, self.model)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
         return Answers(found.items, found.scores, liked @ (self.model.popularity > 0) > 0)
 
@@ -60,6 +63,18 @@ class ItemModel:
         """The model with what it takes to use it again."""
         self.model.notes = {"columns": self.items, "events": self.meaning._asdict()}
         return self.model
+
+
+def _check_size(liked: Any, items: list[str], model: SketchedEASE) -> None:
+    """ValueError with the id of an item whose values leave the range of the model's numbers."""
+    dtype = model.resolved["dtype"]
+    huge = liked.data > np.finfo(dtype).max
+    if huge.any():
+        place = int(np.argmax(huge))
+        raise ValueError(
+            f"the values of a user for the item {items[liked.indices[place]]!r} add up to {liked.data[place]:g}, more "
+            f"than {dtype} holds: --binary counts every event as 1"
+        )
 
 
 class Popular:

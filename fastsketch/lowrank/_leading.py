@@ -1,6 +1,7 @@
 """The leading singular vectors of a sparse matrix: by subspace iteration on eight vectors, or by the power method."""
 
 from collections.abc import Sequence
+from math import frexp, ldexp
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from fastsketch.lowrank._data import Array, Observed
 
 # Iterations stop when v turns by less than this (sine of the angle), or after the number asked for.
 TURNED = 1e-3
+# Values beyond 2**+-MODEST are brought near 1 by a power of two, exactly: iterations take their fourth powers, and
+# squares in their own dtype.
+MODEST = 32
 
 
 class Triplet(NamedTuple):
@@ -45,8 +49,9 @@ def leading_of_eight(data: Observed, a: Array, start: Array, *, iterations: int)
     """
     block = np.ascontiguousarray(start, data.o.dtype)
     left, right = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
+    a, exponent = _modest(a)
     s = leading_of_block(*data.where, a, block, iterations, TURNED, left, right)
-    return Found(_signed(left / s, s, right), block) if s > 0 else None
+    return Found(_signed(left / s, ldexp(s, exponent), right), block) if s > 0 else None
 
 
 def leading(
@@ -54,6 +59,7 @@ def leading(
 ) -> Triplet | None:
     """The leading triplet of that matrix less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
     dtype = data.o.dtype
+    a, exponent = (a, 0) if minus else _modest(a)  # a part of a matrix is of the size of slopes of kinks
     u, w = np.empty(data.m, dtype), np.empty(data.n, dtype)
     v = start / dtype.type(_norm(start) or 1)
     for _ in range(iterations):
@@ -80,7 +86,13 @@ def leading(
     s = _norm(u)
     if not s > 0:
         return None
-    return _signed(u / s, s, v)
+    return _signed(u / s, ldexp(s, exponent), v)
+
+
+def _modest(a: Array) -> tuple[Array, int]:
+    """(b, e) with a = b 2**e, b itself where its values are neither huge nor tiny."""
+    exponent = frexp(max(float(a.max(initial=0.0)), -float(a.min(initial=0.0))))[1]
+    return (a, 0) if abs(exponent) <= MODEST else (np.ldexp(a, -exponent), exponent)
 
 
 def _signed(u: Array, s: float, v: Array) -> Triplet:

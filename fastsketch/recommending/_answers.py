@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.linalg.best import best_columns
+from fastsketch._threads import one_blas_thread
 from fastsketch._validation import in_place
 from fastsketch.recommending._events import owners
 from fastsketch.recommending._weights import ItemWeights
@@ -131,14 +132,20 @@ def _merged(one: Any, two: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.f
 
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
     """The n items in whose scores each of these has the highest weights."""
-    own = weights.given[chosen, np.newaxis] * (weights.z[chosen] @ weights.inner)
+    own = _as_rows(weights, chosen)
     items, scores = np.empty((len(chosen), n), np.int64), np.empty((len(chosen), n))
     itself = np.arange(len(chosen) + 1), chosen.astype(np.int32), None
     gain = np.where(open_items, weights.gain, np.nan).astype(weights.gain.dtype)
-    best_columns(np.ascontiguousarray(own), weights.z, items, scores, scale=gain, left_out=[itself])
+    best_columns(own, weights.z, items, scores, scale=gain, left_out=[itself])
     items[~open_items[chosen]] = -1
     scores[items < 0] = np.nan
     return Recommendations(items, scores)
+
+
+@one_blas_thread
+def _as_rows(weights: ItemWeights, chosen: NDArray[np.int64]) -> NDArray[Any]:
+    """Projected rows of one event each: of these items."""
+    return np.ascontiguousarray(weights.given[chosen, np.newaxis] * (weights.z[chosen] @ weights.inner))
 
 
 def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:

@@ -124,13 +124,17 @@ def _moved(
 
 
 def joined(one: HeldOut, two: HeldOut, size: int) -> tuple[HeldOut, HeldOut]:
-    """(those of the least keys, the others) of two reservoirs; which is which does not depend on their order."""
+    """(those of the least keys, the others) of two reservoirs; which is which does not depend on their order.
+
+    The same items in the same place of both have the same key: then it is by their values and weights.
+    """
     from scipy.sparse import vstack
 
     key = np.concatenate([one.key, two.key])
-    order = np.argsort(key, kind="stable")
+    weight = np.concatenate([one.weight, two.weight])
     rows: Any = vstack([one.rows, two.rows], format="csr")
-    both = HeldOut(rows[order], np.concatenate([one.weight, two.weight])[order], key[order])
+    order = np.lexsort((weight, _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows))), key))
+    both = HeldOut(rows[order], weight[order], key[order])
     return both.part(0, size), both.part(size)
 
 
@@ -143,8 +147,18 @@ def keys_of(rows: Any, first: int, seed: int) -> Keys:
     blocks = range(first // BLOCK, (first + k - 1) // BLOCK + 1)
     drawn = np.concatenate([raw_numbers(seed, Key.HELD_OUT, block, 0, BLOCK) for block in blocks])
     skipped = first - blocks[0] * BLOCK
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows.indices.astype(np.uint64) + np.uint64(1))])
-    return drawn[skipped : skipped + k] ^ mixed(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+    return drawn[skipped : skipped + k] ^ mixed(_sums(rows, _names(rows)))
+
+
+def _names(rows: Any) -> Keys:
+    """A number for the item of every entry, of which sums tell sets apart."""
+    return mixed(rows.indices.astype(np.uint64))
+
+
+def _sums(rows: Any, values: Keys) -> Keys:
+    """Of the entries of every row, modulo 2**64."""
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
+    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
 
 
 def mixed(values: Keys) -> Keys:

@@ -27,6 +27,8 @@ from fastsketch.sketching import FrequentDirections
 FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
 # Decayed weights are divided by what the sketch will take from them, up to this factor.
 MOST_UNDONE = 1e12
+# As of the parameter.
+MOST_RIDGE = 1e300
 
 OF_SKETCH = "sketch_"
 
@@ -167,8 +169,13 @@ class SketchedEASE(MergeableModel):
         """
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
-        weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, before=self._squares)
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = self._row_weights(events, as_weights(sample_weight, k))
+            squares = column_squares(events, weights, self.decay, before=self._squares)
+        if not np.isfinite(squares).all():
+            raise ValueError(
+                f"rows must have finite sums of squares: column {int(np.argmin(np.isfinite(squares)))} has not"
+            )
         held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
@@ -316,8 +323,8 @@ class SketchedEASE(MergeableModel):
         values: Sequence[float] | None = None
         if ridges is not None:
             values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()
-            if not values or min(values) <= 0:
-                raise ValueError(f"ridges must be positive numbers, got {values}")
+            if not values or min(values) <= 0 or max(values) > MOST_RIDGE:
+                raise ValueError(f"ridges must be positive numbers, at most {MOST_RIDGE:g}, got {values}")
         able = np.flatnonzero(np.diff(events.indptr) >= 2)
         if not able.size:
             raise ValueError("rows must hold users with two items at least: one is hidden, one is shown")
@@ -497,7 +504,7 @@ class SketchedEASE(MergeableModel):
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
         if state["selected_ridge"] is not None:
-            as_real(state["selected_ridge"], "selected_ridge", 0.0, 1e300, low_open=True)
+            as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(arrays))

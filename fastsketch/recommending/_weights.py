@@ -57,6 +57,7 @@ class ItemWeights(NamedTuple):
         best_columns(projected, self.z, found, values, scale=self.gain, left_out=left_out, allowed=allowed)
         return found, values
 
+    @one_blas_thread
     def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
         """Weights of these items in the score of `target`, in double."""
         here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]

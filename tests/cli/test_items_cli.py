@@ -106,6 +106,9 @@ def test_names_of_items(run):
     ):
         Path("names.txt").write_text(text)
         assert message in run(*ITEMS_OF, "--names", "names.txt", status=2).err
+    Path("names.txt").write_text("\n".join(NAMES), "utf-8-sig")
+    run(*ITEMS_OF, "--names", "names.txt")
+    assert fs.load("o.fsk").notes["columns"] == NAMES  # without the byte order mark
     Path("names.txt").write_bytes(b"a\n\xff\n")
     assert "names.txt, line 2: the names must be UTF-8" in run(*ITEMS_OF, "--names", "names.txt", status=2).err
     assert "none.txt" in run(*ITEMS_OF, "--names", "none.txt", status=2).err

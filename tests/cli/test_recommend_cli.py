@@ -157,6 +157,8 @@ def test_values(folder, capsys):
     assert found(capsys, "zero.csv", "a", "--ridge", 1)[0]["items"] == ["z"]
     (folder / "minus.csv").write_text("a,x,-1\na,y,1\nb,x,1\nb,z,1\nc,y,1\nc,z,1\n")
     assert "minus.csv, line 1: the value -1 is negative" in fails(capsys, "recommend", "minus.csv")
+    (folder / "huge.csv").write_text("u,i,1e38\nu,j,3e38\nu,j,3e38\n")
+    assert "for the item 'j' add up to 6e+38, more than float32 holds" in fails(capsys, "recommend", "huge.csv")
     assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
     (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
     assert "nan.csv, line 2: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")

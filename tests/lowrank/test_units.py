@@ -47,7 +47,8 @@ def test_predictions_and_fold_ins_are_those_of_the_scaled_data(loss, options):
         return [model.predict_block(rows), *folded, other]
 
     # by a power of four no operation rounds differently: the bits are the same
-    for scale, tolerance in ((0.01, 1e-8), (100.0, 1e-8), (2.0**-8, 0.0), (2.0**8, 0.0)):
+    powers = [(4.0**power, 0.0) for power in (-4, 4, -150, 150)]
+    for scale, tolerance in ((0.01, 1e-8), (100.0, 1e-8), *powers):
         other = fitted(loss, x, scale, options)
         for mine, theirs in zip(told(one, 1.0), told(other, scale), strict=True):
             assert np.abs(theirs / scale - mine).max() <= tolerance * np.abs(mine).max(), (loss, scale)

@@ -123,6 +123,15 @@ def test_threads_give_the_same_bits(model):
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*answers, strict=True))
 
 
+def test_threads_give_the_same_similar_items():
+    model = fs.SketchedEASE(64, ridge=1.0).update(users(items=3000))
+    answers = []
+    for n in (1, 2):
+        with fs.thread_limit(n):
+            answers.append((*model.similar_items(np.arange(3000)), *model.explain(np.ones(3000), 5)))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*answers, strict=True))
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------
 def spoiled(value):
     rows = users(2, 20).astype(float)
@@ -143,6 +152,14 @@ def test_events_that_are_none_are_named(model, value, message):
             call(rows)
     with pytest.raises(ValueError, match=r"rows must .* row 7"):
         fs.SketchedEASE(4).update(rows.toarray())
+
+
+def test_squares_beyond_all_numbers_are_refused():
+    model = fs.SketchedEASE(4, dtype="float64").update(users(0, 30))
+    before = model.to_bytes()
+    with pytest.raises(ValueError, match="finite sums of squares: column 0 has not"):
+        model.update(users(0, 30) * 1e160)
+    assert model.to_bytes() == before
 
 
 def test_what_float32_cannot_hold_is_named():
@@ -169,6 +186,7 @@ def test_what_float32_cannot_hold_is_named():
         (lambda m: m.explain(users(0, 1), 1.5), TypeError, "item must be an integer"),
         (lambda m: m.explain(users(0, 2), 1), ValueError, "row must be one row, got 2"),
         (lambda m: m.similar_items([3, 77]), IndexError, "items must lie in .* got the unknown 77"),
+        (lambda m: m.select_ridge(users(), [1.0, 1e301]), ValueError, r"at most 1e\+300, got \[1.0, 1e\+301\]"),
         (lambda m: m.fade(0.0), ValueError, "factor must lie in"),
         (lambda m: m.update(users(0, 3), [1.0]), ValueError, "sample_weight must have one entry for each of the 3"),
         (lambda m: m.merge(fs.SketchedEASE(13)), ValueError, "sketch_size"),

@@ -122,6 +122,18 @@ def test_merges_are_as_one_pass(decay):
     assert apart(one, rows, wanted) < 1e-10 and apart(other, rows, wanted) < 1e-10
 
 
+@pytest.mark.parametrize("strength", [1.0, 2.0])
+def test_merges_in_any_order_hold_out_the_same_users(strength):
+    """Few items, so that many users in the same place have as many of them, or the same."""
+    rows = users(items=6)
+    others = rows * 2.0 if strength == 2.0 else rows[:, ::-1].tocsr()
+    one, two = (fs.SketchedEASE(12, reservoir_size=50, activity_power=0.0).update(part) for part in (rows, others))
+    assert not np.isin(one._held.key, two._held.key).all() or strength == 2.0
+    both = one.copy().merge(two)._held, two.copy().merge(one)._held
+    assert np.array_equal(both[0].key, both[1].key)
+    assert np.array_equal(both[0].rows.toarray(), both[1].rows.toarray())
+
+
 def test_merging_into_an_empty_model_takes_all():
     model = fs.SketchedEASE(12).update(users())
     assert same_state(fs.SketchedEASE(12).merge(model), model)
