@@ -7,6 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_rows, is_sparse, no_mask
 
+# Positive entries of each dtype lie between 1 / these and these: their products must not leave its range.
+MOST = {4: 1e30, 8: 1e140}
+
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
     """CSR (k, items) in this dtype, canonical, its stored entries positive; or an error that names row and column."""
@@ -18,8 +21,9 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
     csr = found if is_sparse(found) else csr_array(found)
     with np.errstate(over="ignore"):
         data = csr.data.astype(dtype, copy=False)
-    if data.size and not (np.isfinite(data).all() and data.min() >= 0):
-        _refuse(csr, data, name)
+    most = MOST[dtype.itemsize]
+    if data.size and not (data.min() >= 0 and data.max() <= most and (csr.data[data < 1 / most] == 0).all()):
+        _refuse(csr, data, name, most)
     out = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
     if data.size and data.min() == 0:
         out = out.copy()
@@ -32,12 +36,12 @@ def _upright(rows: Any) -> Any:
     return rows.reshape((1, -1)) if is_sparse(rows) and rows.ndim == 1 else rows
 
 
-def _refuse(csr: Any, data: NDArray[Any], name: str) -> None:
-    place = int(np.argmin(np.isfinite(data) & (data >= 0)))
-    row, column = int(np.searchsorted(csr.indptr, place, side="right")) - 1, int(csr.indices[place])
-    rule = "not be negative" if np.isfinite(data[place]) else "be finite"
-    narrow = " as float32" if np.isinf(data[place]) and np.isfinite(csr.data[place]) else ""
-    raise ValueError(f"{name} must {rule}: row {row} holds {csr.data[place]}{narrow} in column {column}")
+def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
+    place = int(np.argmin((csr.data == 0) | ((data >= 1 / most) & (data <= most))))
+    row, column, value = int(np.searchsorted(csr.indptr, place, side="right")) - 1, csr.indices[place], csr.data[place]
+    within = f"lie between {1 / most:g} and {most:g} as {data.dtype}"
+    rule = "be finite" if not np.isfinite(value) else "not be negative" if value < 0 else within
+    raise ValueError(f"{name} must {rule}: row {row} holds {value} in column {column}")
 
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:

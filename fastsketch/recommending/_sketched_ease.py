@@ -16,7 +16,7 @@ from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_rea
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._events import as_events, as_items, column_squares, row_squares
+from fastsketch.recommending._events import MOST, as_events, as_items, column_squares, row_squares
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._reading import Reading, read
 from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
@@ -152,8 +152,9 @@ class SketchedEASE(MergeableModel):
         Parameters
         ----------
         rows : scipy.sparse (k, items), or array_like (k, items) or (items,)
-            Real, finite and not negative. Entries that are stored twice are added up, zeros are no events. A row
-            without events counts in ``n_rows`` and, with decay, ages what came before: nothing else.
+            Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
+            stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
+            ages what came before: nothing else.
         sample_weight : array_like (k,) or float, optional
             Finite, >= 0: a factor on the weight that `activity_power` gives each row.
 
@@ -169,13 +170,8 @@ class SketchedEASE(MergeableModel):
         """
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
-        with np.errstate(over="ignore", invalid="ignore"):
-            weights = self._row_weights(events, as_weights(sample_weight, k))
-            squares = column_squares(events, weights, self.decay, before=self._squares)
-        if not np.isfinite(squares).all():
-            raise ValueError(
-                f"rows must have finite sums of squares: column {int(np.argmin(np.isfinite(squares)))} has not"
-            )
+        weights = self._row_weights(events, as_weights(sample_weight, k))
+        squares = column_squares(events, weights, self.decay, before=self._squares)
         held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
@@ -192,7 +188,16 @@ class SketchedEASE(MergeableModel):
         squares = row_squares(events)
         # w = (x'x)^-p
         weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
-        return weights if given is None else weights * given
+        if given is None:
+            return weights
+        with np.errstate(over="ignore"):
+            weights *= given
+            heavy, most = weights * squares, MOST[self._dtype.itemsize] ** 2
+        wrong = ~((heavy == 0) & ((given == 0) | (squares == 0)) | (heavy >= 1 / most) & (heavy <= most))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {given[row]:g}")
+        return weights
 
     @changes
     def fade(self, factor: float) -> Self:

@@ -154,16 +154,31 @@ def test_events_that_are_none_are_named(model, value, message):
         fs.SketchedEASE(4).update(rows.toarray())
 
 
-def test_squares_beyond_all_numbers_are_refused():
-    model = fs.SketchedEASE(4, dtype="float64").update(users(0, 30))
+@pytest.mark.parametrize(("dtype", "scale"), [("float64", 1e160), ("float64", 1e-300), ("float32", 1e38)])
+def test_numbers_whose_products_have_no_range_are_refused(dtype, scale):
+    model = fs.SketchedEASE(4, dtype=dtype).update(users(0, 30))
     before = model.to_bytes()
-    with pytest.raises(ValueError, match="finite sums of squares: column 0 has not"):
-        model.update(users(0, 30) * 1e160)
+    with pytest.raises(ValueError, match=f"lie between .* as {dtype}: row 0 holds"):
+        model.update(users(0, 30) * scale)
     assert model.to_bytes() == before
 
 
+@pytest.mark.parametrize("weight", [1e300, 1e-300])
+def test_weights_that_leave_the_range_are_refused(weight):
+    with pytest.raises(ValueError, match="sample_weight leaves the range of float32: row 0 has"):
+        fs.SketchedEASE(4).update(users(0, 30), weight)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e29), ("float32", 1e-29), ("float64", 1e139)])
+def test_large_and_small_numbers_rank_as_others_do(dtype, scale):
+    rows = users(0, 300)
+    expected = fs.SketchedEASE(8, dtype=dtype).update(rows).recommend(rows[:20], 3).items
+    found = fs.SketchedEASE(8, dtype=dtype).update(rows * scale).recommend(rows[:20] * scale, 3).items
+    assert (found == expected).mean() > 0.95  # but for ties that rounding breaks
+
+
 def test_what_float32_cannot_hold_is_named():
-    with pytest.raises(ValueError, match="be finite: row 0 holds 1e\\+300 as float32 in column 1"):
+    with pytest.raises(ValueError, match="lie between 1e-30 and 1e\\+30 as float32: row 0 holds 1e\\+300 in column 1"):
         fs.SketchedEASE(4).update([[0.0, 1e300]])
 
 
