@@ -1,6 +1,6 @@
 """Rows of users at the public door: CSR of finite numbers that are not negative, without explicit zeros."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ MOST = {4: 1e30, 8: 1e140}
 
 def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
     """CSR (k, items) in this dtype, canonical, its stored entries positive; or an error that names row and column."""
-    if not is_sparse(rows) and np.ndim(rows) == 0:  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if not is_sparse(rows) and np.ndim(cast(ArrayLike, rows)) == 0:
         raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
     found = as_rows(_upright(rows), n_items, name)
     from scipy.sparse import csr_array
