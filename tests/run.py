@@ -38,10 +38,10 @@ def main():
 
 
 def everything():
-    """0 if all pass; what each room prints comes when it has ended, the one that failed last."""
+    """0 if all pass. The last line of each room is printed when it has ended, all of it at the end, failures last."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with ThreadPoolExecutor(min(AT_A_TIME, cores)) as pool:
-        ended = [(name, *done) for name, done in zip(rooms(), pool.map(run, rooms().values()), strict=True)]
+        ended = list(pool.map(run, rooms().items()))
     for name, status, text in sorted(ended, key=lambda entry: entry[1] not in PASSED):
         print(f"-- {name}: {'passed' if status in PASSED else f'FAILED ({status})'}\n{text}", flush=True)
     return int(any(status not in PASSED for _, status, _ in ended))
@@ -59,12 +59,14 @@ def _size(paths):
     return sum(file.stat().st_size for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
 
 
-def run(paths):
-    """(exit status, output) of these tests in a process of their own."""
+def run(room):
+    """(name, exit status, output) of the tests of a room, in a process of their own."""
+    name, paths = room
     code = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
     command = [sys.executable, "-P", "-c", code, str(ROOT), *map(str, paths), *OPTIONS]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout
+    print(f"{name}: {done.stdout.strip().rpartition(chr(10))[2]}", flush=True)
+    return name, done.returncode, done.stdout
 
 
 if __name__ == "__main__":
