@@ -115,7 +115,8 @@ def test_recommending_page(capsys, tmp_path, monkeypatch):
     """From events to lists: it prints the lines that follow it, and the rest says what it is said to say."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "recommending.md").read_text()
-    *blocks, estimator = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page, faces = page.split("\n## scikit-learn\n")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     scope, printed = {}, []
     for code in blocks:
         exec(compile(code, "docs/recommending.md", "exec"), scope)
@@ -136,7 +137,8 @@ def test_recommending_page(capsys, tmp_path, monkeypatch):
     assert fs.load("items.fsk").n_rows == model.n_rows == 3_500
     pytest.importorskip("sklearn")
     scope = {}
-    exec(compile(estimator, "docs/recommending.md", "exec"), scope)
+    for code in re.findall(r"```python\n(.*?)```", faces, re.DOTALL):
+        exec(compile(code, "docs/recommending.md", "exec"), scope)
     assert scope["items"].shape == (2, 5)
 
 

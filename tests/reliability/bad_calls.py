@@ -122,6 +122,20 @@ GOOD = {
     "state_dict": lambda: _learned(_optimizers()[0]).state_dict(),
     # the reference
     "d": lambda: 6,
+    "gram": lambda: np.eye(D),
+    "ridge": lambda: 1.0,
+    "squares": lambda: np.full(D, 1e3),
+    "leaked": lambda: np.zeros((D, D)),
+    "lost": lambda: 0.0,
+    # ranking
+    "recommended": lambda: [[0, 1], [1, 2]],
+    "relevant": lambda: np.ones((2, D)),
+    "scores": lambda: np.ones((2, D)),
+    "values": lambda: np.ones(4),
+    "times": lambda: np.arange(whole().nnz),
+    "n_items": lambda: D,
+    "row": lambda: np.ones((1, D)),
+    "item": lambda: 1,
     "rounds": lambda: 5,
     "subgradient": lambda: _gradient,
     "tolerance": lambda: 0.1,
@@ -164,9 +178,11 @@ def _by_call(name, parameter):
         return io.BytesIO(_learned(of).to_bytes())
     if parameter == "other":
         kept = _learned(_class(name))
-        if "part" in kept.parameters:  # two models of one part hold the same block
+        if "part" in getattr(kept, "parameters", {}):  # two models of one part hold the same block
             return type(kept)(**{**kept.parameters, "part": 1}).update(dense())
-        return kept.copy()
+        return copy.deepcopy(kept)
+    if "EASE" in name and parameter in ("rows", "X"):
+        return np.abs(dense())
     if name.endswith("AdaptiveGrid") and parameter in ("learning_rate", "delta"):
         return [0.1, 1.0]
     if name.endswith(("dask.refine", "SecondPass.of")):
@@ -226,7 +242,7 @@ def _learned(cls):
         return cls(3, loss="logistic").update(dense(), dense()[:, 0])
     if cls.__module__.startswith("fastsketch.sklearn"):
         out = cls(**({"loss": "logistic"} if "Classifier" in cls.__name__ else {}))
-        return out.fit(whole(), dense()[:, 0])
+        return out.fit(abs(whole()) if "EASE" in cls.__name__ else whole(), dense()[:, 0])
     return next(s for s in SPECIMENS if type(s.make()) is cls).learned()
 
 
@@ -243,7 +259,11 @@ def calls():
     found, known = [], set()
     for name, item in exported((*ROOMS, *FACES)):
         is_class = inspect.isclass(item)
-        if item in known or is_class and (issubclass(item, Exception | dict) or getattr(item, "_is_protocol", False)):
+        if (
+            item in known
+            or is_class
+            and (issubclass(item, Exception | dict | tuple) or getattr(item, "_is_protocol", False))
+        ):
             continue
         known.add(item)
         found.append((name, item, None, list(inspect.signature(item).parameters.values())))

@@ -53,6 +53,8 @@ EXPECTED = ("learns from one batch", "has already been merged")
 
 def key(given):
     """Of a batch or a model: of rows their first entries, for a fit may be given another object of the same."""
+    if hasattr(given, "indices"):  # events are all alike: which items they are tells
+        return np.asarray(given.data)[:4].tobytes() + np.asarray(given.indices)[:16].tobytes()
     entries = getattr(given, "data", None) if not isinstance(given, np.ndarray) else given.ravel()
     return id(given) if entries is None else np.asarray(entries)[:4].tobytes()
 
@@ -71,7 +73,7 @@ class Log:
         cls = type(model)
         for base in cls.__mro__:
             room = sys.modules[base.__module__]
-            for name in ("as_rows", "observed"):
+            for name in ("as_rows", "as_events", "observed"):
                 if hasattr(room, name) and ("update" in vars(base) or "fit" in vars(base)):
                     self._hook(room, name, 0)
         if hasattr(cls, "_merge"):
