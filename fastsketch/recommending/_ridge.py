@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.recommending._events import owners
+from fastsketch.ranking import ndcg_at
 from fastsketch.recommending._reading import Reading
 from fastsketch.recommending._weights import item_weights
 
@@ -54,19 +54,7 @@ class Trial:
         """NDCG of every user at a ridge."""
         weights = item_weights(self._reading, ridge)
         found, _ = weights.best(weights.projected(self._shown), DEPTH, left_out=[self._seen], allowed=self._open)
-        return ndcg(found, self._hidden)
-
-
-def ndcg(found: NDArray[np.int64], hidden: Any) -> NDArray[np.float64]:
-    """Of lists of items, best first (-1: none), against CSR rows with at least one item each: one value a row."""
-    k, n = found.shape
-    width = int(hidden.shape[1])
-    wanted: NDArray[np.int64] = owners(hidden) * (width + 1) + hidden.indices  # ascending: rows are in order
-    places: NDArray[np.int64] = np.arange(int(k))[:, np.newaxis] * (width + 1) + np.where(found < 0, width, found)
-    at = np.minimum(np.searchsorted(wanted, places), len(wanted) - 1)
-    discount = 1.0 / np.log2(np.arange(2.0, n + 2.0))
-    ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(np.diff(hidden.indptr), n)]
-    return ((wanted[at] == places) * discount).sum(axis=1) / ideal
+        return ndcg_at(found, self._hidden)
 
 
 def along(trial: Trial, ridges: Sequence[float]) -> RidgePath:
