@@ -159,8 +159,8 @@ def clicks(n=60_000, width=2**18, seed=0):
     places = np.column_stack([np.zeros(n, np.int64), np.ones(n, np.int64), np.full(n, 2), *columns])
     values = np.ones(places.shape)
     values[:, :3] = np.column_stack([hour, visits, price])
-    starts = np.arange(0, places.size + 1, places.shape[1])
-    rows = sparse.csr_array((values.ravel(), places.ravel(), starts), shape=(n, width))
+    starts = np.arange(0, places.size + 1, places.shape[1], dtype=np.int32)
+    rows = sparse.csr_array((values.ravel(), places.ravel().astype(np.int32), starts), shape=(n, width))
     rows.sum_duplicates()
     rows.eliminate_zeros()
     return rows, clicked, chances
@@ -187,8 +187,9 @@ def _stars():
         return None
     users, items, stars, (n_users, n_items) = found
     n = len(stars)
-    places = np.column_stack([users, n_users + items]).ravel()
-    rows = sparse.csr_array((np.ones(2 * n), places, np.arange(0, 2 * n + 1, 2)), shape=(n, n_users + n_items))
+    places = np.column_stack([users, n_users + items]).ravel().astype(np.int32)
+    starts = np.arange(0, 2 * n + 1, 2, dtype=np.int32)
+    rows = sparse.csr_array((np.ones(2 * n), places, starts), shape=(n, n_users + n_items))
     return Found(rows, stars.astype(np.float64))
 
 
@@ -208,7 +209,7 @@ CLASSIFIED = {
 MEASURED = {
     "heavy tails": _heavy_tails,
     "diabetes": _diabetes(scaled=False),
-    "diabetes, scaled": _diabetes(scaled=True),
+    "diabetes scaled": _diabetes(scaled=True),
     "ml-100k": _stars,
 }
 SETS = {**CLASSIFIED, **MEASURED}
@@ -227,6 +228,8 @@ def task_of(name, seed):
     if found is None:
         return None
     rows, targets, fixed, _ = found
+    if sparse.issparse(rows):  # scikit-learn takes no others
+        assert rows.indices.dtype == rows.indptr.dtype == np.int32
     order = np.random.default_rng(seed).permutation(rows.shape[0])
     if fixed is not None:
         return Task(name, rows[order], targets[order], *fixed, order, None)
