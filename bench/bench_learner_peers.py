@@ -79,7 +79,7 @@ def constant(task, seed):
 
 
 def ceiling(task, seed):
-    """LogisticRegression or Ridge until it converges, scaled, its strength by the loss on a validation part."""
+    """LogisticRegression or Ridge until it converges; scaling and strength by the loss on a validation part."""
     if task.held is None:  # every order of the same rows
         return _ceiling(task.name, len(task.y))
     return _ceiling_of(task)
@@ -91,16 +91,15 @@ def _ceiling(name, n):
 
 
 def _ceiling_of(task):
-    best = _strength(task.name)
-    chosen = _scaled_for(task)
+    scale, strength = _chosen(task.name)
+    part = _SCALED[scale](task)
     with Clock() as clock:
-        model = _converged(best, task).fit(chosen.x, chosen.y)
-    chances = None if task.classes is None else model.predict_proba(chosen.test)
-    return Answer(model.predict(chosen.test), chances, clock.seconds)
+        model = _converged(strength, part).fit(part.x, part.y)
+    chances = None if task.classes is None else model.predict_proba(part.test)
+    return Answer(model.predict(part.test), chances, clock.seconds)
 
 
-def _scaled_for(task):
-    return _max_abs(task) if sparse.issparse(task.x) else _standard(task)
+_SCALED = {"none": lambda task: task, "StandardScaler": _standard, "MaxAbsScaler": _max_abs}
 
 
 def _converged(strength, task):
@@ -112,22 +111,27 @@ def _converged(strength, task):
 
 
 @lru_cache(maxsize=1)
-def _strength(name):
-    """Chosen within the training rows of the first split, at most 12,000 of them."""
+def _chosen(name):
+    """(scaling, strength) chosen within the training rows of the first split, at most 12,000 of them."""
     from sklearn.metrics import log_loss
 
     whole = task_of(name, 0)
-    part = _scaled_for(within(subset(whole, 15_000)))
-    losses = []
-    for strength in STRENGTHS:
-        model = _converged(strength, part).fit(part.x, part.y)
-        if part.classes is None:
-            losses.append(np.mean((model.predict(part.test) - part.truth) ** 2))
-        else:
-            losses.append(log_loss(part.truth, model.predict_proba(part.test), labels=model.classes_))
-        if losses[-1] > 1.02 * min(losses):
-            break
-    return STRENGTHS[np.argmin(losses)]
+    part = within(subset(whole, 15_000))
+    losses = {}
+    for scale in ("none", "MaxAbsScaler") if sparse.issparse(part.x) else ("StandardScaler",):
+        scaled_part = _SCALED[scale](part)
+        for strength in STRENGTHS:
+            model = _converged(strength, part).fit(scaled_part.x, part.y)
+            if part.classes is None:
+                loss = np.mean((model.predict(scaled_part.test) - part.truth) ** 2)
+            else:
+                loss = log_loss(part.truth, model.predict_proba(scaled_part.test), labels=model.classes_)
+            losses[scale, strength] = loss
+            if loss > 1.02 * min(held for (way, _), held in losses.items() if way == scale):
+                break
+    best = min(losses, key=losses.get)
+    print(f"{name}: ceiling with {best[0]} scaling, C = {best[1]:g}, loss {losses[best]:.4f}", flush=True)
+    return best
 
 
 # -- scikit-learn ------------------------------------------------------------------------------------------------------
