@@ -16,7 +16,7 @@ import fastsketch as fs
 from bench_learner_sets import found_of, subset, task_of, within
 
 PAPERS = {"loss": "square", "loss_scale": 2.0, "alpha0": 0.0, "constraint": "current"}  # RFD0 of the RFD paper
-RIVER_ROWS = {"MNIST": 10_000}  # training rows, where all would take minutes
+RIVER_ROWS = {"news20": 4000, "MNIST": 4000}  # training rows, where all would take minutes an order
 STRENGTHS = 10.0 ** np.arange(-4, 5)  # C of LogisticRegression, 1 / alpha of Ridge
 
 
