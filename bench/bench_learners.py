@@ -14,6 +14,19 @@ from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_o
 from bench_tools import table
 
 TOLERANCE = 0.3  # points of accuracy that count as even
+# Columns of the summaries, and how the labels of their learners begin.
+FAMILIES = {
+    NEWTON: NEWTON,
+    ADAPTIVE: ADAPTIVE,
+    "RFD0": "SketchedNewton, the paper",
+    "SGD, average=True": ("SGDClassifier, log_loss, average", "SGDRegressor, average"),
+    "SGD()": ("SGDClassifier()", "SGDRegressor()"),
+    "AdaGrad": "AdaGrad",
+    "Vowpal Wabbit": "Vowpal Wabbit",
+    "river": "river",
+    "ceiling": CEILING,
+    "constant": CONSTANT,
+}
 UNSCALED = ("madelon", "Isolet", "breast cancer", "clicks", "heavy tails", "diabetes")
 
 
@@ -37,7 +50,7 @@ def learners(args):
                         print(name, seed, learner.label, done[str(seed)], flush=True)
                         file.write_text(json.dumps(kept, indent=1) + "\n")
     text = "\n\n".join(_set_table(name, kept[name]) for name in SETS if kept.get(name))
-    text += "\n\n" + verdicts(kept)
+    text += "\n\n" + matrices(kept) + "\n\n" + verdicts(kept)
     (args.out / "learners.md").write_text(text + "\n")
 
 
@@ -102,6 +115,31 @@ def _set_table(name, results):
     best = _best_possible(name)
     head = f"### {name}" + ("" if best is None else f" (best possible log loss {best:.4f})")
     return head + "\n\n" + table(lines, ["learner", "passes", *(words for words, _ in measures.values()), "s"])
+
+
+def matrices(kept):
+    """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
+    texts = []
+    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 2)}
+    for measure, (sign, digits) in measures.items():
+        lines = []
+        for name, results in kept.items():
+            cells = [_best_cell(results, start, measure, sign, digits) for start in FAMILIES.values()]
+            if any(cells):
+                lines.append([name, *cells])
+        print(f"\n### {measure}")
+        texts.append(f"### {measure}\n\n" + table(lines, ["set", *FAMILIES]))
+    return "\n\n".join(texts)
+
+
+def _best_cell(results, start, measure, sign, digits):
+    """Mean and spread of the best of the learners of at most one pass, or of the ceiling, whose labels begin so."""
+    held = [values(result, measure) for label, result in results.items() if label.startswith(start)]
+    held = [found for found in held if found is not None]
+    if not held:
+        return ""
+    best = max(held, key=lambda found: sign * found.mean())
+    return f"{np.median(best):.{digits}f}" if measure == "seconds" else _cell(best, digits)
 
 
 def _best_possible(name):
