@@ -50,6 +50,7 @@ COMMANDS = {
     "widehash": "peak memory of FROSH at d = 25,600",
     "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
+    "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
     "errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
@@ -86,6 +87,10 @@ def main():
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        if name == "learners":
+            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; the rest is kept")
+            command.add_argument("--sets", default="", help="names with commas between them")
+            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
     args = parser.parse_args()
     home = {
         "stages": "stages",

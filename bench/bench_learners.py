@@ -1,0 +1,228 @@
+"""Learners on whole sets, one pass: accuracy, log loss, seconds, and paired differences, ours against other libraries'.
+
+Every figure is a mean over five seeds and its spread: a seed changes the order in which training rows come and, where a
+set has no test part of its own, the split too. Differences are of the same seed, with the standard error of their mean.
+Results are kept in learners.json of --out: --only ours (or a part of a label) measures that again and keeps the rest.
+"""
+
+import json
+
+import numpy as np
+
+from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON
+from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
+from bench_tools import table
+
+TOLERANCE = 0.3  # points of accuracy that count as even
+# Columns of the summaries, and how the labels of their learners begin.
+FAMILIES = {
+    NEWTON: NEWTON,
+    ADAPTIVE: ADAPTIVE,
+    "RFD0": "SketchedNewton, the paper",
+    "SGD, average=True": ("SGDClassifier, log_loss, average", "SGDRegressor, average"),
+    "SGD()": ("SGDClassifier()", "SGDRegressor()"),
+    "AdaGrad": "AdaGrad",
+    "Vowpal Wabbit": "Vowpal Wabbit",
+    "river": "river",
+    "ceiling": CEILING,
+    "constant": CONSTANT,
+}
+UNSCALED = ("madelon", "Isolet", "breast cancer", "clicks", "heavy tails", "diabetes")
+
+
+def learners(args):
+    """Accuracy and log loss of one pass on every set, peers, differences; and errors on sets of real targets."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / "learners.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    for name in args.sets.split(",") if args.sets else SETS:
+        results = kept.setdefault(name, {})
+        for seed in range(1 if args.quick else SPLITS):
+            task = task_of(name, seed)
+            if task is None:
+                break
+            task = subset(task, 2000) if args.quick else task
+            for learner in LEARNERS:
+                if _wanted(learner, task, args.only):
+                    done = results.setdefault(learner.label, {"group": learner.group, "passes": learner.passes})
+                    if not (args.keep and str(seed) in done):
+                        done[str(seed)] = one(learner, task, seed)
+                        print(name, seed, learner.label, done[str(seed)], flush=True)
+                        file.write_text(json.dumps(kept, indent=1) + "\n")
+    text = "\n\n".join(_set_table(name, kept[name]) for name in SETS if kept.get(name))
+    text += "\n\n" + matrices(kept) + "\n\n" + verdicts(kept)
+    (args.out / "learners.md").write_text(text + "\n")
+
+
+def _wanted(learner, task, only):
+    kind = "labels" if task.classes is not None else "numbers"
+    fits = learner.kinds in (kind, "both") and (not learner.scaled or task.name in UNSCALED)
+    return fits and (not only or only == learner.group or (only not in ("ours", "peers") and only in learner.label))
+
+
+def one(learner, task, seed):
+    """{measure: value} of a learner on a task; {"failed": why} where it cannot."""
+    try:
+        answer = learner.learn(task, seed)
+    except ImportError as error:
+        return {"failed": f"absent: {error.name}"}
+    except FloatingPointError:
+        return {"failed": "diverges"}
+    seconds = round(answer.seconds, 4)
+    if task.classes is None:
+        gap = answer.predicted - task.truth
+        if not np.isfinite(gap).all():
+            return {"failed": "diverges"}
+        return {"rmse": float(np.sqrt(np.mean(gap**2))), "mae": float(np.mean(np.abs(gap))), "seconds": seconds}
+    result = {"accuracy": 100 * float(np.mean(answer.predicted == task.truth)), "seconds": seconds}
+    if answer.chances is not None:
+        result["log_loss"] = log_loss(task, answer.chances)
+    return result
+
+
+def log_loss(task, chances):
+    """Mean of -log of the true label's probability; no probability counts as less than 1e-15."""
+    places = np.searchsorted(task.classes, task.truth)
+    return float(-np.mean(np.log(np.clip(chances[np.arange(len(places)), places], 1e-15, 1.0))))
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+def values(result, measure):
+    """(seeds,) of one measure, or None where a seed has none."""
+    seeds = [result[key] for key in sorted(result) if key.isdigit()]
+    return np.array([held[measure] for held in seeds]) if seeds and all(measure in held for held in seeds) else None
+
+
+def _cell(found, digits):
+    return "" if found is None else f"{found.mean():.{digits}f} +- {found.std():.{digits}f}"
+
+
+def _set_table(name, results):
+    print(f"\n### {name}")
+    measures = {"accuracy": ("accuracy, %", 2), "log_loss": ("log loss", 4)}
+    if name not in CLASSIFIED:
+        measures = {"rmse": ("root mean squared error", 3), "mae": ("mean absolute error", 3)}
+    lines = []
+    for learner in LEARNERS:
+        result = results.get(learner.label)
+        if result is None:
+            continue
+        seconds = values(result, "seconds")
+        failed = [held["failed"] for held in result.values() if isinstance(held, dict) and "failed" in held]
+        cells = [_cell(values(result, key), digits) for key, (_, digits) in measures.items()]
+        cells[0] = failed[0] if failed else cells[0]
+        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.2f}"])
+    best = _best_possible(name)
+    head = f"### {name}" + ("" if best is None else f" (best possible log loss {best:.4f})")
+    return head + "\n\n" + table(lines, ["learner", "passes", *(words for words, _ in measures.values()), "s"])
+
+
+def matrices(kept):
+    """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
+    texts = []
+    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 2)}
+    for measure, (sign, digits) in measures.items():
+        lines = []
+        for name, results in kept.items():
+            cells = [_best_cell(results, start, measure, sign, digits) for start in FAMILIES.values()]
+            if any(cells):
+                lines.append([name, *cells])
+        print(f"\n### {measure}")
+        texts.append(f"### {measure}\n\n" + table(lines, ["set", *FAMILIES]))
+    return "\n\n".join(texts)
+
+
+def _best_cell(results, start, measure, sign, digits):
+    """Mean and spread of the best of the learners of at most one pass, or of the ceiling, whose labels begin so."""
+    held = [values(result, measure) for label, result in results.items() if label.startswith(start)]
+    held = [found for found in held if found is not None]
+    if not held:
+        return ""
+    best = max(held, key=lambda found: sign * found.mean())
+    return f"{np.median(best):.{digits}f}" if measure == "seconds" else _cell(best, digits)
+
+
+def _best_possible(name):
+    """Mean log loss of the chances that labels were drawn with, where these are known."""
+    losses = []
+    for seed in range(SPLITS):
+        task = task_of(name, seed) if name == "clicks" else None
+        true = None if task is None else chances(task)
+        if true is not None:
+            losses.append(log_loss(task, np.column_stack([1 - true, true])))
+    return np.mean(losses) if losses else None
+
+
+def best_peer(results, measure, sign):
+    """(label, values) of the best of other libraries' learners of one pass."""
+    found = {label: values(result, measure) for label, result in results.items() if _one_pass_peer(result)}
+    found = {label: held for label, held in found.items() if held is not None}
+    best = max(found, key=lambda label: sign * found[label].mean())
+    return best, found[best]
+
+
+def _one_pass_peer(result):
+    return result["group"] == "peers" and result["passes"] == "1"
+
+
+def paired(mine, theirs):
+    """(mean, standard error) of the differences of seeds."""
+    gap = mine - theirs
+    return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
+
+
+def verdicts(kept):
+    """Ours as they come against the best one-pass learner of other libraries, and the log loss beside its bounds."""
+    texts = []
+    for label in (NEWTON, ADAPTIVE):
+        right, chance, numbers = [], [], []
+        for name, results in kept.items():
+            if label not in results or not any(_one_pass_peer(result) for result in results.values()):
+                continue
+            if name in CLASSIFIED:
+                right.append(_right(name, results, label))
+                chance.append(_chance(name, results, label))
+            else:
+                numbers.append(_number(name, results, label))
+        print(f"\n### {label}")
+        texts.append(f"### {label}")
+        heads = ["set", "accuracy, %", "best peer of one pass", "accuracy, %", "difference, points", "verdict"]
+        texts.append(table([line for line in right if line], heads))
+        heads = ["set", "log loss", "best peer of one pass", "log loss", "difference", "of the ceiling", "constant"]
+        texts.append(table([line for line in chance if line], heads))
+        heads = ["set", "error", "best peer of one pass", "error", "difference", "of the ceiling", "verdict"]
+        texts.append(table([line for line in numbers if line], heads))
+    return "\n\n".join(texts)
+
+
+def _right(name, results, label):
+    mine = values(results[label], "accuracy")
+    if mine is None:
+        return [name, "fails", "", "", "", ""]
+    peer, theirs = best_peer(results, "accuracy", 1)
+    gap, error = paired(mine, theirs)
+    verdict = "best" if gap >= 0 else "even" if -gap <= max(TOLERANCE, error) else "behind"
+    return [name, f"{mine.mean():.2f}", peer, f"{theirs.mean():.2f}", f"{gap:+.2f} +- {error:.2f}", verdict]
+
+
+def _chance(name, results, label):
+    mine = values(results[label], "log_loss")
+    if mine is None:
+        return [name, "none", "", "", "", "", ""]
+    peer, theirs = best_peer(results, "log_loss", -1)
+    gap, error = paired(mine, theirs)
+    cells = [name, f"{mine.mean():.4f}", peer, f"{theirs.mean():.4f}", f"{gap:+.4f} +- {error:.4f}"]
+    most, least = (values(results[bound], "log_loss").mean() for bound in (CONSTANT, CEILING))
+    return [*cells, f"{mine.mean() / least:.2f}", f"{most:.4f}" + (" (better)" if mine.mean() > most else "")]
+
+
+def _number(name, results, label):
+    mine = values(results[label], "rmse")
+    if mine is None:
+        return [name, "fails", "", "", "", "", ""]
+    peer, theirs = best_peer(results, "rmse", -1)
+    gap, error = paired(mine, theirs)
+    least = values(results[CEILING], "rmse").mean()
+    verdict = "best" if gap <= 0 else "even" if gap <= error else "behind"
+    cells = [name, f"{mine.mean():.3f}", peer, f"{theirs.mean():.3f}", f"{gap:+.3f} +- {error:.3f}"]
+    return [*cells, f"{mine.mean() / least:.2f}", verdict]
