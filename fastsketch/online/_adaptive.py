@@ -14,7 +14,8 @@ from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
-from fastsketch.online._linear import OnlineLinear
+from fastsketch.online._columns import Columns
+from fastsketch.online._linear import OnlineLinear, _most
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
 
@@ -78,14 +79,15 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
         return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> PointsState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> PointsState:
+        slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
             diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
-            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse, zeros=zeros)
+            return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
             loss=loss,
@@ -97,7 +99,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
         )
-        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
+        return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
         if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
@@ -273,9 +275,11 @@ class AdaptiveGrid(_Adaptive):
         shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}
         model = AdaptiveSubgradient(**shared, loss="absolute", learning_rate=float(rates[i]), delta=float(deltas[i]))
         if self._learned is not None:
-            single = model._start(self._learned.base.shape[1], self._learned.sparse)
+            slots = self._learned.n_slots
+            single = model._start(_most(self._n_features), self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
-            model._learned = single
+            model._learned, model._n_features = single, self._n_features
+            model._columns = None if self._columns is None else Columns(self._columns.array(slots))
         return model
 
     def _facts(self) -> dict[str, Any]:

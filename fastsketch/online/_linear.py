@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, integer, real
+from fastsketch._parameters import choice, flag, integer, real
 from fastsketch._validation import (
     Rows,
     all_finite,
     as_flag,
+    as_integer,
     as_numbers,
     as_rows,
     as_vector,
@@ -21,7 +22,10 @@ from fastsketch._validation import (
     in_place,
     is_sparse,
 )
+from fastsketch._sparse import MOST_COLUMNS
 from fastsketch.io import _checks as checks
+from fastsketch.online import _columns
+from fastsketch.online._columns import FEW_SLOTS, Columns
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned, Zeros, outline
 
 # Share of nonzeros above which rows are learned from as dense ones.
@@ -54,15 +58,23 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     sketch_size: int = integer(default=20, at_least=2, kw_only=False)
     loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
     loss_scale: float = real(default=1.0, low_open=True)
+    open_columns: bool = flag(default=False)
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> S:
+        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+
+        d: columns that there may be; slots: of sparse rows, those that the arrays have room for.
+        """
         raise NotImplementedError
+
+    def _by_slot(self) -> bool:
+        """Whether columns of sparse rows get their slots as they appear, and not all at once."""
+        return True
 
     def _cause(self, learned: S) -> str:
         """Why the coefficients left the range of numbers."""
@@ -71,6 +83,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     # -- learning --------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
         self._learned: S | None = None
+        self._n_features: int | None = None
+        self._columns: Columns | None = None  # of sparse rows
         self._comparator: Floats | None = None
         self._coef: Floats | None = None
         self.last_scores: NDArray[np.float64] = np.empty(0)
@@ -103,7 +117,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
@@ -113,15 +127,20 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if x.dtype is not FLOAT64:
             x = x.astype(FLOAT64)
         check_finite(x)
-        learned = self._learned
+        learned, columns = self._learned, self._columns
         if learned is None:
-            sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            learned = self._start(d, sparse)
+            sparse = self._takes_sparse() and (
+                self.open_columns or (is_sparse(x) and x.nnz <= DENSE_ABOVE * n * d)
+            )
+            columns = self._first_columns(d) if sparse else None
+            learned = self._start(d, sparse, slots=self._first_room(d)) if sparse else self._start(d, False)
         elif n != 1 or self._comparator is not None or not learned.is_atomic():
             learned = learned.copied()  # a refused or interrupted batch comes back to the original
         scores = filled(n, np.nan)
         self._coef = None
-        batch = _as_csr(x) if learned.sparse else _as_dense(x)
+        batch = _as_dense(x) if columns is None else columns.enter(_as_csr(x), learned.n_slots)
+        if columns is not None:
+            learned.make_slots(len(columns))
         learned.prepare(batch)
         try:
             learned.learn(batch, y, weights, scores)
@@ -135,7 +154,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             theirs = weights * self._loss(np.asarray(x @ self._comparator, np.float64), y)
             # one after the other, so that a split into batches changes no bit
             learned.regret[THEIRS] = np.cumsum(np.concatenate([learned.regret[:1], theirs]))[-1]
-        self.last_scores, self._learned = scores, learned
+        self.last_scores, self._learned, self._columns = scores, learned, columns
+        self._n_features = None if self.open_columns else d
         return self
 
     def _loss(self, z: Floats, y: Floats) -> Floats:
@@ -173,7 +193,29 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
             self._coef = self._learned.coef()
+        if self._columns is not None:
+            return self._columns.by_column(self._coef, self._n_features)
         return self._coef.copy()
+
+    def _as_rows(self, rows: Rows) -> Any:
+        return as_rows(rows, self.n_features)
+
+    def _first_columns(self, d: int) -> Columns:
+        return Columns() if self._by_slot() else Columns.all_of(d)
+
+    def _first_room(self, d: int) -> int:
+        return min(d, FEW_SLOTS) if self._by_slot() else d
+
+    @reads
+    def _scores(self, x: Any) -> Floats:
+        """w'x of rows, without making w for all columns."""
+        if self._learned is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._learned.coef()
+        if self._columns is None:
+            return np.asarray(x @ self._coef, np.float64)
+        return self._columns.scores(_as_csr(x), self._coef)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row.
@@ -186,10 +228,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -------
         ndarray (n,) float64
         """
-        coef = self.coef
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         check_finite(x)
-        return np.asarray(x @ coef, np.float64)
+        return self._scores(x)
 
     def predict(self, rows: Rows) -> NDArray[np.float64]:
         """Predictions on the scale of the targets.
@@ -251,7 +292,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     @property
     def n_features(self) -> int | None:
         """Columns of the rows; None before the first."""
-        return None if self._learned is None else self._learned.base.shape[-1]
+        return self._n_features
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
@@ -261,7 +302,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
         if self._learned is None:
             return {"sparse": None}, arrays
-        return {"sparse": self._learned.sparse}, {**arrays, **self._learned.saved()}
+        state = {"sparse": self._learned.sparse, "n_features": self._n_features}
+        if self._columns is not None:
+            arrays["columns"] = self._columns.array(self._learned.n_slots)
+        return state, {**arrays, **self._learned.saved()}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         sparse, comparator = state["sparse"], arrays.get("comparator")
@@ -272,17 +316,30 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        shape = arrays["base"].shape
-        if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
-            raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
-        self._start(shape[-1], sparse, outline).validate_all(arrays)
+        shape, d = arrays["base"].shape, _width(state, arrays)
+        if not shape or (d is None and not (sparse and self.open_columns)):
+            raise ValueError(f"array 'base' has shape {shape}, its rows {d} columns: these fit no model")
+        if d is not None and (d < 1 or (comparator is not None and comparator.shape != (d,))):
+            raise ValueError(f"its rows have {d} columns, which fits neither a model nor its comparator")
+        if "columns" in arrays:
+            arrays = dict(arrays)
+            _columns.validated(arrays, shape[-1], d)
+            del arrays["columns"]
+        elif shape[-1] != d:
+            raise ValueError(f"array 'base' has {shape[-1]} columns, its rows {d}")
+        self._start(_most(d), sparse, outline, shape[-1]).validate_all(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        learned = self._start(arrays["base"].shape[-1], state["sparse"])
+        slots, sparse = arrays["base"].shape[-1], state["sparse"]
+        self._n_features = _width(state, arrays)
+        learned = self._start(_most(self._n_features), sparse, slots=slots)
         learned.take(arrays)
+        if sparse:
+            columns = arrays.get("columns")
+            self._columns = Columns.all_of(slots) if columns is None else Columns(columns)
         self._learned = learned
 
     def _keep_in_memory(self, other: Any) -> None:
@@ -294,6 +351,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if parameters.get("loss") == "square":
             parameters["loss_scale"] = 2.0  # it was (z - y)^2
         return parameters, state, {cls._ARRAYS_OF_SCHEMA_1.get(name, name): array for name, array in arrays.items()}
+
+
+def _width(state: dict[str, Any], arrays: Arrays) -> int | None:
+    """Columns of the rows of a file, None where they may be any; older versions had an entry of 'base' for each."""
+    d = state.get("n_features", arrays["base"].shape[-1])
+    return None if d is None else as_integer(d, "n_features", 1, MOST_COLUMNS)
+
+
+def _most(d: int | None) -> int:
+    """Columns that there may be."""
+    return MOST_COLUMNS if d is None else d
 
 
 def filled(n: int, value: float) -> Floats:

@@ -15,6 +15,7 @@ from fastsketch import reference
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch.io import load_svmlight
+from fastsketch.online._columns import Columns
 from fastsketch.online import _adaptive, _projected
 
 RNG = np.random.default_rng(0)
@@ -192,6 +193,7 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
     y = rows @ rng.standard_normal(12)
     model = fs.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
     model._learned = model._start(12, form == "sparse" and method != "ada_full")
+    model._columns = Columns() if model._learned.sparse else None
     for _ in range(500):
         model.update(rows, y)
     v = basis(model)
