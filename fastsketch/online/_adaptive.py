@@ -14,8 +14,9 @@ from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
-from fastsketch.online._columns import Columns
-from fastsketch.online._linear import OnlineLinear, _most
+from fastsketch.online._kept import Kept
+from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
+from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
 
@@ -58,6 +59,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     seed: int = seed(default=0)
 
     def _check(self) -> None:
+        super()._check()
         if (self.penalty is None) != (self.penalty_strength == 0):
             raise ValueError(
                 "penalty and penalty_strength go together: "
@@ -248,6 +250,8 @@ class AdaptiveGrid(_Adaptive):
     learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
     delta: Sequence[float] = parameter(_as_grid, kw_only=False)
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
+    classes: Any = parameter(as_classes, default=None, init=False)
+    class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
@@ -274,12 +278,11 @@ class AdaptiveGrid(_Adaptive):
         rates, deltas = self._points()
         shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}
         model = AdaptiveSubgradient(**shared, loss="absolute", learning_rate=float(rates[i]), delta=float(deltas[i]))
-        if self._learned is not None:
-            slots = self._learned.n_slots
-            single = model._start(_most(self._n_features), self._learned.sparse, slots=slots)
+        if self._kept is not None and self._learned is not None:
+            columns, slots = self._kept.columns, self._learned.n_slots
+            single = model._start(columns.most, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
-            model._learned, model._n_features = single, self._n_features
-            model._columns = None if self._columns is None else Columns(self._columns.array(slots))
+            model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots))
         return model
 
     def _facts(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.online.numbers import ROUND
 from fastsketch.io import _checks as checks
 
 Floats = NDArray[np.float64]
@@ -200,9 +201,13 @@ class Learned(Arrays):
         """Slots that have occurred in the rows learned from; all columns of dense rows."""
         return int(self.seen[0])
 
+    def has_slots(self, n_slots: int) -> bool:
+        """Whether there is room for this many slots."""
+        return n_slots <= self.base.shape[-1]
+
     def make_slots(self, n_slots: int) -> None:
-        """Make room for this many slots, so that kernels may meet them."""
-        if n_slots > self.base.shape[-1]:
+        """Make room for this many slots, so that kernels may meet them; not on a state that others still need."""
+        if not self.has_slots(n_slots):
             # twice as many: the bits do not depend on it
             self.widen(self.n_slots, max(2 * self.base.shape[-1], n_slots))
             self.bound = None
@@ -235,6 +240,11 @@ class Learned(Arrays):
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes)."""
         raise NotImplementedError
+
+    @staticmethod
+    def rows_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+        """Rows seen, of arrays that have passed ``validate_all``."""
+        return int(arrays["count"][ROUND])
 
     def coef(self) -> Floats:
         """w, (d,); (n_slots,) of sparse rows."""
