@@ -112,6 +112,7 @@ def extensions():
         "lowrank/gradients": ["csrc/fs_pool.c"],
         "recommending/items": ["csrc/fs_sparse.c"],
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
+        "online/columns": [],
         "online/diagonal": [],
         "online/inputs": [],
         "online/newton": ["csrc/fs_dots.c"],

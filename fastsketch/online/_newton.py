@@ -133,7 +133,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     def _takes_sparse(self) -> bool:
         return self.method != "full"
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> NewtonState:
         m = self.sketch_size
         setting = NewtonSetting(
             method=self.method,
@@ -145,7 +145,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
             seed=self.seed,
         )
-        return start(setting, d, sparse, zeros)
+        return start(setting, d if slots is None else slots, sparse, zeros)
+
+    def _by_slot(self) -> bool:
+        return self.method != "oja"  # whose first directions are those of all columns
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]
