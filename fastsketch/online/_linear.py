@@ -212,8 +212,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
         return x
 
-    def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+    def _first_state(self, columns: Columns, sparse: bool) -> S:
+        state = self._start(columns.most, sparse, slots=columns.first_room() if sparse else None)
+        if sparse and not self._by_slot():
+            state.seen[0] = len(columns)
+        return state
 
     def _late_state(self, kept: Kept[S]) -> S:
         """The state of a class that appears now."""
