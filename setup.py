@@ -114,6 +114,7 @@ def extensions():
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/columns": [],
         "online/diagonal": [],
+        "online/inputs": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
         "online/turning": ["csrc/fs_secular.c"],

@@ -130,7 +130,7 @@ class AdaptiveSubgradient(_Adaptive):
     sketch_size : int, default 20
         tau >= 2, for the methods that sketch or project.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "squared_hinge"
-        Targets of "logistic" and "squared_hinge" are labels -1 and +1 (or 0 and 1); "square" is (z - y)^2 / 2.
+        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss.
     method : str, default "ada_ffd"
@@ -146,6 +146,12 @@ class AdaptiveSubgradient(_Adaptive):
         Of the random projections.
     learning_rate : float, default 0.1
         eta, the factor on every step.
+    classes : sequence, optional
+        The labels that there are, two or more: others are refused. If they are not given, labels are added as they
+        come. The attribute of this name holds those known, sorted.
+    class_weight : {None, "balanced"} or dict, optional
+        Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
+        so far, n_c of them of this label, and k labels.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
 
@@ -153,9 +159,11 @@ class AdaptiveSubgradient(_Adaptive):
     ----------
     n_rows, n_features : int
     coef : ndarray (n_features,)
-        w.
+        w; (n_classes, n_features) for more than two classes.
+    classes : ndarray
+        The labels known, sorted; None where targets are real.
     last_scores : ndarray
-        w'x of the rows of the last batch, each from before it was learned from.
+        Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
         n_rows, cumulative_loss, mean_loss, error_rate, regret.
     notes : dict
