@@ -68,6 +68,8 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 class Model:
     """What every model of the library has."""
 
+    # {parameter: value} for files of versions that had no such parameter: what they did
+    _BEFORE: ClassVar[dict[str, Any]] = {}
     # {older name: name} of parameters, attributes and methods; "" where there is no successor
     _RENAMED: ClassVar[Mapping[str, str]] = {}
     _declared: ClassVar[dict[str, Parameter]] = {}
@@ -263,7 +265,7 @@ class Model:
         *,
         trusted: bool = True,
     ) -> Self:
-        model = cls(**parameters)
+        model = cls(**parameters) if trusted else cls(**{**cls._BEFORE, **parameters})
         model.notes = notes
         if not trusted:
             model._validate(state, arrays)
