@@ -94,7 +94,8 @@ class _Shrinking:
         kept = squares[: self.m - 1].copy()
         kept[self.spared :] -= delta
         k = min(self.m - 1, len(vt))
-        self.b = np.sqrt(kept[:k])[:, None] * vt[:k]
+        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > 0)  # a row of zeros takes no place
+        self.b = np.sqrt(kept[:k][some])[:, None] * vt[:k][some]
         if self.method == "rfd":
             self.alpha += delta / 2
 
