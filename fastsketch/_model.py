@@ -55,6 +55,11 @@ Arrays = dict[str, NDArray[Any]]
 _kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
 
 
+def before(cls: type) -> dict[str, Any]:
+    """{parameter: value} of a class and its bases for files that lack the parameter."""
+    return {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get("_BEFORE", {}).items()}
+
+
 def older_names(cls: type) -> dict[str, str]:
     """{older name: name} of a class and its bases."""
     return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
@@ -265,7 +270,7 @@ class Model:
         *,
         trusted: bool = True,
     ) -> Self:
-        model = cls(**parameters) if trusted else cls(**{**cls._BEFORE, **parameters})
+        model = cls(**parameters) if trusted else cls(**{**before(cls), **parameters})
         model.notes = notes
         if not trusted:
             model._validate(state, arrays)

@@ -4,7 +4,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, integer, parameter, real
+from fastsketch._parameters import choice, flag, integer, parameter, real
 from fastsketch._validation import (
     Rows,
     as_flag,
@@ -26,6 +26,9 @@ from fastsketch._validation import (
 )
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import Unlearned, n_states
+from fastsketch.online._columns import Columns, products
+from fastsketch.online._inputs import Inputs, OutOfRange
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -70,8 +73,15 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
+    open_columns: bool = flag(default=False)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
 
     def _check(self) -> None:
+        if self.open_columns and not (self._takes_sparse() and self._by_slot()):
+            raise ValueError(
+                "open_columns needs a form for sparse rows that begins with no columns: this model has none"
+            )
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -83,9 +93,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> S:
+        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+
+        d: columns that there may be; slots: of sparse rows, how many the arrays have room for, d if not given.
+        """
         raise NotImplementedError
+
+    def _by_slot(self) -> bool:
+        """Whether columns of sparse rows get their slots as they appear, and not all at once."""
+        return True
 
     def _cause(self, learned: S) -> str:
         """Why the coefficients left the range of numbers."""
@@ -147,7 +164,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
@@ -163,17 +180,28 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             x = x.astype(FLOAT64)
         check_finite(x)
         if kept is None:
-            sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            kept = Kept[S].beginning(self._start(d, sparse), labels)
-        elif n != 1 or new.rows or self._comparator is not None or not kept.states.is_atomic():
+            few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
+            sparse = few or self.open_columns
+            columns = self._first_columns(None if self.open_columns else d, sparse)
+            inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
+            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, inputs)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.enter(batch, kept.n_slots())
+        if kept is self._kept and (
+            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
+        ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
+        kept.make_room()
         self._coef = None
-        batch = _as_csr(x) if kept.sparse() else _as_dense(x)
         try:
             if kept is self._kept:
                 scores = kept.learn_one(batch, y, weights)
             else:
-                scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._start(d, kept.sparse()))
+                scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._late_state(kept))
+        except OutOfRange as refused:
+            row = self.n_rows + refused.row + 1
+            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -183,6 +211,38 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             self._compare(kept, x, y, weights)
         self.last_scores, self._kept = scores, kept
         return self
+
+    def _as_rows(self, rows: Rows) -> Any:
+        x: Any = as_rows(rows)
+        width = self.n_features
+        if width is not None and x.shape[1] != width:
+            wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
+            more = ": open_columns=True takes rows of any width" if wide else ""
+            raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
+        return x
+
+    def _first_columns(self, width: int | None, sparse: bool) -> Columns:
+        at_once = sparse and not self._by_slot()
+        return Columns.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+        return start_inputs(
+            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+        )
+
+    def _first_state(self, columns: Columns, sparse: bool) -> S:
+        most = columns.most + self.fit_intercept
+        state = self._start(most, sparse, slots=columns.first_room() if sparse else None)
+        if sparse and not self._by_slot():
+            state.seen[0] = len(columns)
+        return state
+
+    def _late_state(self, kept: Kept[S]) -> S:
+        """The state of a class that appears now."""
+        state = self._first_state(kept.columns, kept.sparse())
+        if kept.sparse():
+            state.make_slots(len(kept.columns))
+        return state
 
     def _compare(self, kept: Kept[S], x: Any, y: NDArray[Any], weights: Floats) -> None:
         """Add the loss of the comparator."""
@@ -230,17 +290,48 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
-    @property
-    @reads
-    def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
+    def _prepared_coef(self) -> Floats:
+        """w as people see classes, but of prepared rows, and by slot where rows are sparse."""
         if self._kept is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            held = self._kept.states.held
-            of_states = held[0].coef()[None] if len(held) == 1 else np.stack([state.coef() for state in held])
-            self._coef = self._kept.shown(of_states)
-        return self._coef.copy()
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._coef
+
+    @property
+    @reads
+    def coef(self) -> NDArray[np.float64]:
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.sparse() else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """What is added to the score; of more than two classes (n_classes,)."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.sparse():
+            added = added + kept.columns.intercept(w)
+        return float(added) if w.ndim == 1 else added
+
+    @reads
+    def _scores(self, x: Any) -> Floats:
+        """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.found(batch, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        return products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -253,10 +344,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -------
         ndarray (n,) float64, or (n, n_classes) for more than two classes
         """
-        coef = self.coef
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         check_finite(x)
-        return np.asarray(x @ coef.T, np.float64)
+        return self._scores(x if x.dtype is FLOAT64 else x.astype(FLOAT64))
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
@@ -337,8 +427,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
-        return None if self._kept is None else self._kept.states.held[0].base.shape[-1]
+        """Columns of the rows; None before the first, and with ``open_columns``."""
+        return None if self._kept is None else self._kept.columns.width
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
@@ -360,22 +450,32 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        shape = arrays["base"].shape
-        if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
-            raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
+        columns = Columns.checked(state, arrays, is_open=self.open_columns, intercept=self.fit_intercept)
+        if columns.width is not None and comparator is not None and len(comparator) != columns.width:
+            raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
-        Kept[S].validate(state, arrays, lambda: self._start(shape[-1], sparse, outline), self._values["classes"])
+        most = columns.most + self.fit_intercept
+        Kept[S].validate(
+            state,
+            arrays,
+            lambda slots: self._start(most, sparse, outline, slots if sparse else None),
+            self._values["classes"],
+            self._first_inputs(1, sparse, outline),
+        )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        d, sparse = arrays["base"].shape[-1], state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda: self._start(d, sparse),
+            lambda slots: self._start(most, sparse, slots=slots if sparse else None),
+            columns,
+            self._first_inputs(1, sparse),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )
@@ -403,7 +503,7 @@ def filled(n: int, value: float) -> Floats:
     return np.array([value]) if n == 1 else np.full(n, value)
 
 
-def _as_csr(rows: Any) -> Batch:
+def _as_csr(rows: Any) -> Csr:
     if not is_sparse(rows):
         from scipy.sparse import csr_array
 
