@@ -4,7 +4,7 @@
 # A new loss: a number here, its three lines below, three lines in losses_jit.py, an entry in the table.
 
 from libc.float cimport DBL_MAX
-from libc.math cimport exp, fabs, log1p
+from libc.math cimport exp, fabs, log1p, tanh
 
 cpdef enum:
     SQUARE = 0
@@ -103,3 +103,25 @@ cdef inline double loss_and_slope(int loss, double z, double y, double* slope) n
     # for the online learners, whose losses have the default of the table as their parameter, where they have one
     cdef double curve
     return loss_terms(loss, 1, z, y, slope, &curve)
+
+
+cdef inline double bowl(int loss, double z, double y, double scale, double* slope) noexcept nogil:
+    """Curvature of the parabola that touches the loss at z and lies above it: a step to its bottom passes no target.
+
+    The absolute loss has a kink: its slope becomes that of scale |z - y|, its curvature is that of residuals of at least
+    `scale`, a usual one: with y -> c y, scale -> c scale the curvature stays what it is, as that of the square loss.
+    """
+    cdef double r
+    if loss == SQUARE:
+        return 1
+    if loss == SQUARED_HINGE:
+        return 2
+    if loss == LOGISTIC:
+        # tanh(r / 2) / (2 r)
+        r = fabs(y * z)
+        return tanh(0.5 * r) / (2 * r) if r > 1e-4 else 0.25
+    r = fabs(z - y)
+    if loss == ABSOLUTE:
+        slope[0] *= scale
+        return scale / max(r, scale) if scale > 0 else 1.0
+    return 1 / max(r, 1.0)

@@ -12,6 +12,7 @@ from fastsketch._validation import as_real
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
+    SHARE_BY_LOSS,
     SHARE_FOR_LABELS,
     SHARE_FOR_REAL_TARGETS,
     NewtonSetting,
@@ -22,6 +23,7 @@ from fastsketch.online._state import Zeros
 
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
+Curvature = Literal["gradient", "loss"] | None
 
 
 def _as_share(value: Any, name: str) -> float:
@@ -47,11 +49,16 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
-        length of the first row that is not zero, times 0.01 for losses of labels and 3 for losses of real targets. 0,
-        for "rfd" alone, is the papers' RFD0.
+        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.01 for losses of labels and 3
+        for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
     constraint : {"current", "next", "both", None}, default "current"
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are then to lie within [-1, 1].
+    curvature : {"gradient", "loss"}, optional
+        What H is made of: (1/8 + 1/t) g g' of the gradients g, the papers' way, for targets within [-1, 1]; or x x' times
+        the curvature of the loss, by which no step goes past its target and a model of c y is c times that of y for
+        any scale of targets (for loss="square" and "absolute"). If it is not given, "loss" for losses of real targets
+        without alpha0, else "gradient".
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
     seed : int, default 0
@@ -86,7 +93,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     Notes
     -----
-    With alpha0 = 0 the first steps are divided by their slopes, which labels bound and real targets do not.
+    With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
+    targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies above
+    it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
@@ -109,12 +118,14 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     (True, 2000)
     """
 
+    _BEFORE = {"curvature": "gradient"}
     _RENAMED = {"sketch": "method", "projection": "constraint"}
     _ARRAYS_OF_SCHEMA_1 = {"coef": "factors"}
 
     method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
     alpha0: float | None = real(default=None)
     constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
+    curvature: Curvature = choice(("gradient", "loss", None), default=None)
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
 
@@ -128,7 +139,11 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
 
     def _resolved(self) -> dict[str, Any]:
-        return {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
+        curvature = self.curvature
+        if curvature is None:
+            curvature = "loss" if LOSSES[self.loss].targets == "real" and self.alpha0 is None else "gradient"
+        beta = {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
+        return {"curvature": curvature, **beta}
 
     def _takes_sparse(self) -> bool:
         return self.method != "full"
@@ -142,13 +157,19 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             loss=LOSSES[self.loss].number,
             constraint=CONSTRAINTS[self.constraint],
             alpha0=self.alpha0,
-            first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
+            first_row_share=self._share(),
+            by_loss=self.resolved["curvature"] == "loss",
             seed=self.seed,
         )
         return start(setting, d if slots is None else slots, sparse, zeros)
 
     def _by_slot(self) -> bool:
         return self.method != "oja"  # whose first directions are those of all columns
+
+    def _share(self) -> float:
+        if self.resolved["curvature"] == "loss":
+            return SHARE_BY_LOSS
+        return SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]

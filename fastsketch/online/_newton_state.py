@@ -47,6 +47,9 @@ ROUNDS_A_BLOCK = 64
 # slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
 # constant, or better: that depends on the lengths of the rows.
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
+# The same where H is made of curvatures of the losses: there alpha0 is but the ridge of a regression. Chosen by the scores
+# from before each row was learned from, of training rows.
+SHARE_BY_LOSS = 0.2
 MOST_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
 
@@ -62,6 +65,7 @@ class NewtonSetting:
     constraint: int
     alpha0: float | None  # None: a share of the squared length of the first row that is not zero
     first_row_share: float
+    by_loss: bool  # H of curvatures of the losses, not of gradients
     seed: int
 
     @property

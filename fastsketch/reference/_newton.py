@@ -94,7 +94,8 @@ class _Shrinking:
         kept = squares[: self.m - 1].copy()
         kept[self.spared :] -= delta
         k = min(self.m - 1, len(vt))
-        self.b = np.sqrt(kept[:k])[:, None] * vt[:k]
+        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > 0)  # a row of zeros takes no place
+        self.b = np.sqrt(kept[:k][some])[:, None] * vt[:k][some]
         if self.method == "rfd":
             self.alpha += delta / 2
 
@@ -145,8 +146,28 @@ class _Oja:
         return (self.v.T * (self.t * self.lam)) @ self.v + self.alpha * np.eye(self.v.shape[1])
 
 
+def bowl(loss: str, z: float, y: float, scale: float) -> float:
+    """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
+
+    The absolute loss, times `scale`, has that of residuals of at least `scale`.
+    """
+    r = abs(z - y)
+    if loss == "logistic":
+        return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
+    if loss == "absolute":
+        return scale / max(r, scale) if scale > 0 else 1.0
+    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, 1 / max(r, 1.0))
+
+
 def _rounds(
-    xs: Array, ys: Array, *, curvature: _Curvature, loss: str, loss_scale: float, constraint: str | None
+    xs: Array,
+    ys: Array,
+    *,
+    curvature: _Curvature,
+    loss: str,
+    loss_scale: float,
+    constraint: str | None,
+    by_loss: bool = False,
 ) -> tuple[Array, Array, Array]:
     """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
@@ -159,9 +180,13 @@ def _rounds(
         losses.append(loss_scale * float(about.value(at, target, p)[0]))
         scores.append(z)
         slope = loss_scale * float(about.slope(at, target, p)[0])
+        usual = float(np.mean(losses)) if by_loss and loss == "absolute" else 1.0
+        slope *= usual
         g = slope * x  # 5: gradient
-        if abs(slope) > FLAT and x @ x > 0:
-            curvature.append(np.sqrt(MU + 1 / t) * g)  # 6-14: sketch of sqrt(mu + eta_t) g
+        if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
+            # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss
+            row = np.sqrt(loss_scale * bowl(loss, z, y, usual)) * x if by_loss else np.sqrt(MU + 1 / t) * g
+            curvature.append(row)
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
             u = _descend(w, h, alpha, g)  # 16
             w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
@@ -200,10 +225,16 @@ def fast_online_newton(
     loss: str = "squared_hinge",
     loss_scale: float = 1.0,
     constraint: str | None = "current",
+    by_loss: bool = False,
 ) -> tuple[Array, Array, Array]:
-    """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example."""
+    """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example.
+
+    by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients.
+    """
     sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return _rounds(
+        xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss
+    )
 
 
 def full_online_newton(
@@ -214,10 +245,11 @@ def full_online_newton(
     loss: str = "squared_hinge",
     loss_scale: float = 1.0,
     constraint: str | None = "current",
+    by_loss: bool = False,
 ) -> tuple[Array, Array, Array]:
     """FULL-ON: online Newton step with the whole H (Hazan, Agarwal, Kale 2007)."""
     whole = _Full(xs.shape[1], alpha0)
-    return _rounds(xs, ys, curvature=whole, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return _rounds(xs, ys, curvature=whole, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss)
 
 
 def random_projection_newton(

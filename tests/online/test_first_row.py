@@ -19,9 +19,14 @@ def stream(zeros=0, n=60, d=12, seed=0):
 def test_it_is_a_share_of_the_first_row_that_is_not_zero(zeros):
     rows, y = stream(zeros)
     square = float((rows[zeros] ** 2).sum())
-    for loss, share in (("squared_hinge", 0.01), ("square", 3.0)):
-        found = fs.SketchedNewton(3, loss=loss).update(rows, y)
-        given = fs.SketchedNewton(3, loss=loss, alpha0=share * square).update(rows, y)
+    for loss, curvature, share in (
+        ("squared_hinge", "gradient", 0.01),
+        ("square", "gradient", 3.0),
+        ("square", "loss", 0.2),
+        ("squared_hinge", "loss", 0.2),
+    ):
+        found = fs.SketchedNewton(3, loss=loss, curvature=curvature).update(rows, y)
+        given = fs.SketchedNewton(3, loss=loss, curvature=curvature, alpha0=share * square).update(rows, y)
         assert np.array_equal(found.coef, given.coef) and found.alpha == given.alpha
 
 

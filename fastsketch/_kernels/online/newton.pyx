@@ -23,12 +23,12 @@ from fastsketch._kernels.brief cimport BRIEF, is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int, gemv
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
-from fastsketch._kernels.losses cimport finite, flat
+from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
 from fastsketch._kernels.online.newton_mixed cimport mixed_round
 from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, bordered_inverse_t,
                                                       flat_projection_t, flat_steps_t, less_rank_one_t, lower_solve_t,
-                                                      mu, over, step_length_t)
+                                                      mu, over, step_length_t, teaches)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
 from fastsketch._kernels.online.newton_shrinking cimport shrinking_round
 from fastsketch._kernels.online.numbers cimport ALPHA, BOTH, CURRENT, NEXT, RANK, ROUND, ROWS
@@ -158,7 +158,7 @@ cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* t
             scores[i] = NAN
             return BAD
         scores[i] = at
-        if at != z or not flat(slope):
+        if at != z or teaches(s, slope):
             # q = H^-1 x
             fs_blas_alone(1)
             gemv(c'T', d, d, 1.0, s.inverse, d, x, 0.0, s.line)
@@ -166,8 +166,8 @@ cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* t
             fs_dots_d(1, 1, d, x, d, s.line, d, &h, 1, False)
             if at != z:
                 add(d, s.step_length(0, 1, h, z, True), s.line, s.base)
-            if not flat(slope) and h > 0:
-                c = (mu() + 1.0 / s.count[ROUND]) * slope * slope
+            if teaches(s, slope) and h > 0:
+                c = s.curve if s.by_loss else (mu() + 1.0 / s.count[ROUND]) * slope * slope
                 f = 1.0 / (1.0 + c * h)
                 s.less_rank_one(d, c * f, s.line, s.inverse)
                 add(d, s.step_length(slope, f, h, at, s.same), s.line, s.base)
@@ -230,6 +230,7 @@ cdef class Rounds:
         s.loss, s.m, s.spared = setting.loss, setting.sketch_size, setting.spared
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
+        s.by_loss = setting.by_loss
         s.grows, s.mixed, s.oja = setting.method == "rfd", setting.mixed, setting.method == "oja"
         s.base, s.scalar = <double*> self.of(state.base, b"d"), <double*> self.of(state.scalar, b"d")
         s.count = <int64_t*> self.of(state.count, b"l")

@@ -1,14 +1,14 @@
 # A round of "rp" and "oja", whose rows all change every time: B = L [Z'; X], L = frame dense.
 
-from libc.math cimport NAN, sqrt
+from libc.math cimport NAN
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gesv, potrf, trtri
-from fastsketch._kernels.losses cimport finite, flat
+from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add
-from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, matrix_times, mu, over,
-                                                      score)
-from fastsketch._kernels.online.numbers cimport ALPHA, APPENDED, ROUND, ROWS
+from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, factor_of, matrix_times, over,
+                                                      score, teaches)
+from fastsketch._kernels.online.numbers cimport ALPHA, APPENDED, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
 
@@ -78,9 +78,9 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
         add_mixed(s, -step / alpha, n)
         s.extra = step / alpha
     z = out[0] = at
-    if flat(slope) or s.x_square == 0:
+    if not teaches(s, slope):
         return LEARNED
-    c = sqrt(mu() + 1.0 / s.count[ROUND]) * slope
+    c = factor_of(s, slope)
     s.count[APPENDED] += 1
     s.count[ROWS] = n + 1
     s.gx[n], s.e[n] = s.x_square, 0

@@ -1,10 +1,11 @@
 # What the rounds of all sketched Newton learners share: the model, its small products, and how a round begins.
 
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport blas_int, syevd
-from fastsketch._kernels.losses cimport finite, loss_and_slope
+from fastsketch._kernels.losses cimport bowl, finite, flat, loss_and_slope
 from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
@@ -36,6 +37,7 @@ cdef struct Model:
     Py_ssize_t d, m, k, spared   # d: of base, slots of sparse rows
     int loss
     bint same, ahead, grows, mixed, oja
+    bint by_loss                 # H is made of curvatures of the losses, not of gradients
     double* base
     double* scalar
     int64_t* count
@@ -72,6 +74,7 @@ cdef struct Model:
     Py_ssize_t rank              # after the shrink that must follow, or -1
     double x_square, base_x
     double extra                 # multiple of x that base is to get
+    double curve                 # of the loss, by_loss
     step_length_t step_length
     bordered_inverse_t bordered_inverse
     flat_steps_t flat_steps
@@ -148,6 +151,9 @@ cdef inline int decompose(Model* s, Py_ssize_t k) noexcept nogil:
 cdef inline bint begin(Model* s, double y, double weight, double z, double* slope) noexcept nogil:
     """Count an example scored z; False, with nothing changed, if numbers would leave their range."""
     cdef double value = weight * loss_and_slope(s.loss, z, y, slope)
+    if s.by_loss:
+        # the mean loss so far, of this example too
+        s.curve = weight * bowl(s.loss, z, y, (s.scalar[LOSS] + value) / (s.count[ROUND] + 1), slope)
     slope[0] *= weight
     if not (finite(slope[0]) and finite(slope[0] * slope[0] * s.x_square)):
         return False
@@ -155,6 +161,16 @@ cdef inline bint begin(Model* s, double y, double weight, double z, double* slop
     s.count[ROUND] += 1
     s.count[MISTAKES] += z * y <= 0
     return True
+
+
+cdef inline bint teaches(const Model* s, double slope) noexcept nogil:
+    # whether an example changes anything: only a division by slopes has to fear small ones
+    return s.x_square > 0 and (slope != 0 if s.by_loss else not flat(slope))
+
+
+cdef inline double factor_of(const Model* s, double slope) noexcept nogil:
+    # c of the new row c x of B
+    return sqrt(s.curve) if s.by_loss else sqrt(mu() + 1.0 / s.count[ROUND]) * slope
 
 
 cdef inline double over(double z) noexcept nogil:

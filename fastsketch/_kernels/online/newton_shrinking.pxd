@@ -4,9 +4,10 @@ from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from fastsketch._kernels.losses cimport dot, finite, flat
+from fastsketch._kernels.losses cimport dot, finite
 from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, add_basis, begin, decompose,
-                                                      matrix_times, mu, over, score, times_basis, transposed_times)
+                                                      factor_of, matrix_times, over, score, teaches, times_basis,
+                                                      transposed_times)
 from fastsketch._kernels.online.numbers cimport ALPHA, LOSS, MISTAKES, RANK, ROUND, ROWS, SHRINKAGE
 
 
@@ -155,10 +156,10 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     if at != z and project_ahead(s, z) != LEARNED:
         return FAILED
     z = out[0] = at
-    if flat(slope) or s.x_square == 0:
+    if not teaches(s, slope):
         return LEARNED
     # the new row a g = c x: K gets a border
-    c = sqrt(mu() + 1.0 / s.count[ROUND]) * slope
+    c = factor_of(s, slope)
     times_basis(s, n, s.bx)
     s.factors[n], s.gx[n], s.e[n] = c, s.x_square, 0
     for i in range(k):
