@@ -1,7 +1,7 @@
 """Columns for features with names: in order of first appearance, or by a hash of the name."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,33 +29,49 @@ def is_named(rows: Any) -> bool:
     if isinstance(rows, dict):
         return True
     if isinstance(rows, list | tuple):
-        for row in rows:
+        for row in cast("Sequence[Any]", rows):
             if isinstance(row, Mapping):
                 return True
             if not isinstance(row, list | tuple):
                 return False
             if row:
-                first = row[0]
-                return isinstance(first, str) or (
-                    isinstance(first, list | tuple) and len(first) == 2 and isinstance(first[0], str)
-                )
+                return _is_entry(cast("Sequence[Any]", row)[0])
         return False
-    return isinstance(rows, Mapping) or _of_objects(rows)
+    return isinstance(rows, Mapping) or _holds_dicts(rows)
 
 
-def _of_objects(rows: Any) -> TypeGuard[NDArray[Any]]:
-    return isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 1 and is_named(rows[:1].tolist())
+def _is_entry(item: Any) -> bool:
+    """Whether it is a name, or a pair (name, value)."""
+    if isinstance(item, list | tuple):
+        pair = cast("Sequence[Any]", item)
+        return len(pair) == 2 and isinstance(pair[0], str)
+    return isinstance(item, str)
+
+
+def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
+    if not isinstance(rows, np.ndarray):
+        return False
+    array = cast("NDArray[Any]", rows)
+    return array.dtype == object and array.ndim == 1 and array.size > 0 and isinstance(array[0], Mapping)
 
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Rows with names one after another: one dict is one row."""
     if isinstance(rows, Mapping):
-        return (rows,)
+        return (cast("Mapping[str, Any]", rows),)
     if isinstance(rows, list | tuple):
-        return rows
-    if _of_objects(rows):
+        return cast("Sequence[Any]", rows)
+    if _holds_dicts(rows):
         return rows.tolist()
     raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {type(rows).__name__}")
+
+
+def _as_matrix(parts: Parts, width: int) -> "csr_array[np.float64]":
+    from scipy.sparse import csr_array
+
+    indptr, indices, data = parts
+    out: Any = csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+    return out
 
 
 class Vocabulary:
@@ -138,11 +154,9 @@ class Vocabulary:
         TypeError, ValueError
             For rows that cannot serve, naming row and feature; the vocabulary is then as it was.
         """
-        from scipy.sparse import csr_array
-
         unknown = self.unknown if unknown is None else as_choice(unknown, "unknown", tuple(_UNKNOWN))
-        indptr, indices, data = self.parts(as_list(rows), unknown)
-        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(self)))
+        parts = self.parts(as_list(rows), unknown)
+        return _as_matrix(parts, len(self))
 
     # -- for models ------------------------------------------------------------------------------------------------
     def _kernel(self, unknown: str) -> kernel.Columns:
@@ -237,10 +251,7 @@ class NameHash:
         TypeError, ValueError
             For rows that cannot serve, naming row and feature.
         """
-        from scipy.sparse import csr_array
-
-        indptr, indices, data = self.parts(as_list(rows))
-        return csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(self)))
+        return _as_matrix(self.parts(as_list(rows)), len(self))
 
     def parts(self, rows: Sequence[Any], unknown: str = "add") -> Parts:
         """The arrays of CSR rows; no name is unknown."""

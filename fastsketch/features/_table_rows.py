@@ -1,7 +1,7 @@
 """Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 Named = dict[str, float | str]
+# (number of a line, its cells)
+Line = tuple[int, list[str]]
 
 
 class _Column(NamedTuple):
@@ -199,8 +201,8 @@ class TableRows:
     def _position(self) -> int:
         return 0 if self._file is None else self._file.place
 
-    def _lines(self) -> "Any":
-        """(number, cells) of every line but the header: a generator."""
+    def _lines(self) -> Generator[Line]:
+        """The lines but for the header."""
         if self._is_input() and self._file is not None:
             raise SourceError("standard input can be read only once: save it to a file first")
         with InputFile(self.path, sys.stdin.buffer if self._is_input() else None) as file:
@@ -230,9 +232,7 @@ class TableRows:
             raise SourceError(f"{self.path} has no column {name!r}: it has {_listed(self._names)}")
         return self._names.index(name)
 
-    def _decide(
-        self, first: list[tuple[int, list[str]]], label: str | None, given: dict[str, list[str]]
-    ) -> dict[str, str]:
+    def _decide(self, first: list[Line], label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
         """{name: kind} of all columns that are read, the label last."""
         for argument, names in given.items():
             for name in names:
@@ -258,7 +258,7 @@ class TableRows:
             kinds[label] = self._kind(label, self._place(label), first, given)
         return kinds
 
-    def _kind(self, name: str, place: int, first: list[tuple[int, list[str]]], given: dict[str, list[str]]) -> str:
+    def _kind(self, name: str, place: int, first: list[Line], given: dict[str, list[str]]) -> str:
         for kind in (CATEGORICAL, NUMERIC):
             if name in given[kind]:
                 return kind
@@ -348,8 +348,8 @@ def _size(path: Path) -> int:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _chained(first: list[Any], rest: Any) -> "Any":
-    """The lines that were read to decide, and the others: a generator that closes them."""
+def _chained(first: list[Line], rest: Generator[Line]) -> Generator[Line]:
+    """The lines that were read to decide, and the others."""
     try:
         yield from first
         yield from rest
