@@ -114,7 +114,8 @@ class TableRows:
         given = {"categorical": _names(categorical, "categorical"), "numeric": _names(numeric, "numeric")}
         given["ignore"] = _names(ignore, "ignore")
         self.size = 0 if self._is_input() else _size(self.path)
-        self._file: InputFile | None = None  # standard input, where it has begun
+        self._file: InputFile | None = None  # while it is read
+        self._begun, self._read = False, 0
         self._names: list[str] = []
         lines = self._lines()
         first = list(islice(lines, DECIDING_ROWS))
@@ -199,15 +200,18 @@ class TableRows:
         return str(self.path) == "-"
 
     def _position(self) -> int:
-        return 0 if self._file is None else self._file.place
+        return self._read if self._file is None else self._file.place
 
     def _lines(self) -> Generator[Line]:
         """The lines but for the header."""
-        if self._is_input() and self._file is not None:
+        if self._is_input() and self._begun:
             raise SourceError("standard input can be read only once: save it to a file first")
-        with InputFile(self.path, sys.stdin.buffer if self._is_input() else None) as file:
-            self._file = file
-            yield from records(file, 1, self._takes_header(file))
+        self._begun = True
+        with InputFile(self.path, sys.stdin.buffer if self._is_input() else None) as self._file:
+            try:
+                yield from records(self._file, 1, self._takes_header(self._file))
+            finally:
+                self._file, self._read = None, self._file.place
 
     def _takes_header(self, file: InputFile) -> Callable[[list[str]], bool]:
         def takes(first: list[str]) -> bool:
@@ -299,6 +303,8 @@ def _must_be_empty(given: dict[str, list[str]]) -> None:
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
     """({name: kind} of the features, kind of the label)."""
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:
         kinds, known, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
     except (TypeError, KeyError, ValueError):

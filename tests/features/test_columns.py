@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from fastsketch._kernels.features import names as kernel
 from fastsketch.features import NameHash, Vocabulary
-from fastsketch.features._columns import is_named
+from fastsketch.features._naming import KeptNames, is_named
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=6)
 VALUES = st.one_of(st.floats(-1e6, 1e6), st.integers(-1000, 1000), st.booleans(), NAMES)
@@ -147,6 +148,8 @@ def test_forms_of_rows():
         (["a"], False),
         ([[[1, 2]]], False),
         (None, False),
+        (sparse.dok_matrix((1, 2)), False),  # a dict in its own eyes
+        (sparse.dok_array((1, 2)), False),
     ],
 )
 def test_what_is_named(rows, named):
@@ -236,10 +239,11 @@ def test_rows_that_change_while_they_are_read(grow):
 
 
 def test_arrays():
-    vocabulary = Vocabulary(["", "a\nb\0", "naïve=Zürich", "日本"])
-    assert Vocabulary.of_arrays(vocabulary.arrays()) == vocabulary
-    assert Vocabulary.of_arrays(Vocabulary().arrays()) == Vocabulary()
-    good = vocabulary.arrays()
+    names = KeptNames()
+    names.add(["", "a\nb\0", "naïve=Zürich", "日本"])
+    good = names.arrays()
+    assert KeptNames.of_arrays(good).columns == names.columns
+    assert KeptNames.of_arrays(KeptNames().arrays()).columns == {}
     for broken in (
         {"name_ends": good["name_ends"][::-1].copy()},
         {"name_ends": good["name_ends"] - 1},
@@ -253,7 +257,7 @@ def test_arrays():
         {"name_ends": np.array([-5, 5, 19, 25])},
     ):
         with pytest.raises(ValueError):
-            Vocabulary.of_arrays({**good, **broken})
+            KeptNames.of_arrays({**good, **broken})
 
 
 def test_bad_arguments():
