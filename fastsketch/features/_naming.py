@@ -1,6 +1,7 @@
 """What models do with names: which rows have them, and which columns these get."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
@@ -118,9 +119,9 @@ class KeptNames:
             self.cut(before)
             raise ValueError("names must be different: one of them stands twice")
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The names as arrays: their UTF-8 text, and where each ends."""
-        texts = [name.encode() for name in self.columns]
+    def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
+        """The first names, or all, as arrays: their UTF-8 text, and where each ends."""
+        texts = [name.encode() for name in islice(self.columns, size)]
         ends = np.cumsum(np.array([len(text) for text in texts], np.int64))
         return {"names": np.frombuffer(b"".join(texts), np.uint8), "name_ends": ends.astype(np.int64)}
 

@@ -291,6 +291,7 @@ class AdaptiveGrid(_Adaptive):
             single = model._start(columns.most, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
             model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots))
+            model._names = self._names.copied(self.n_rows)
         return model
 
     def _facts(self) -> dict[str, Any]:
