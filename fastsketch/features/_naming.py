@@ -25,6 +25,8 @@ UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 def is_named(rows: Any) -> bool:
     """Whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
+    if type(rows) is dict:  # a stream of single rows
+        return True
     if isinstance(rows, dict):
         return not is_sparse(rows)  # scipy's matrices of keys are dicts
     if isinstance(rows, list | tuple):
@@ -56,7 +58,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Rows with names one after another: one dict is one row."""
-    if isinstance(rows, Mapping) and not is_sparse(rows):
+    if type(rows) is dict or (isinstance(rows, Mapping) and not is_sparse(rows)):
         return (cast("Mapping[str, Any]", rows),)
     if isinstance(rows, list | tuple):
         return cast("Sequence[Any]", rows)

@@ -213,14 +213,15 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Rows as float64, finite; names get their columns."""
-        if not self._names.reads(rows, self.n_rows):
-            self._names.number(self.n_rows)
+        n_rows = self.n_rows
+        if not self._names.reads(rows, n_rows):
+            self._names.number(n_rows)
             return self._as_rows(rows)
         if not (self._takes_sparse() and self._by_slot()):
             raise ValueError(f"rows with names: that {NO_SPARSE_FORM}")
         if self._comparator is not None:
             raise ValueError("comparator: it is a vector for numbered columns, and these rows have names")
-        return self._names.enter(rows, self.n_rows)
+        return self._names.enter(rows, n_rows)
 
     def _rows_to_score(self, rows: Any) -> Any:
         if self._names.reads(rows, self.n_rows):
