@@ -4,7 +4,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,9 @@ from fastsketch.features import Vocabulary
 from fastsketch.features._columns import MOST_BITS
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import Unlearned, n_states
-from fastsketch.online._columns import Columns
+from fastsketch.online._columns import Columns, products
+from fastsketch.online._inputs import Inputs, OutOfRange
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -80,12 +82,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
 
     def _check(self) -> None:
-        if self.open_columns and not (self._takes_sparse() and self._by_slot()):
-            raise ValueError(f"open_columns {NO_SPARSE_FORM}")
-        if self.hash_bits is not None and not (self._takes_sparse() and self._by_slot()):
-            raise ValueError(f"hash_bits {NO_SPARSE_FORM}")
+        for name in ("open_columns", "hash_bits"):
+            if self._values[name] and not (self._takes_sparse() and self._by_slot()):
+                raise ValueError(f"{name} {NO_SPARSE_FORM}")
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -186,10 +189,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if kept is None:
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             sparse = few or self.open_columns or isinstance(x, NamedRows)
-            width = None if self.open_columns or self._names.is_open else d
-            columns = Columns.beginning(width, all_at_once=sparse and not self._by_slot())
-            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns)
-        batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
+            columns = self._first_columns(None if self.open_columns or self._names.is_open else d, sparse)
+            inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
+            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, inputs)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (
             n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
         ):
@@ -201,6 +206,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 scores = kept.learn_one(batch, y, weights)
             else:
                 scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._late_state(kept))
+        except OutOfRange as refused:
+            row = self.n_rows + refused.row + 1
+            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -242,8 +250,18 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         check_finite(x)
         return x
 
+    def _first_columns(self, width: int | None, sparse: bool) -> Columns:
+        at_once = sparse and not self._by_slot()
+        return Columns.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+        return start_inputs(
+            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+        )
+
     def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+        most = columns.most + self.fit_intercept
+        return self._start(most, sparse, zeros, columns.first_room() if sparse else None)
 
     def _late_state(self, kept: Kept[S]) -> S:
         """The state of a class that appears now."""
@@ -300,28 +318,48 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
-    @property
-    @reads
-    def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
-        weights, kept = self._weights(), cast(Kept[S], self._kept)
-        return kept.columns.by_column(weights) if kept.sparse() else weights.copy()
-
-    def _weights(self) -> Floats:
-        """w by slot, or by column of dense rows: (m,), or (n_classes, m)."""
+    def _prepared_coef(self) -> Floats:
+        """w as people see classes, but of prepared rows, and by slot where rows are sparse."""
         if self._kept is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
             self._coef = self._kept.shown(self._kept.coefs())
         return self._coef
 
+    @property
+    @reads
+    def coef(self) -> NDArray[np.float64]:
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.sparse() else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """What is added to the score; of more than two classes (n_classes,)."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.sparse():
+            added = added + kept.columns.intercept(w)
+        return float(added) if w.ndim == 1 else added
+
     @reads
     def _scores(self, x: Any) -> Floats:
-        """w'x of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        weights, kept = self._weights(), cast(Kept[S], self._kept)
-        if kept.sparse():
-            return kept.columns.scores(_as_csr(x), weights)
-        return np.asarray(x @ weights.T, np.float64)
+        """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.found(batch, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        return products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -412,8 +450,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         Returns
         -------
         list of (name or column, weight)
-            Largest first. Names where rows have them, unless ``hash_bits`` is given: a hash tells no names.
-            For more than two classes and label=None a dict of such lists by label.
+            Largest first; with scale="moments" by weight times what the feature was divided by, its root mean square
+            (of dense rows its standard deviation), which is how much it moves scores. Weights are those of ``coef``.
+            Names where rows have them, unless ``hash_bits`` is given: a hash tells no names. For more than two classes
+            and label=None a dict of such lists by label.
 
         Raises
         ------
@@ -421,15 +461,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             If the model has seen no rows, or the label is none of its classes.
         """
         n = as_integer(n, "n", 1)
-        weights, classes = np.atleast_2d(self._weights()), self._known_classes()
-        kept = cast(Kept[S], self._kept)
-        columns = kept.columns.array(weights.shape[1]) if kept.sparse() else np.arange(weights.shape[1])
-        names = self._names.known(self.n_rows)
+        w, kept, classes = self._prepared_coef(), cast(Kept[S], self._kept), self._known_classes()
+        # as the rows came, and as they are learned from: without scaling the same
+        shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
+        m = shown.shape[1]
+        columns = kept.columns.array(m) if kept.sparse() else np.arange(m)
         own = columns != INTERCEPT
+        names = self._names.known(self.n_rows)
 
         def of(number: int) -> list[Weighed]:
-            w = weights[number] if len(weights) > 1 else weights[0] if number else -weights[0]
-            return largest(w[own], columns[own], n, names=names)
+            k, sign = (number, 1.0) if len(shown) > 1 else (0, 1.0 if number else -1.0)
+            return largest(sign * shown[k, own], np.abs(learned[k, :m][own]), columns[own], n, names=names)
 
         if classes is None:
             if label is not None:
@@ -502,30 +544,35 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         names = Names.read_back(state, arrays, self.hash_bits, 0)
         if names.is_open and not (sparse and comparator is None):
             raise ValueError("a model of rows with names learns from sparse rows, and has no comparator")
-        columns = Columns.checked(state, arrays, is_open=self.open_columns or names.is_open)
+        is_open = self.open_columns or names.is_open
+        columns = Columns.checked(state, arrays, is_open=is_open, intercept=self.fit_intercept)
         if names.is_open:
             names.require_columns(arrays["columns"])
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        most = columns.most + self.fit_intercept
         Kept[S].validate(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
+            lambda slots: self._start(most, sparse, outline, slots if sparse else None),
             self._values["classes"],
+            self._first_inputs(1, sparse, outline),
         )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
+            lambda slots: self._start(most, sparse, slots=slots if sparse else None),
             columns,
+            self._first_inputs(1, sparse),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )

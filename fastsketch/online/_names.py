@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.online.columns import INTERCEPT
 from fastsketch._validation import as_flag
 from fastsketch.features._naming import HashedNames, KeptNames, Parts, as_list, is_named
 from fastsketch.online._state import Counts, Csr, Floats
@@ -148,5 +149,6 @@ class Names:
 
     def require_columns(self, columns: Counts) -> None:
         """ValueError unless every column has a name."""
-        if isinstance(self._naming, KeptNames) and columns.size and columns.max() >= len(self._naming):
-            raise ValueError(f"column {columns.max()} has no name: there are {len(self._naming)}")
+        own = columns[columns != INTERCEPT]
+        if isinstance(self._naming, KeptNames) and own.size and own.max() >= len(self._naming):
+            raise ValueError(f"column {own.max()} has no name: there are {len(self._naming)}")

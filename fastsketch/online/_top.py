@@ -11,19 +11,15 @@ from fastsketch.online._state import Counts, Floats
 Weighed = tuple[str | int, float]
 
 
-def largest(
-    weights: Floats, columns: Counts, n: int, *, names: Sequence[str] | None, scales: Floats | None = None
-) -> list[Weighed]:
-    """The n features of the largest |weight|, times their scales if there are such; those of weight 0 are none.
+def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None) -> list[Weighed]:
+    """The n features of the largest sizes (m,) and their weights (m,); those of weight 0 are none.
 
-    weights, columns, scales : (m,)
-    Equal ones come in the order of their columns.
+    Equal ones come in the order of their columns (m,).
     """
-    size = np.abs(weights if scales is None else weights * scales)
-    there = np.flatnonzero(size > 0)
+    there = np.flatnonzero((sizes > 0) & (weights != 0))
     if n < there.size:  # those that may be among the first n
-        there = there[size[there] >= np.partition(size[there], -n)[-n]]
-    order = there[np.lexsort((columns[there], -size[there]))][:n]
+        there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
+    order = there[np.lexsort((columns[there], -sizes[there]))][:n]
     found: NDArray[np.int64] = columns[order]
     return [
         (column if names is None else names[column], weight)
