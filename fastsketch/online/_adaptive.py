@@ -293,6 +293,7 @@ class AdaptiveGrid(_Adaptive):
             model._kept = Kept[PointsState].beginning(
                 single, None, columns.copied(slots), self._kept.inputs.copied(slots)
             )
+            model._names = self._names.copied(self.n_rows)
         return model
 
     def _facts(self) -> dict[str, Any]:

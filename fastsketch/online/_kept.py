@@ -19,7 +19,7 @@ from fastsketch.online._state import Batch, Counts, Floats, Learned
 S = TypeVar("S", bound=Learned)
 
 # Arrays in a file that are those of no state.
-COMMON = ("comparator", "shared_loss", "columns", *INPUTS)
+COMMON = ("comparator", "shared_loss", "columns", "names", "name_ends", *INPUTS)
 
 
 @dataclass(slots=True)
