@@ -94,6 +94,7 @@ def extensions():
         "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
         "losses": [],
         "guard": [],
+        "features/names": [],
         "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],
         "io/svmlight": ["csrc/fs_svmlight.c"],

@@ -21,6 +21,7 @@ from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
 
 from . import baselines as baselines
+from . import features as features
 from . import hashing as hashing
 from . import io as io
 from . import lowrank as lowrank
@@ -45,6 +46,7 @@ __all__ = [
     "StateError",
     "__version__",
     "baselines",
+    "features",
     "from_bytes",
     "fwht",
     "hamming_distances",

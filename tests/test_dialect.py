@@ -12,7 +12,19 @@ import fastsketch as fs
 from fastsketch._model import Model
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("", "baselines", "dask", "hashing", "io", "lowrank", "merging", "online", "ranking", "recommending")
+ROOMS = (
+    "",
+    "baselines",
+    "dask",
+    "features",
+    "hashing",
+    "io",
+    "lowrank",
+    "merging",
+    "online",
+    "ranking",
+    "recommending",
+)
 ROOMS += ("reference", "sketching")
 FACES = ("sklearn", "torch")
 # Parameters that have another name now, wherever they stood.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 FLOORS = [
     {"_kernels"},
     {"_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
-    | {"io", "merging", "reference"},
+    | {"features", "io", "merging", "reference"},
     {"sketching", "hashing", "online", "lowrank", "ranking", "recommending", "baselines"},
     {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
 ]

@@ -1,0 +1,1 @@
+"""Kernels of rows whose features have names."""

@@ -1,0 +1,6 @@
+"""Rows as people have them: features by name, columns by a vocabulary or a hash, tables in text."""
+
+from fastsketch.features._columns import NameHash, NamedRows, Vocabulary
+from fastsketch.features._table_rows import TableRows
+
+__all__ = ["NameHash", "NamedRows", "TableRows", "Vocabulary"]
