@@ -170,6 +170,12 @@ class TableRows:
         finally:
             lines.close()
 
+    def line_of(self, row: int) -> int | None:
+        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None of standard input."""
+        if self._is_input():
+            return None
+        return next((number for number, _ in islice(self._lines(), row, None)), None)
+
     def _row(self, fields: list[str]) -> Named:
         row: Named = {}
         for name, place, numeric in self._columns:
