@@ -48,6 +48,7 @@ COMMANDS = {
     "search": "a million codes against faiss",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",
+    "names": "rows as dicts and csv tables: encoding, learning, reading, beside scikit-learn, river and pandas",
     "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",

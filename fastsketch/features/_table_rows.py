@@ -1,7 +1,7 @@
 """Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 Named = dict[str, float | str]
+# (number of a line, its cells)
+Line = tuple[int, list[str]]
 
 
 class _Column(NamedTuple):
@@ -112,7 +114,8 @@ class TableRows:
         given = {"categorical": _names(categorical, "categorical"), "numeric": _names(numeric, "numeric")}
         given["ignore"] = _names(ignore, "ignore")
         self.size = 0 if self._is_input() else _size(self.path)
-        self._file: InputFile | None = None  # standard input, where it has begun
+        self._file: InputFile | None = None  # while it is read
+        self._begun, self._read = False, 0
         self._names: list[str] = []
         lines = self._lines()
         first = list(islice(lines, DECIDING_ROWS))
@@ -203,15 +206,18 @@ class TableRows:
         return str(self.path) == "-"
 
     def _position(self) -> int:
-        return 0 if self._file is None else self._file.place
+        return self._read if self._file is None else self._file.place
 
-    def _lines(self) -> "Any":
-        """(number, cells) of every line but the header: a generator."""
-        if self._is_input() and self._file is not None:
+    def _lines(self) -> Generator[Line]:
+        """The lines but for the header."""
+        if self._is_input() and self._begun:
             raise SourceError("standard input can be read only once: save it to a file first")
-        with InputFile(self.path, sys.stdin.buffer if self._is_input() else None) as file:
-            self._file = file
-            yield from records(file, 1, self._takes_header(file))
+        self._begun = True
+        with InputFile(self.path, sys.stdin.buffer if self._is_input() else None) as self._file:
+            try:
+                yield from records(self._file, 1, self._takes_header(self._file))
+            finally:
+                self._file, self._read = None, self._file.place
 
     def _takes_header(self, file: InputFile) -> Callable[[list[str]], bool]:
         def takes(first: list[str]) -> bool:
@@ -236,9 +242,7 @@ class TableRows:
             raise SourceError(f"{self.path} has no column {name!r}: it has {_listed(self._names)}")
         return self._names.index(name)
 
-    def _decide(
-        self, first: list[tuple[int, list[str]]], label: str | None, given: dict[str, list[str]]
-    ) -> dict[str, str]:
+    def _decide(self, first: list[Line], label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
         """{name: kind} of all columns that are read, the label last."""
         for argument, names in given.items():
             for name in names:
@@ -264,7 +268,7 @@ class TableRows:
             kinds[label] = self._kind(label, self._place(label), first, given)
         return kinds
 
-    def _kind(self, name: str, place: int, first: list[tuple[int, list[str]]], given: dict[str, list[str]]) -> str:
+    def _kind(self, name: str, place: int, first: list[Line], given: dict[str, list[str]]) -> str:
         for kind in (CATEGORICAL, NUMERIC):
             if name in given[kind]:
                 return kind
@@ -305,6 +309,8 @@ def _must_be_empty(given: dict[str, list[str]]) -> None:
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
     """({name: kind} of the features, kind of the label)."""
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:
         kinds, known, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
     except (TypeError, KeyError, ValueError):
@@ -354,8 +360,8 @@ def _size(path: Path) -> int:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _chained(first: list[Any], rest: Any) -> "Any":
-    """The lines that were read to decide, and the others: a generator that closes them."""
+def _chained(first: list[Line], rest: Generator[Line]) -> Generator[Line]:
+    """The lines that were read to decide, and the others."""
     try:
         yield from first
         yield from rest

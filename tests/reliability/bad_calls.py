@@ -68,6 +68,8 @@ def _file(kind):
     os.close(handle)
     if kind == ".npy":
         np.save(path, dense())
+    elif kind == ".csv":
+        Path(path).write_text("a,b,y\n1,x,0\n2,y,1\n", encoding="ascii")
     elif kind == ".svm":
         Path(path).write_text("1 1:0.5 3:2\n-1 2:1\n", encoding="ascii")
     else:
@@ -116,6 +118,8 @@ GOOD = {
     "data": lambda: [dense],
     "axis": lambda: 0,
     "classes": lambda: [-1.0, 1.0],
+    "hash_bits": lambda: 8,
+    "names": lambda: ["a", "b"],
     # torch
     "params": lambda: [_tensor()],
     "param_group": lambda: {"params": [_tensor()]},
@@ -181,6 +185,8 @@ def _by_call(name, parameter):
         if "part" in getattr(kept, "parameters", {}):  # two models of one part hold the same block
             return type(kept)(**{**kept.parameters, "part": 1}).update(dense())
         return copy.deepcopy(kept)
+    if name.startswith("fastsketch.features."):
+        return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
     if name.endswith("AdaptiveGrid") and parameter in ("learning_rate", "delta"):
@@ -232,6 +238,10 @@ def _learned(cls):
         return out
     if cls is fs.Compressor:
         return cls("srht", 4)
+    if cls.__module__.startswith("fastsketch.features"):
+        return cls(
+            **{"Vocabulary": {}, "NameHash": {"hash_bits": 8}, "TableRows": {"path": _file(".csv")}}[cls.__name__]
+        )
     if cls.__name__ == "Tracked":
         held = {"squares": np.ones(3), "v": np.eye(3, D), "seen": np.eye(3), "leaked": np.zeros((3, 3))}
         return cls(**held, delta=0.0, lost=0.0)
