@@ -142,6 +142,25 @@ def test_recommending_page(capsys, tmp_path, monkeypatch):
     assert scope["items"].shape == (2, 5)
 
 
+def test_learning_page(capsys, tmp_path, monkeypatch):
+    """Labels of text, rows with names, an estimator: they print what is said of them."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "learning.md").read_text(), re.DOTALL)
+    scopes, printed = [], []
+    for code in blocks:
+        if "sklearn" in code:
+            pytest.importorskip("sklearn")
+        scopes.append({})
+        exec(compile(code, "docs/learning.md", "exec"), scopes[-1])
+        printed.append(capsys.readouterr().out.splitlines())
+    assert printed[0][0] == "['ham' 'spam']" and float(printed[0][1].split()[0]) < 0.05
+    saved = fs.load("spam.fsk")
+    assert np.array_equal(saved.predict(scopes[0]["rows"]), scopes[0]["model"].predict(scopes[0]["rows"]))
+    assert printed[1] == ["['sold']"]
+    assert {name for name, _ in scopes[1]["model"].top_features(9)} == {"price", "city=Rome", "city=Oslo"}
+    assert float(printed[2][0]) > 0.75
+
+
 def test_read_outs_example(capsys):
     """It prints the lines that follow it, to the last digit shown or nearly."""
     page = (ROOT / "docs" / "read-outs.md").read_text()

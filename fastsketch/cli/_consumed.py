@@ -20,8 +20,11 @@ class Taken(NamedTuple):
     def plus(self, arguments: tuple[Any, ...]) -> Self:
         """With one more piece: (rows,) or (rows, targets)."""
         rows, *targets = arguments
-        sums = self._asdict() | {"rows": self.rows + rows.shape[0]}
-        if is_sparse(rows):
+        sums = self._asdict() | {"rows": self.rows + length(rows)}
+        if isinstance(rows, list):  # of dicts, from a table
+            text = "".join(f"{row!r}\n" for row in cast(list[Any], rows))
+            sums["values"] = zlib.crc32(text.encode(), self.values)
+        elif is_sparse(rows):
             narrow = np.int32 if rows.shape[1] < 2**31 else np.int64
             sums["values"] = _crc(rows.data, self.values)
             sums["columns"] = _crc(rows.indices.astype(narrow, copy=False), self.columns)
@@ -29,8 +32,17 @@ class Taken(NamedTuple):
         else:
             sums["values"] = _crc(rows, self.values)
         if targets:
-            sums["targets"] = _crc(targets[0], self.targets)
+            values = targets[0]
+            if values.dtype.kind == "U":  # whose width is that of the longest one of its piece
+                sums["targets"] = zlib.crc32("".join(f"{value}\n" for value in values).encode(), self.targets)
+            else:
+                sums["targets"] = _crc(values, self.targets)
         return type(self)(**sums)
+
+
+def length(rows: Any) -> int:
+    """How many rows."""
+    return len(cast(list[Any], rows)) if isinstance(rows, list) else rows.shape[0]
 
 
 def _crc(array: Any, before: int) -> int:

@@ -1,18 +1,17 @@
 """hash, encode and search."""
 
-import contextlib
 import json
 import time
 from argparse import Namespace
-from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._validation import as_integer
+from fastsketch.cli._appending import npy_rows
 from fastsketch.cli._job import given, learn, limited, naming
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
@@ -39,7 +38,7 @@ def encode(args: Namespace) -> None:
         sources = [open_source(path, n_features=model.n_features, zero_based=args.zero_based) for path in args.inputs]
         total, before, rows = sum(source.size for source in sources) or 1, 0, 0
         progress, started = Progress(out.title, args.progress), time.perf_counter()
-        with limited(args.threads), out.writing() as file, codes_file(file, width) as append:
+        with limited(args.threads), out.writing() as file, npy_rows(file, np.uint8, width) as append:
             for source in sources:
                 row = 0
                 for chunk, position in source.chunks():
@@ -63,29 +62,6 @@ def encode(args: Namespace) -> None:
             },
             out,
         )
-
-
-@contextlib.contextmanager
-def codes_file(file: BinaryIO, width: int) -> Generator[Callable[[Codes], None]]:
-    """A function that appends codes to an .npy of as yet unknown length; its header is right when the block ends."""
-    n = 0
-
-    def header() -> int:
-        about: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": (n, width)}
-        np.lib.format.write_array_header_1_0(file, about)
-        return file.tell()
-
-    start = header()
-
-    def append(codes: Codes) -> None:
-        nonlocal n
-        file.write(codes.tobytes())
-        n += len(codes)
-
-    yield append
-    file.seek(0)
-    if header() != start:  # numpy leaves room for 21 digits
-        raise OSError("the header of the codes did not fit its place")
 
 
 def read_codes(path: str, width: int) -> Codes:

@@ -16,7 +16,17 @@ VERSION = 1
 # whole. What the blocks miss shows by the time of modification: then the rows that were used are compared.
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
 # Switches that are written only where they are something else.
-UNWRITTEN: dict[str, Any] = {"passes": 1, "names": None, "binary": False}
+UNWRITTEN: dict[str, Any] = {
+    "passes": 1,
+    "names": None,
+    "binary": False,
+    "target": None,
+    "header": True,
+    "categorical": None,
+    "numeric": None,
+    "ignore": None,
+    "missing": "feature",
+}
 
 Identity = dict[str, Any]
 

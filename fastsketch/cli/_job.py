@@ -14,15 +14,12 @@ import fastsketch as fs
 from fastsketch._validation import as_integer, as_real
 from fastsketch.cli import _checkpoint
 from fastsketch.cli._consumed import Consumed
-from fastsketch.cli._identity import identity
+from fastsketch.cli._identity import Identity, identity
 from fastsketch.cli._output import Output, free_name
 from fastsketch.cli._progress import Progress
-from fastsketch.cli._reading import Learner, PlainRows, Reader
+from fastsketch.cli._reading import HasLines, Learner, PlainRows, Reader, comes_once
 from fastsketch.cli._signals import held
-from fastsketch.io import Source, SourceError, open_source
-from fastsketch.io._input import InputFile, whole_lines
-from fastsketch.io._sources import SvmlightSource
-from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE
+from fastsketch.io import Source, SourceError
 from fastsketch.sketching import SecondPass
 
 L = TypeVar("L", bound=Learner)
@@ -53,8 +50,12 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
     if args.resume and out.partial is None:
         raise ValueError("--resume needs an output that is a file: its partial result lies beside it")
-    sources = open_all(args)
-    job, consumed = identity(args, model, sources), Consumed()
+    once = [path for path in args.inputs if comes_once(path)]  # nobody could go on with the rest of a stream
+    if args.resume and once:
+        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
+    sources = reader.open(args)
+    job: Identity = {} if once else identity(args, model, sources)
+    consumed = Consumed()
     if args.resume and out.partial is not None:
         model, consumed = _checkpoint.resumed(out.partial, model, job, sources, reader)
     else:
@@ -64,7 +65,9 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
     started, rows_read, passes = time.perf_counter(), 0, getattr(args, "passes", 1)
     current: _Pass[Any] = _Pass(model, consumed)
     checkpoints = _Checkpoints(
-        out, args.checkpoint, lambda path: _checkpoint.save(path, current.model, job, current.consumed, reader)
+        out,
+        None if once else args.checkpoint,
+        lambda path: _checkpoint.save(path, current.model, job, current.consumed, reader),
     )
     try:
         with limited(args.threads):
@@ -140,9 +143,9 @@ class _Pass(Generic[L]):
 
 
 class _Checkpoints:
-    """Partial results every so many seconds, and a last one when the job is interrupted."""
+    """Partial results every so many seconds, and a last one when the job is interrupted; none if seconds is None."""
 
-    def __init__(self, out: Output, seconds: float, save: Callable[[Path], None]) -> None:
+    def __init__(self, out: Output, seconds: float | None, save: Callable[[Path], None]) -> None:
         self._out, self._seconds, self._save = out, seconds, save
         self._saved_at = time.perf_counter()
 
@@ -155,6 +158,8 @@ class _Checkpoints:
 
     def last_words(self, so_far: str) -> str:
         """Save, and say how to go on."""
+        if self._seconds is None:
+            return "nothing has been saved: the rows of a stream cannot be read again"
         if self._out.name is None:
             return "nothing has been saved: there is no --output"
         name = free_name(".fsk") if self._out.path is None else self._out.name
@@ -168,25 +173,7 @@ class _Checkpoints:
         return f"the partial result of {so_far} is in {path}; the same command with {how} goes on from it"
 
 
-# -- inputs --------------------------------------------------------------------------------------------------------
-def open_all(args: Namespace) -> list[Source]:
-    """Sources of one width; svmlight files without --n-features take the widest index of them all."""
-    sources = [open_source(path, n_features=args.n_features, zero_based=args.zero_based) for path in args.inputs]
-    widths = {source.n_features for source in sources}
-    if len(widths) > 1:
-        text = [source for source in sources if source.n_rows is None]
-        fixed = {source.n_features for source in sources if source.n_rows is not None}
-        width = max(widths)
-        if len(fixed) > 1 or (fixed and fixed != {width}):
-            listed = ", ".join(
-                f"{path} has {source.n_features}" for path, source in zip(args.inputs, sources, strict=True)
-            )
-            raise ValueError(f"the inputs differ in their number of columns: {listed}")
-        for source in text:
-            source.n_features = width
-    return sources
-
-
+# -- errors --------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def naming(source: Source, start_row: int) -> Generator[None]:
     """Errors of a model about rows from start_row on name the file, its row and, in text, the line."""
@@ -198,17 +185,6 @@ def naming(source: Source, start_row: int) -> Generator[None]:
         if found is None:
             raise ValueError(f"{path}, after row {start_row}: {message}") from None
         row = start_row + int(found[2])
-        line = f", line {line_of(source, row)}" if isinstance(source, SvmlightSource) else ""
+        number = source.line_of(row) if isinstance(source, HasLines) else None
+        line = "" if number is None else f", line {number}"
         raise ValueError(f"{path}{line}: {message[: found.start()]}row {row}{message[found.end() :]}") from None
-
-
-def line_of(source: SvmlightSource, row: int) -> int:
-    """The line of a row of text, counted from 1; rows count from 0, and empty lines and comments are none."""
-    with InputFile(source.path) as file:
-        blocks = whole_lines(file, BLOCK_BYTES, LONGEST_LINE)
-        for number, line in enumerate((line for block in blocks for line in bytes(block).splitlines()), 1):
-            if line.split(b"#", 1)[0].strip():
-                row -= 1
-                if row < 0:
-                    return number
-    return 0

@@ -3,20 +3,19 @@
 import inspect
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
+from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import flag, given, learn, limited, naming
-from fastsketch.cli._labels import Labels, find_labels, labels_of
+from fastsketch.cli._answering import scored
+from fastsketch.cli._answers import Answers, LinearLearner
+from fastsketch.cli._job import flag, given, learn, limited
+from fastsketch.cli._labelled import Reading, reading_as_learned, reading_to_learn
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import Piece
 from fastsketch.cli._report import report
-from fastsketch.io import Source, SourceError, open_source
-from fastsketch.io._sources import SvmlightSource
+from fastsketch.io import Source, open_source
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
-
-LinearLearner = SketchedNewton | AdaptiveSubgradient
 
 # Short enough for a checkpoint or an interrupt in a second or so, whatever the method; the bits do not depend on it.
 ROWS_AT_A_TIME = 4096
@@ -24,29 +23,40 @@ ROWS_AT_A_TIME = 4096
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
 
+# Parameters that hold labels.
+OF_LABELS = ("classes", "class_weight")
+
+# What of `progress` stands in the lines of --every, where it is known.
+SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "root_mean_squared_error")
+
 
 def learn_online(args: Namespace) -> None:
-    """Learn from svmlight files; progressive loss, accuracy on a test set, a model file."""
+    """Learn from labelled rows; progressive loss, what `score` says on test rows, a model file."""
     as_integer(args.every, "--every", 0)
-    model = make_model(args)
-    for path in [*args.inputs, *([args.test] if args.test else [])]:
-        if Path(path).suffix in (".npy", ".npz"):
-            raise SourceError(f"{path}: labels are read from svmlight text only")
+    reading = reading_to_learn(args)
+    model = make_model(args, numbers=reading.labels_are_numbers(args.inputs))
     if args.test:
         open_source(args.test, n_features=1)  # whether it is there is to be known before the work is done
     with output_of(args) as out:
-        reader = LabelledRows(args, out, every=0 if args.json else args.every)
+        reader = LabelledRows(reading, out, every=0 if args.json else args.every, regression=args.regression)
         model, facts = learn(args, model, out, reader=reader)
         if args.regression:
             facts.pop("error_rate", None)
         if args.test:
-            facts |= tested(args, model, reader)
+            facts |= tested(args, model, out)
         report(args, facts, out)
 
 
-def make_model(args: Namespace) -> LinearLearner:
-    """The learner of the method that was asked for; a parameter of the other kind is refused."""
+def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
+    """The learner of the method that was asked for; a parameter of the other kind is refused.
+
+    numbers: whether labels are numbers, and not words.
+    """
     parameters = given(args)
+    if args.regression and not numbers:
+        raise ValueError(f"--regression needs targets that are numbers, and column {args.target} of labels holds words")
+    if numbers:
+        parameters |= {name: as_numbers(parameters[name], flag(name)) for name in OF_LABELS if name in parameters}
     method = parameters.get("method")
     if method == "newton":
         raise ValueError("--method newton is --method rfd now: Newton's methods are named by their sketches")
@@ -58,7 +68,24 @@ def make_model(args: Namespace) -> LinearLearner:
     for name in parameters:
         if name not in known:
             raise ValueError(f"{flag(name)} does not belong to --method {method or known['method'].default}")
-    return cls(**{**(REGRESSION if args.regression else {}), **parameters})
+    model = cls(**{**(REGRESSION if args.regression else {}), **parameters})
+    kind = LOSSES[model.loss].targets
+    if kind == "label" and args.regression:
+        raise ValueError(f"--loss {model.loss} is of labels: it does not go with --regression")
+    if kind != "label" and not args.regression:
+        raise ValueError(f"--loss {model.loss} is of real targets: it needs --regression")
+    return model
+
+
+def as_numbers(value: Any, name: str) -> Any:
+    """The labels of a flag, a list or the keys of a dict, as the numbers that they are in the inputs."""
+    if not isinstance(value, list | dict):
+        return value
+    try:
+        found = [float(label) for label in cast("list[str]", value)]
+    except ValueError as error:
+        raise ValueError(f"{name}: labels are numbers: {error}") from None
+    return found if isinstance(value, list) else dict(zip(found, cast("dict[str, float]", value).values(), strict=True))
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
@@ -67,66 +94,49 @@ def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
 
 
 class LabelledRows:
-    """Labelled rows of svmlight text as arguments of update; prints a line every so many examples."""
+    """Labelled rows as arguments of update; prints a line every so many examples."""
 
-    def __init__(self, args: Namespace, out: Output, *, every: int) -> None:
-        self._regression = args.regression
+    def __init__(self, reading: Reading, out: Output, *, every: int, regression: bool) -> None:
+        self._reading = reading
+        self._regression = regression
         self._out = out
         self._every = every  # 0: no lines
-        self._labels: Labels | None = None
+
+    def open(self, args: Namespace) -> list[Source]:
+        """See Reader."""
+        return self._reading.open(args.inputs)
 
     def begin(self, sources: Sequence[Source]) -> None:
         """See Reader."""
-        if not self._regression:
-            self._labels = find_labels(map(_labelled, sources))
 
     def notes(self) -> dict[str, Any]:
         """See Reader."""
-        return {} if self._labels is None else {"labels": list(self._labels)}
+        return self._reading.notes()
 
     def take(self, notes: dict[str, Any]) -> None:
         """See Reader."""
-        self._labels = None if self._regression else labels_of(notes)
+        self._reading.take(notes)
 
     def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
         """See Reader."""
-        row = start_row
-        for rows, labels, position in _labelled(source).labelled_chunks(start_row):
-            targets = labels
-            if self._labels is not None:
-                with naming(source, row):
-                    targets = self._labels.signs(labels)
-            row += rows.shape[0]
-            step = self._every or ROWS_AT_A_TIME
-            for start in range(0, rows.shape[0], step):
-                part = slice(start, min(start + step, rows.shape[0]))
-                yield (rows[part], targets[part]), part.stop - part.start, position
+        step = self._every or ROWS_AT_A_TIME
+        for rows, labels, position in self._reading.labelled(source, start_row):
+            for start in range(0, len(labels), step):
+                part = slice(start, min(start + step, len(labels)))
+                yield (rows[part], labels[part]), part.stop - part.start, position
                 if self._every and model is not None:
                     self._out.say(_as_line(model.progress, self._regression))
 
 
-def _labelled(source: Source) -> SvmlightSource:
-    if not isinstance(source, SvmlightSource):
-        raise SourceError(f"{source.path}: labels are read from svmlight text only")
-    return source
-
-
 def _as_line(progress: dict[str, Any], regression: bool) -> str:
-    error = "" if regression else f"  error rate {progress['error_rate']:.4f}"
-    return f"{progress['n_rows']:>12,} examples  mean loss {progress['mean_loss']:.5f}{error}"
+    known = [(name, progress.get(name)) for name in SHOWN if not (regression and name == "error_rate")]
+    words = [f"{name.replace('_', ' ')} {value:.5f}" for name, value in known if value is not None]
+    return "  ".join([f"{progress['n_rows']:>12,} examples", *words])
 
 
-def tested(args: Namespace, model: LinearLearner, reader: LabelledRows) -> dict[str, Any]:
-    """How a learner does on the test rows, whose labels mean what they meant when it learned."""
-    right, squares, count = 0, 0.0, 0
-    source = open_source(args.test, n_features=model.n_features, zero_based=args.zero_based)
+def tested(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]:
+    """What `score` says of the model on the test rows."""
+    about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
     with limited(args.threads):
-        for (rows, targets), n, _ in reader(source, 0, None):
-            with naming(source, count):
-                scores = model.decision_function(rows)
-            right += int(((scores > 0) == (targets > 0)).sum())
-            squares += float(((scores - targets) ** 2).sum())
-            count += n
-    if args.regression:
-        return {"test_examples": count, "test_mean_squared_error": squares / max(count, 1)}
-    return {"test_examples": count, "test_accuracy": right / max(count, 1)}
+        found = scored(about, Answers(model), reading_as_learned(model, about, labelled=True), out)
+    return {f"test_{name}": value for name, value in found.items() if args.json or name != "confusion"}

@@ -65,14 +65,16 @@ def _as_line(line: HistoryLine) -> str:
 
 
 # -- predict -----------------------------------------------------------------------------------------------------------
-def predict(args: Namespace) -> None:
+def predict(args: Namespace, model: LowRankModel) -> None:
     """Predictions for (row id, column id) lines; for an id that is not known the biases answer."""
+    if len(args.inputs) > 1 or args.scores:
+        raise ValueError("a model of 'complete' predicts the values of the pairs of one file")
     with output_of(args, ".csv") as out:
-        model, names = _with_names(args.model)
-        table = read_table(args.pairs, values=False)
+        names = names_of(model, args.model, (("rows", model.n_rows), ("columns", model.n_features)))
+        table = read_table(args.inputs[0], values=False)
         rows, columns = (places_of(ids, known) for ids, known in zip(table[:2], names, strict=True))
         with limited(args.threads):
-            method = model.predict_proba if args.proba else model.predict
+            method = model.predict_proba if args.probabilities else model.predict
             predicted = method(rows, columns, rank=args.rank)
         with out.writing() as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
@@ -84,9 +86,3 @@ def predict(args: Namespace) -> None:
             text.detach()
         unknown = int(((rows < 0) | (columns < 0)).sum())
         report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output}, out)
-
-
-def _with_names(path: str) -> tuple[LowRankModel, list[list[str]]]:
-    """A model and the ids of its rows and columns."""
-    model = LowRankModel.load(path)
-    return model, names_of(model, path, (("rows", model.n_rows), ("columns", model.n_features)))

@@ -215,6 +215,12 @@ class TableRows:
                 raise SourceError(f"{self.path}, line {number}: {error}") from None
         return np.array(labels, np.float64 if self._label.numeric else np.str_)
 
+    def line_of(self, row: int) -> int | None:
+        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None of standard input."""
+        if self._is_input():
+            return None
+        return next((number for number, _ in islice(self._lines(), row, None)), None)
+
     def _row(self, fields: list[str]) -> Named:
         row: Named = {}
         for name, place, numeric in self._columns:

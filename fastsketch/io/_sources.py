@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_flag, as_integer
-from fastsketch.io._input import InputFile, SourceError
+from fastsketch.io._input import InputFile, SourceError, whole_lines
 from fastsketch.io._npy import Header, read_header
 from fastsketch.io._npz import read_matrix
-from fastsketch.io._svmlight import MOST_FEATURES, count_features, read_blocks
+from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE, MOST_FEATURES, count_features, read_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -184,20 +184,26 @@ class NpzSource:
 
 
 class SvmlightSource:
-    """svmlight text as blocks of CSR rows, also with their labels."""
+    """svmlight text as blocks of CSR rows, also with their labels.
 
-    def __init__(self, path: Path, *, n_features: int | None, zero_based: bool) -> None:
+    A stream (``file``: an open binary file, the path its name in errors) is read once, from where it is, and its width
+    must be known.
+    """
+
+    def __init__(self, path: Path, *, n_features: int | None, zero_based: bool, file: BinaryIO | None = None) -> None:
         self.path = path
         self._zero_based = zero_based
+        self._file = file
         self.n_rows: int | None = None
-        self.size = path.stat().st_size
-        with InputFile(path) as file:
-            head = file.read(4096)
-        if b"\0" in head:
-            raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
+        self.size = path.stat().st_size if file is None else 0
+        if file is None:
+            with InputFile(path) as start:
+                head = start.read(4096)
+            if b"\0" in head:
+                raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
         if n_features is None:
-            with InputFile(path) as file:
-                n_features = count_features(file, zero_based=zero_based)
+            with InputFile(path, file) as whole:
+                n_features = count_features(whole, zero_based=zero_based)
             if n_features == 0:
                 raise SourceError(f"{path} holds no features")
         self.n_features = n_features
@@ -212,7 +218,7 @@ class SvmlightSource:
         from scipy.sparse import csr_array
 
         row = 0
-        with InputFile(self.path) as file:
+        with InputFile(self.path, self._file) as file:
             for block in read_blocks(file, CHUNK_BYTES, zero_based=self._zero_based):
                 n = len(block.labels)
                 if block.width > self.n_features:
@@ -226,3 +232,16 @@ class SvmlightSource:
                     continue
                 skipped = max(0, start_row - first)
                 yield (rows[skipped:] if skipped else rows), block.labels[skipped:], min(self.size, file.place)
+
+    def line_of(self, row: int) -> int | None:
+        """The line of a row, counted from 1; rows count from 0, and empty lines and comments are none."""
+        if self._file is not None:
+            return None
+        with InputFile(self.path) as file:
+            blocks = whole_lines(file, BLOCK_BYTES, LONGEST_LINE)
+            for number, line in enumerate((line for block in blocks for line in bytes(block).splitlines()), 1):
+                if line.split(b"#", 1)[0].strip():
+                    row -= 1
+                    if row < 0:
+                        return number
+        return None

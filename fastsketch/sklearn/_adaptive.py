@@ -3,7 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.random import RandomState
 
@@ -11,6 +11,7 @@ from fastsketch._keywords import named_keywords
 from fastsketch._losses import OnlineLossName
 from fastsketch.online import AdaptiveSubgradient
 from fastsketch.online._adaptive import Form, Method, Penalty
+from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
 
 
@@ -21,18 +22,18 @@ class _Adaptive:
 
     def __init__(
         self,
-        sketch_size: int = 20,
+        sketch_size: int,
         *,
-        method: Method = "ada_ffd",
-        form: Form = "mirror_descent",
-        loss: OnlineLossName = "squared_hinge",
-        learning_rate: float = 0.1,
-        delta: float | None = None,
-        penalty: Penalty = None,
-        penalty_strength: float = 0.0,
-        fit_intercept: bool = True,
-        epochs: int = 1,
-        random_state: int | RandomState | None = 0,
+        method: Method,
+        form: Form,
+        loss: OnlineLossName,
+        learning_rate: float,
+        delta: float | None,
+        penalty: Penalty,
+        penalty_strength: float,
+        fit_intercept: bool,
+        epochs: int,
+        random_state: int | RandomState | None,
     ) -> None:
         self.sketch_size = sketch_size
         self.method: Method = method
@@ -46,7 +47,7 @@ class _Adaptive:
         self.epochs = epochs
         self.random_state = random_state
 
-    def _make(self, seed: int) -> AdaptiveSubgradient:
+    def _make(self, seed: int, **more: Any) -> AdaptiveSubgradient:
         return AdaptiveSubgradient(
             self.sketch_size,
             method=self.method,
@@ -57,6 +58,7 @@ class _Adaptive:
             penalty=self.penalty,
             penalty_strength=self.penalty_strength,
             seed=seed,
+            **more,
         )
 
 
@@ -67,10 +69,11 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
     Parameters
     ----------
     sketch_size, method, form, loss, learning_rate, delta, penalty, penalty_strength
-        Those of fastsketch.AdaptiveSubgradient, with its defaults; with loss="logistic" there is ``predict_proba``.
-        The penalty takes hold of the intercept too.
+        Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
     fit_intercept : bool, default True
         By a feature that is always 1.
+    class_weight : None, "balanced" or {label: weight}
+        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
     random_state : int, RandomState or None, default 0
@@ -81,7 +84,8 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
     classes_ : ndarray
     coef_ : ndarray (1, n_features_in_) for two classes, else (n_classes, n_features_in_): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
-    models_ : list of fastsketch.AdaptiveSubgradient
+    model_ : fastsketch.AdaptiveSubgradient
+        What has learned, with these labels.
     n_features_in_, n_iter_ : int
 
     Raises
@@ -99,6 +103,37 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
     True
     """
 
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: Method = "ada_ffd",
+        form: Form = "mirror_descent",
+        loss: OnlineLossName = "squared_hinge",
+        learning_rate: float = 0.1,
+        delta: float | None = None,
+        penalty: Penalty = None,
+        penalty_strength: float = 0.0,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            sketch_size,
+            method=method,
+            form=form,
+            loss=loss,
+            learning_rate=learning_rate,
+            delta=delta,
+            penalty=penalty,
+            penalty_strength=penalty_strength,
+            fit_intercept=fit_intercept,
+            epochs=epochs,
+            random_state=random_state,
+        )
+        self.class_weight: ClassWeight = class_weight
+
 
 @named_keywords
 class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
@@ -115,7 +150,8 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
     ----------
     coef_ : ndarray (n_features_in_,)
     intercept_ : float
-    models_ : list of one fastsketch.AdaptiveSubgradient, for targets moved and scaled to about [-1, 1]
+    model_ : fastsketch.AdaptiveSubgradient
+        For targets moved and scaled to about [-1, 1]
     target_mean_, target_scale_ : float
         Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int

@@ -3,22 +3,21 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastsketch._losses import OnlineLossName
 from fastsketch._validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._random_state import seed_of
 
@@ -35,18 +34,16 @@ class LinearEstimator(Begun):
     fit_intercept: bool
     epochs: int
     random_state: int | RandomState | None
-    models_: list[LinearModel]
+    model_: LinearModel
 
-    def _make(self, seed: int) -> LinearModel:
-        """A model that has seen nothing."""
+    def _make(self, seed: int, **more: Any) -> LinearModel:
+        """A model that has seen nothing, with more parameters than those of the estimator."""
         raise NotImplementedError
 
-    def _models(self, n: int) -> list[LinearModel]:
-        """n models of one seed."""
-        seed = seed_of(self.random_state)
-        models = [self._make(seed) for _ in range(n)]
+    def _new(self, **more: Any) -> LinearModel:
+        model = self._make(seed_of(self.random_state), **more)
         self._fix_parameters()
-        return models
+        return model
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
@@ -60,21 +57,20 @@ class LinearEstimator(Begun):
             return sparse.csr_array(sparse.hstack(blocks, format="csr"))
         return np.hstack([X, ones])
 
-    def _learn(
-        self, models: list[LinearModel], X: Any, *, targets: Sequence[Floats], sample_weight: Any, epochs: int
-    ) -> list[LinearModel]:
+    def _learn(self, model: LinearModel, X: Any, *, targets: Any, sample_weight: Any, epochs: int) -> Self:
+        """Learn on a copy: what is interrupted or refused leaves the estimator as it was."""
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rows = self._rows(X)
-        for model, y in zip(models, targets, strict=True):
-            for _ in range(epochs):
-                model.update(rows, y, sample_weight=sample_weight)
-        return models
+        for _ in range(epochs):
+            model.update(rows, targets, sample_weight=sample_weight)
+        self.model_ = model
+        return self
 
     def _split(self) -> tuple[Floats, Floats]:
-        """(coefficients (n_models, n_features), intercepts (n_models,))."""
-        check_is_fitted(self, "models_")
-        coef = np.stack([model.coef for model in self.models_])
+        """(coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
+        check_is_fitted(self, "model_")
+        coef = np.atleast_2d(self.model_.coef)
         if self.fit_intercept:
             return coef[:, :-1], coef[:, -1]
         return coef, np.zeros(len(coef))
@@ -82,8 +78,8 @@ class LinearEstimator(Begun):
     @property
     def n_iter_(self) -> int:
         """Examples learned from, repeated ones counted."""
-        check_is_fitted(self, "models_")
-        return self.models_[0].n_rows
+        check_is_fitted(self, "model_")
+        return self.model_.n_rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,32 +87,38 @@ class LinearEstimator(Begun):
         return tags
 
 
-def _is_logistic(estimator: Any) -> bool:
-    if estimator.loss != "logistic":
-        raise AttributeError(f"predict_proba needs loss='logistic', this estimator has loss={estimator.loss!r}")
-    return True
-
-
 class LinearClassifier(ClassifierMixin, LinearEstimator):
-    """One model for two classes, else one against the rest for each."""
+    """One model, which has a state for two classes, and for more of them one against the rest for each."""
 
     classes_: NDArray[Any]
+    class_weight: ClassWeight
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y.
 
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
+        class_weight="balanced" counts the labels of y.
         """
         rows, labels = self._checked(X, y, reset=True)
         check_classification_targets(labels)
-        self._begin(np.unique(labels))
-        return self._take(rows, labels, sample_weight=sample_weight, epochs=as_integer(self.epochs, "epochs", 1))
+        classes, weights = np.unique(labels), self.class_weight
+        if isinstance(weights, str) and weights == "balanced":
+            found = compute_class_weight("balanced", classes=classes, y=labels)
+            weights = dict(zip(classes.tolist(), found.tolist(), strict=True))
+        epochs = as_integer(self.epochs, "epochs", 1)
+        model = self._begin(classes, weights)
+        self._learn(model, rows, targets=labels, sample_weight=sample_weight, epochs=epochs)
+        self.classes_ = classes
+        return self
 
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch; the first call needs all ``classes``."""
-        first = not hasattr(self, "models_")
+        """Learn from one more batch; the first call needs all ``classes``.
+
+        class_weight="balanced" counts the labels that have come so far.
+        """
+        first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
         rows, labels = self._checked(X, y, reset=first)
@@ -124,30 +126,25 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             if classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit")
             check_classification_targets(labels)
-            self._begin(np.unique(classes))
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes}")
-        return self._take(rows, labels, sample_weight=sample_weight, epochs=1)
+            known = np.unique(classes)
+            model = self._begin(known, self.class_weight)
+        else:
+            known = self.classes_
+            if classes is not None and not np.array_equal(np.unique(classes), known):
+                raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
+            model = self.model_.copy()
+        self._learn(model, rows, targets=labels, sample_weight=sample_weight, epochs=1)
+        self.classes_ = known
+        return self
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         rows, labels = checked(self, X, y=y, reset=reset, dtype=np.float64)
         return rows, labels
 
-    def _begin(self, classes: NDArray[Any]) -> None:
+    def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        models = self._models(1 if len(classes) == 2 else len(classes))
-        self.classes_, self.models_ = classes, models
-
-    def _take(self, X: Any, y: Any, *, sample_weight: Any, epochs: int) -> Self:
-        unknown = np.setdiff1d(y, self.classes_)
-        if unknown.size:
-            raise ValueError(f"y holds labels that are not in classes: {unknown[:5]}")
-        positive = self.classes_[1:] if len(self.models_) == 1 else self.classes_
-        targets = [np.where(y == label, 1.0, -1.0) for label in positive]
-        copies = [model.copy() for model in self.models_]
-        self.models_ = self._learn(copies, X, targets=targets, sample_weight=sample_weight, epochs=epochs)
-        return self
+        return self._new(classes=classes.tolist(), class_weight=class_weight)
 
     @property
     def coef_(self) -> Floats:
@@ -161,26 +158,18 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
     def decision_function(self, X: Rows) -> Floats:
         """Signed scores: (n_samples,) for two classes, else (n_samples, n_classes)."""
-        check_is_fitted(self, "models_")
-        rows = self._checked_rows(X)
-        coef, intercept = self._split()
-        scores = np.asarray(rows @ coef.T) + intercept
-        return scores[:, 0] if len(self.models_) == 1 else scores
+        check_is_fitted(self, "model_")
+        return self.model_.decision_function(self._rows(self._checked_rows(X)))
 
     def predict(self, X: Rows) -> NDArray[Any]:
         """The class of the largest score for every row."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    @available_if(_is_logistic)
     def predict_proba(self, X: Rows) -> Floats:
-        """Probabilities (n_samples, n_classes), for loss="logistic"; of more classes normalised one-against-rest."""
-        scores = self.decision_function(X)
-        p = expit(scores)
-        if scores.ndim == 1:
-            return np.stack([1 - p, p], axis=1)
-        total = p.sum(axis=1, keepdims=True)
-        return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
+        """Probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised."""
+        check_is_fitted(self, "model_")
+        return self.model_.predict_proba(self._rows(self._checked_rows(X)))
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):
@@ -200,27 +189,22 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         """
         rows, targets = self._checked(X, y, reset=True)
-        models, epochs = self._models(1), as_integer(self.epochs, "epochs", 1)
+        model, epochs = self._new(), as_integer(self.epochs, "epochs", 1)
         self._measure(targets)
-        return self._take(models, rows, targets=targets, sample_weight=sample_weight, epochs=epochs)
+        return self._learn(model, rows, targets=self._scaled(targets), sample_weight=sample_weight, epochs=epochs)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size."""
-        first = not hasattr(self, "models_")
+        first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
         rows, targets = self._checked(X, y, reset=first)
         if first:
-            models = self._models(1)
+            model = self._new()
             self._measure(targets)
         else:
-            models = [model.copy() for model in self.models_]
-        return self._take(models, rows, targets=targets, sample_weight=sample_weight, epochs=1)
-
-    def _take(self, models: list[LinearModel], rows: Any, *, targets: Floats, sample_weight: Any, epochs: int) -> Self:
-        scaled = [self._scaled(targets)]
-        self.models_ = self._learn(models, rows, targets=scaled, sample_weight=sample_weight, epochs=epochs)
-        return self
+            model = self.model_.copy()
+        return self._learn(model, rows, targets=self._scaled(targets), sample_weight=sample_weight, epochs=1)
 
     def _measure(self, y: Floats) -> None:
         self.target_mean_ = float(y.mean())
@@ -246,5 +230,5 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
 
     def predict(self, X: Rows) -> Floats:
         """Predictions (n_samples,)."""
-        check_is_fitted(self, "models_")
+        check_is_fitted(self, "model_")
         return np.asarray(self._checked_rows(X) @ self.coef_) + self.intercept_

@@ -3,13 +3,14 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.random import RandomState
 
 from fastsketch._keywords import named_keywords
 from fastsketch._losses import OnlineLossName
 from fastsketch.online import SketchedNewton
+from fastsketch.online._labels import ClassWeight
 from fastsketch.online._newton import Constraint, Method
 from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
 
@@ -21,17 +22,17 @@ class _Newton:
 
     def __init__(
         self,
-        sketch_size: int = 20,
+        sketch_size: int,
         *,
-        method: Method = "rfd",
-        loss: OnlineLossName = "squared_hinge",
-        loss_scale: float = 1.0,
-        alpha0: float | None = None,
-        constraint: Constraint = "current",
-        beta: float | None = None,
-        fit_intercept: bool = True,
-        epochs: int = 1,
-        random_state: int | RandomState | None = 0,
+        method: Method,
+        loss: OnlineLossName,
+        loss_scale: float,
+        alpha0: float | None,
+        constraint: Constraint,
+        beta: float | None,
+        fit_intercept: bool,
+        epochs: int,
+        random_state: int | RandomState | None,
     ) -> None:
         self.sketch_size = sketch_size
         self.method: Method = method
@@ -44,7 +45,7 @@ class _Newton:
         self.epochs = epochs
         self.random_state = random_state
 
-    def _make(self, seed: int) -> SketchedNewton:
+    def _make(self, seed: int, **more: Any) -> SketchedNewton:
         return SketchedNewton(
             self.sketch_size,
             method=self.method,
@@ -54,6 +55,7 @@ class _Newton:
             constraint=self.constraint,
             beta=self.beta,
             seed=seed,
+            **more,
         )
 
 
@@ -64,10 +66,11 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
     Parameters
     ----------
     sketch_size, method, loss, loss_scale, alpha0, constraint, beta
-        Those of fastsketch.SketchedNewton, with its defaults. For probabilities take loss="logistic",
-        constraint=None, alpha0=1.0: the constraint keeps scores within [-1, 1].
+        Those of fastsketch.SketchedNewton, with its defaults.
     fit_intercept : bool, default True
         By a feature that is always 1.
+    class_weight : None, "balanced" or {label: weight}
+        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
     random_state : int, RandomState or None, default 0
@@ -78,7 +81,8 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
     classes_ : ndarray
     coef_ : ndarray (1, n_features_in_) for two classes, else (n_classes, n_features_in_): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
-    models_ : list of fastsketch.SketchedNewton
+    model_ : fastsketch.SketchedNewton
+        What has learned, with these labels.
     n_features_in_, n_iter_ : int
 
     Raises
@@ -95,6 +99,35 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
     >>> bool(SketchedNewtonClassifier().fit(X, y).score(X, y) > 0.9)
     True
     """
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: Method = "rfd",
+        loss: OnlineLossName = "squared_hinge",
+        loss_scale: float = 1.0,
+        alpha0: float | None = None,
+        constraint: Constraint = "current",
+        beta: float | None = None,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        super().__init__(
+            sketch_size,
+            method=method,
+            loss=loss,
+            loss_scale=loss_scale,
+            alpha0=alpha0,
+            constraint=constraint,
+            beta=beta,
+            fit_intercept=fit_intercept,
+            epochs=epochs,
+            random_state=random_state,
+        )
+        self.class_weight: ClassWeight = class_weight
 
 
 @named_keywords
@@ -115,7 +148,8 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
     ----------
     coef_ : ndarray (n_features_in_,)
     intercept_ : float
-    models_ : list of one fastsketch.SketchedNewton, for targets moved and scaled into [-1, 1]
+    model_ : fastsketch.SketchedNewton
+        For targets moved and scaled into [-1, 1]
     target_mean_, target_scale_ : float
         Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int

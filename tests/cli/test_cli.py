@@ -298,6 +298,7 @@ def test_command_lines_of_the_pages_are_understood():
     for page in (
         "README.md",
         "docs/guide.md",
+        "docs/learning.md",
         "docs/ranking.md",
         "docs/threads.md",
         "bench/README.md",

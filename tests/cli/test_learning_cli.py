@@ -31,7 +31,7 @@ def write(path, rows, labels):
 def folder(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((900, 12)) * (rng.random((900, 12)) < 0.25)
-    labels = np.where(rows @ rng.standard_normal(12) > 0, 1, -1)
+    labels = np.where(rows @ rng.standard_normal(12) > 0, 1.0, -1.0)
     rows[0, 11] = 0.5  # the width is known from the first row on
     write(tmp_path / "train.svm", rows[:600], labels[:600])
     write(tmp_path / "test.svm", rows[600:], labels[600:])
@@ -105,7 +105,7 @@ def test_regression(folder):
     write(folder / "r.svm", rows, np.tanh(rows[:, 0]))
     done = run("learn", "r.svm", "--test", "r.svm", "--regression", "--loss", "huber", "--json", cwd=folder)
     out = json.loads(done.stdout)
-    assert out["test_mean_squared_error"] < 0.05
+    assert out["test_root_mean_squared_error"] ** 2 < 0.05
     assert out["loss"] == "huber"
     assert "error_rate" not in out
     done = run("learn", "r.svm", "--regression", "--method", "ada_ffd", "--json", cwd=folder)
@@ -134,13 +134,21 @@ def test_a_killed_run_resumes(folder):
 
 
 def test_bad_input(folder):
-    write(folder / "three.svm", np.eye(3), [1, 2, 3])
-    write(folder / "ones.svm", np.eye(3), [1, 1, 1])
-    write(folder / "late.svm", np.eye(3), [1, 1, 2])
+    write(folder / "real.svm", np.eye(3), [1, 2, 0.5])
+    (folder / "t.csv").write_text("a,b,label\n1,2,yes\n2,1,no\n")
     np.save(folder / "rows.npy", np.eye(3))
     for command, message in [
-        (("learn", "three.svm", "-o", "x.fsk"), "labels must be two"),
-        (("learn", "rows.npy", "-o", "x.fsk"), "svmlight text only"),
+        (("learn", "real.svm", "-o", "x.fsk"), "real.svm, line 3: targets: the label of row 2 must be an integer"),
+        (("learn", "rows.npy", "-o", "x.fsk"), "rows.npy holds no labels: they are read from svmlight text and tables"),
+        (("learn", "train.svm", "--loss", "square", "-o", "x.fsk"), "--loss square is of real targets: it needs --reg"),
+        (("learn", "train.svm", "--loss", "logistic", "--regression", "-o", "x.fsk"), "does not go with --regression"),
+        (("learn", "train.svm", "--target", "y", "-o", "x.fsk"), "--target is of tables"),
+        (("learn", "t.csv", "-o", "x.fsk"), "t.csv is a table: --target names the column of labels"),
+        (("learn", "t.csv", "--target", "y", "-o", "x.fsk"), "t.csv has no column 'y': it has 'a', 'b', 'label'"),
+        (("learn", "t.csv", "--target", "4", "-o", "x.fsk"), "t.csv has 3 columns: --target 4 is none of them"),
+        (("learn", "t.csv", "train.svm", "--target", "3", "-o", "x.fsk"), "all tables or all svmlight"),
+        (("learn", "train.svm", "--classes", "1,2", "-o", "x.fsk"), "train.svm, line"),
+        (("learn", "train.svm", "--class-weight", "heavy", "-o", "x.fsk"), "class_weight must be 'balanced'"),
         (("learn", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "--test", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "-l", 1, "-o", "x.fsk"), "sketch_size"),

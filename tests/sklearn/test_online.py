@@ -7,7 +7,14 @@ import pytest
 from scipy import sparse
 
 pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: E402
+from sklearn.metrics import log_loss  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
@@ -67,7 +74,7 @@ def test_accuracy_is_near_that_of_logistic_regression(classes, options):
 def test_it_is_sketched_newton():
     X, y = data()
     rows = np.hstack([X, np.ones((len(X), 1))])
-    model = fs.SketchedNewton().update(rows, np.where(y == "b", 1.0, -1.0))
+    model = fs.SketchedNewton(classes=["a", "b"]).update(rows, y)
     ours = SketchedNewtonClassifier().fit(X, y)
     assert np.array_equal(np.append(ours.coef_, ours.intercept_), model.coef)
     parts = SketchedNewtonClassifier()
@@ -91,11 +98,10 @@ def test_sparse_rows():
 
 def test_probabilities():
     X, y = data(classes=4)
-    p = SketchedNewtonClassifier(loss="logistic").fit(X, y).predict_proba(X)
-    assert p.shape == (len(X), 4)
-    assert np.allclose(p.sum(axis=1), 1)
-    assert not hasattr(SketchedNewtonClassifier(), "predict_proba")
-    assert hasattr(SketchedNewtonClassifier(loss="logistic"), "predict_proba")
+    for options in ({}, {"loss": "logistic"}):
+        p = SketchedNewtonClassifier(**options).fit(X, y).predict_proba(X)
+        assert p.shape == (len(X), 4) and np.allclose(p.sum(axis=1), 1) and (p >= 0).all()
+        assert np.mean(p.argmax(axis=1) == np.searchsorted(["a", "b", "c", "d"], y)) > 0.7
 
 
 def test_regression():
@@ -143,10 +149,10 @@ def test_the_adaptive_faces_are_the_adaptive_model():
     ours = AdaptiveSubgradientClassifier(7, method="ada_fd", loss="logistic", learning_rate=0.5).fit(
         X, y, sample_weight=weights
     )
-    for i, label in enumerate("abc"):
-        model = fs.AdaptiveSubgradient(7, method="ada_fd", loss="logistic", learning_rate=0.5)
-        model.update(rows, np.where(y == label, 1.0, -1.0), sample_weight=weights)
-        assert np.array_equal(np.append(ours.coef_[i], ours.intercept_[i]), model.coef)
+    model = fs.AdaptiveSubgradient(7, method="ada_fd", loss="logistic", learning_rate=0.5, classes=["a", "b", "c"])
+    model.update(rows, y, sample_weight=weights)
+    assert np.array_equal(np.column_stack([ours.coef_, ours.intercept_]), model.coef)
+    assert ours.model_.classes.tolist() == ["a", "b", "c"]
     assert np.allclose(ours.predict_proba(X).sum(axis=1), 1)
     assert ours.score(X, y) > 0.85
     parts = AdaptiveSubgradientClassifier(7, method="ada_fd", loss="logistic", learning_rate=0.5)
@@ -198,13 +204,58 @@ def test_random_state(cls):
     y = np.where(y == "a", 1.0, -1.0) if "Regressor" in cls.__name__ else y
     method = {"method": "rp", "alpha0": 100.0} if "Newton" in cls.__name__ else {"method": "radagrad"}
     fitted = lambda state: cls(5, random_state=state, **method).fit(X[:300], y[:300])  # noqa: E731
-    assert fitted(7).models_[0].seed == 7
+    assert fitted(7).model_.seed == 7
     assert np.array_equal(fitted(np.random.RandomState(3)).coef_, fitted(np.random.RandomState(3)).coef_)
     assert not np.array_equal(fitted(None).coef_, fitted(None).coef_)
     with pytest.raises(ValueError, match="random_state must be at least 0"):
         fitted(-1)
     with pytest.raises(ValueError, match="cannot be used to seed"):
         fitted("x")
-    several = SketchedNewtonClassifier(5, method="rp", alpha0=1.0, random_state=None)
-    X, y = data(classes=4)
-    assert len({model.seed for model in several.fit(X, y).models_}) == 1
+
+
+# -- labels and their weights --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("labels", [[3, 7], [False, True], ["no", "yes"], [-1.0, 1.0], [2, 5, 9], ["x", "y", "z"]])
+@pytest.mark.parametrize("cls", [SketchedNewtonClassifier, AdaptiveSubgradientClassifier])
+def test_labels_of_any_kind(cls, labels):
+    X, y = data(classes=len(labels))
+    y = np.array(labels)[np.searchsorted(["a", "b", "c"][: len(labels)], y)]
+    model = cls().fit(X, y)
+    assert model.classes_.tolist() == labels and model.predict(X).dtype == y.dtype
+    assert model.score(X, y) > 0.8
+    assert np.array_equal(model.model_.predict(model._rows(X)), model.predict(X))
+    again = pickle.loads(pickle.dumps(clone(model).fit(X, y)))
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("cls", [SketchedNewtonClassifier, AdaptiveSubgradientClassifier])
+def test_class_weights(cls):
+    X, y = data(n=20_000)
+    some = (y == "a") | (np.arange(len(y)) % 10 == 0)  # one in ten of "b"
+    X, y = X[some], y[some]
+    found = [cls(class_weight=weights).fit(X, y).predict(X) for weights in (None, "balanced", {"b": 3.0})]
+    recall = [np.mean(predicted[y == "b"] == "b") for predicted in found]
+    assert recall[1] > recall[0] and recall[2] > recall[0]
+    # "balanced" of fit counts all labels of y
+    weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
+    fixed = cls(class_weight=dict(zip(["a", "b"], weights.tolist(), strict=True))).fit(X, y)
+    assert np.array_equal(cls(class_weight="balanced").fit(X, y).coef_, fixed.coef_)
+    parts = cls(class_weight="balanced").partial_fit(X, y, classes=["a", "b"])
+    assert np.mean(parts.predict(X[y == "b"]) == "b") > recall[0]
+    with pytest.raises(ValueError, match="class_weight"):
+        cls(class_weight="heavy").fit(X, y)
+
+
+def test_a_loss_of_real_targets_is_none_of_a_classifier():
+    X, y = data()
+    with pytest.raises(ValueError, match="loss='square' takes real targets"):
+        SketchedNewtonClassifier(loss="square").fit(X, y)
+
+
+def test_in_a_pipeline_calibrated_and_searched():
+    X, y = data(classes=3)
+    model = make_pipeline(StandardScaler(), SketchedNewtonClassifier())
+    assert model.fit(X, y).predict_proba(X).shape == (len(X), 3)
+    calibrated = CalibratedClassifierCV(SketchedNewtonClassifier(), cv=2).fit(X, y)
+    assert log_loss(y, calibrated.predict_proba(X)) < 0.8 * np.log(3)
+    search = GridSearchCV(SketchedNewtonClassifier(), {"sketch_size": [2, 10]}, cv=2, scoring="neg_log_loss").fit(X, y)
+    assert search.best_params_["sketch_size"] in (2, 10)

@@ -1,0 +1,92 @@
+"""The arguments of hash, encode and search."""
+
+from typing import Any
+
+from fastsketch.cli._flags import (
+    choices,
+    common,
+    dtype,
+    long,
+    or_none,
+    parameter,
+    progress,
+    renamed,
+    seed,
+    source,
+    zero_based,
+)
+
+# Choices are only shown here: the classes check them. A test compares both.
+HASH_METHODS = ("srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto")
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    _hash(commands)
+    _encode(commands)
+    _search(commands)
+
+
+def _hash(commands: Any) -> None:
+    parser = commands.add_parser(
+        "hash",
+        help="learn binary codes from the rows of files",
+        description="Learn hash functions from the rows of one or several files in one pass (FROSH). Reads "
+        "the same files as 'sketch'.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model")
+    parameter(parser, "n_bits", short="-b", type=int, default=64, metavar="R", help="bits of a code (default 64)")
+    parameter(parser, "method", metavar=choices(HASH_METHODS), help="how rows are summarised (default srht)")
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows of the sketch (default: 2 R)")
+    parameter(parser, "block_rows", type=int, metavar="M", help="rows of a block (default: 4 per feature)")
+    parameter(
+        parser,
+        "rotation",
+        type=or_none,
+        metavar="{random,itq,none}",
+        help="itq is learned on a sample of the rows (default itq)",
+    )
+    seed(parser, "of the random numbers")
+    parameter(
+        parser,
+        "part",
+        type=int,
+        metavar="N",
+        help="number of this part of a job whose models are to be merged (default 0)",
+    )
+    dtype(parser)
+    renamed(parser, {"--bits": "--n-bits", "--sketch": "--method"})
+    source(parser)
+    long(parser)
+    common(parser, "_hashing.hash_rows")
+
+
+def _encode(commands: Any) -> None:
+    parser = commands.add_parser(
+        "encode",
+        help="binary codes of the rows of files",
+        description="Encode the rows of files with a model of 'hash'; codes are packed into an .npy of uint8.",
+    )
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy")
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_hashing.encode")
+
+
+def _search(commands: Any) -> None:
+    parser = commands.add_parser(
+        "search",
+        help="nearest codes of query rows",
+        description="Find the codes nearest to every row of a file, exactly, by Hamming distance.",
+    )
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("codes", metavar="CODES.npy", help="codes from 'encode'")
+    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'hash'")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
+    parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
+    zero_based(parser)
+    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
+    common(parser, "_hashing.search")

@@ -1,0 +1,128 @@
+"""The arguments of sketch, audit, merge and info."""
+
+from typing import Any
+
+from fastsketch.cli._flags import (
+    choices,
+    common,
+    dtype,
+    long,
+    parameter,
+    progress,
+    renamed,
+    source,
+    zero_based,
+)
+
+# Choices are only shown here: the classes check them. A test compares both.
+METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
+SOLVERS = ("auto", "gram", "svd", "exact")
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    _sketch(commands)
+    _audit(commands)
+    _merge(commands)
+    _info(commands)
+
+
+def _sketch(commands: Any) -> None:
+    parser = commands.add_parser(
+        "sketch",
+        help="sketch the rows of files",
+        description="Sketch the rows of one or several files in one pass. "
+        "Reads .npy matrices and svmlight text (.gz, .bz2, .xz too) in constant memory, and scipy CSR .npz.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
+    parameter(
+        parser,
+        "sketch_size",
+        short="-l",
+        type=int,
+        metavar="L",
+        help="rows to keep (default 64; with --tolerance where it starts: 4)",
+    )
+    parameter(parser, "method", metavar=choices(METHODS), help="member of the family (default rfd)")
+    parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
+    parameter(
+        parser, "beta", type=float, metavar="X", help="share of the rows that pfd and tfd shrink (default: 0.2, 0.45)"
+    )
+    parameter(
+        parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L; 6 L for sparse rows)"
+    )
+    parameter(parser, "solver", metavar=choices(SOLVERS), help="how a shrink is computed (default auto)")
+    parameter(parser, "center", action="store_true", help="subtract the mean, exactly and online")
+    parameter(
+        parser, "decay", type=float, metavar="X", help="factor in (0, 1] on earlier rows at every new row (default 1)"
+    )
+    parameter(
+        parser,
+        "tolerance",
+        type=float,
+        metavar="X",
+        help="a precision instead of a size: rows to keep grow until the certificate is at most this share",
+    )
+    parameter(
+        parser,
+        "tolerance_relative_to",
+        metavar="{squared_norm,largest_eigenvalue}",
+        help="what --tolerance is a share of (default squared_norm)",
+    )
+    parameter(parser, "max_sketch_size", type=int, metavar="L", help="most rows to keep for --tolerance")
+    dtype(parser)
+    parser.add_argument(
+        "--passes",
+        type=int,
+        default=1,
+        metavar="{1,2}",
+        help="2: read the inputs once more (default 1)",
+    )
+    renamed(parser, {"--rule": "--method"})
+    source(parser)
+    long(parser)
+    common(parser, "_commands.sketch")
+
+
+def _audit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="measure the error of a sketch over its rows",
+        description="Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to "
+        "15, at most 40), beside the bound that its certificate gives. Reads the same files as 'sketch'; writes "
+        "nothing. Exit status 1, after the report, if the rows are not those of the sketch or the error is above "
+        "the bound.",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_commands.audit")
+
+
+def _merge(commands: Any) -> None:
+    parser = commands.add_parser(
+        "merge",
+        help="merge models of the same parameters into one",
+        description="Merge models of one kind and of the same parameters into one: sketches, hashes of different "
+        "parts, or item models.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk")
+    common(parser, "_commands.merge")
+
+
+def _info(commands: Any) -> None:
+    parser = commands.add_parser(
+        "info",
+        help="counts, parameters, certificate and spectrum of a model",
+        description="Show the counts and parameters of a model; of a sketch, certificate and spectrum too.",
+    )
+    parser.add_argument("input", metavar="IN.fsk")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="K", help="singular values, and lengths of rows, to print (default 10)"
+    )
+    parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
+    common(parser, "_commands.info")

@@ -1,0 +1,216 @@
+"""Files of labelled rows as learners take them: svmlight text, tables, and streams of both."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from numpy.typing import NDArray
+
+from fastsketch._validation import as_integer
+from fastsketch.cli._reading import STANDARD_INPUT, comes_once, open_all
+from fastsketch.features import TableRows
+from fastsketch.io import Source, SourceError, StateError, open_source
+from fastsketch.io._sources import SvmlightSource
+from fastsketch.io._svmlight import MOST_FEATURES
+
+TABLES = (".csv", ".tsv")
+COMPRESSED = (".gz", ".bz2", ".xz")
+# Flags that say how tables are read, and what they are called by TableRows.
+OF_TABLES = ("target", "header", "categorical", "numeric", "ignore", "missing")
+
+# (rows, labels, position)
+Labelled = tuple[Any, NDArray[Any], int]
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is a table by its name."""
+    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED]
+    return bool(suffixes) and suffixes[-1] in TABLES
+
+
+class TextReading:
+    """svmlight text as rows and labels, all files of one width; without labels also .npy and .npz."""
+
+    def __init__(self, *, n_features: int | None, zero_based: bool) -> None:
+        self._n_features = n_features
+        self._zero_based = zero_based
+
+    def notes(self) -> dict[str, Any]:
+        """What has been settled, as json can write it."""
+        return {}
+
+    def take(self, notes: dict[str, Any]) -> None:
+        """The inverse."""
+
+    def labels_are_numbers(self, paths: Sequence[str]) -> bool:
+        """Whether labels are numbers, and not words."""
+        return True
+
+    def open(self, paths: Sequence[str]) -> list[Source]:
+        """Sources that go together."""
+        streams = [path for path in paths if comes_once(path)]
+        if not streams:
+            return open_all(paths, self._n_features, zero_based=self._zero_based)
+        if self._n_features is None:
+            raise SourceError(
+                f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--n-features "
+                "or --open-columns)"
+            )
+        width = as_integer(self._n_features, "--n-features", 1, MOST_FEATURES + 1)
+        return [
+            self._stream(path, width)
+            if path in streams
+            else open_source(path, n_features=width, zero_based=self._zero_based)
+            for path in paths
+        ]
+
+    def _stream(self, path: str, n_features: int) -> Source:
+        try:  # open until the process ends
+            file = sys.stdin.buffer if path == STANDARD_INPUT else Path(path).open("rb", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
+        return SvmlightSource(Path(path), n_features=n_features, zero_based=self._zero_based, file=file)
+
+    def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
+        """Rows from start_row on with their labels."""
+        if not isinstance(source, SvmlightSource):
+            raise SourceError(f"{source.path} holds no labels: they are read from svmlight text and tables")
+        yield from source.labelled_chunks(start_row)
+
+    def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
+        """Rows, whatever stands in the place of their labels."""
+        for rows, position in source.chunks():
+            yield rows, None, position
+
+
+class TableSource:
+    """A table as a source of rows with names."""
+
+    n_rows: int | None = None
+    n_features = 0  # whatever the names make of them
+
+    def __init__(self, path: str, table: TableRows) -> None:
+        self.path, self.table, self.size = Path(path), table, table.size
+
+    def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source; the rows are lists of dicts."""
+        for rows, _, position in self.table.chunks(start_row):
+            yield rows, position
+
+    def line_of(self, row: int) -> int | None:
+        """See HasLines."""
+        return self.table.line_of(row)
+
+
+class TableReading:
+    """Tables as rows with names and labels; the first file that is read, or a model, says what each column is."""
+
+    def __init__(self, options: dict[str, Any], schema: dict[str, Any] | None = None) -> None:
+        self._options = options  # label, header and what else TableRows takes
+        self._schema = schema
+        self._first: TableRows | None = None
+
+    def labels_are_numbers(self, paths: Sequence[str]) -> bool:
+        """See TextReading; begins to read the first file."""
+        self._first = self._table(paths[0])
+        return (self._schema or {})["label_kind"] == "numeric"
+
+    def notes(self) -> dict[str, Any]:
+        """What has been settled, as json can write it."""
+        return {"table": {**(self._schema or {}), "header": self._options["header"]}}
+
+    def take(self, notes: dict[str, Any]) -> None:
+        """The inverse; StateError for what is none."""
+        self._schema, header = schema_in(notes)
+        self._options = {"label": self._options["label"], "header": header}
+
+    def open(self, paths: Sequence[str]) -> list[Source]:
+        """Sources that go together: all have the columns of the first."""
+        first = self._first or self._table(paths[0])
+        tables = [first, *map(self._table, paths[1:])]
+        return [cast(Source, TableSource(path, table)) for path, table in zip(paths, tables, strict=True)]
+
+    def _table(self, path: str) -> TableRows:
+        if self._schema is None:
+            options = self._options
+            if options["label"] is not None:
+                options = {**options, "label": _name_of(path, options["label"], header=options["header"])}
+            table = TableRows(path, **options)
+            self._options = {"label": options["label"], "header": options["header"]}
+            self._schema = table.schema
+            return table
+        label, header = self._options["label"], self._options["header"]
+        return TableRows(path, label=label, header=header, schema=self._schema)
+
+    def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
+        """Rows from start_row on with their labels."""
+        for rows, labels, position in cast(TableSource, source).table.chunks(start_row):
+            if labels is None:
+                raise SourceError(f"{source.path}: --target names the column of labels")
+            yield rows, labels, position
+
+    def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
+        """Rows alone."""
+        for rows, position in source.chunks():
+            yield rows, None, position
+
+
+Reading = TextReading | TableReading
+
+
+def _name_of(path: str, column: str, *, header: bool) -> str:
+    """The name of a column that may be given by its number, from 1; without a header numbers are the names."""
+    if not header or not column.isdecimal() or comes_once(path):
+        return column
+    names = list(TableRows(path).schema["columns"])
+    if column in names:
+        return column
+    number = int(column)
+    if not 1 <= number <= len(names):
+        raise SourceError(f"{path} has {len(names)} columns: --target {column} is none of them")
+    return names[number - 1]
+
+
+def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """(schema, whether there is a header) in the notes of a model or a partial result; StateError for what is none."""
+    found = notes.get("table")
+    if not isinstance(found, dict):
+        raise StateError("the notes do not say how tables were read")
+    known = cast(dict[str, Any], found)
+    schema, header = {name: known.get(name) for name in ("columns", "label", "label_kind")}, known.get("header")
+    if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
+        raise StateError(f"the notes do not say how tables were read: {known!r:.200}")
+    return schema, header
+
+
+# -- which of the two --------------------------------------------------------------------------------------------------
+def reading_to_learn(args: Namespace) -> Reading:
+    """As the flags of `learn` have it."""
+    tables = [path for path in args.inputs if is_table(path)]
+    given = [name for name in OF_TABLES if getattr(args, name) not in (None, True, "feature")]
+    if not tables and not (given and all(map(comes_once, args.inputs))):
+        if given:
+            raise ValueError(f"--{given[0]} is of tables (.csv, .tsv): {args.inputs[0]} is read as svmlight text")
+        any_width = "open_columns" in args and args.open_columns
+        return TextReading(n_features=MOST_FEATURES if any_width else args.n_features, zero_based=args.zero_based)
+    if tables and len(tables) < len(args.inputs):
+        raise ValueError("inputs must be all tables or all svmlight text")
+    if args.target is None:
+        raise ValueError(f"{args.inputs[0]} is a table: --target names the column of labels")
+    kinds = {name: getattr(args, name) or () for name in ("categorical", "numeric", "ignore")}
+    return TableReading({"label": args.target, "header": args.header, "missing": args.missing, **kinds})
+
+
+def reading_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Reading:
+    """As a model has learned; `labelled`: with labels, those of the column that --target names, if it names one."""
+    target = getattr(args, "target", None)
+    if "table" in model.notes:
+        schema, header = schema_in(model.notes)
+        if target is not None:
+            schema = {**schema, "label": target}
+        return TableReading({"label": schema["label"] if labelled else None, "header": header}, schema)
+    if any(map(is_table, args.inputs)):
+        raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
+    return TextReading(n_features=model.n_features or MOST_FEATURES, zero_based=args.zero_based)

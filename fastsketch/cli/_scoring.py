@@ -1,0 +1,127 @@
+"""What the answers of a learner are worth on labelled rows: errors, probabilities, ranks, and who is taken for whom."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.cli._answers import Answers, shown
+
+Floats = NDArray[np.float64]
+# A probability of 0 for what has happened would make the log loss infinite: cut as scikit-learn cuts them.
+LEAST = float(np.finfo(np.float64).eps)
+
+
+class Labels:
+    """Labels held against the answers of a classifier; rows come in pieces."""
+
+    def __init__(self, model: Answers) -> None:
+        if model.classes is None:
+            raise ValueError("the model predicts real values, and knows no labels")
+        self._model, self._classes = model, model.classes
+        k = len(self._classes)
+        self._confusion = np.zeros((k, k), np.int64)  # true, predicted
+        self._loss = 0.0
+        self._scores: list[Floats] = []
+        self._truth: list[NDArray[np.intp]] = []
+
+    def add(self, rows: Any, labels: NDArray[Any]) -> None:
+        """Hold the answers for some rows against their labels; ValueError names the first label it does not know."""
+        model, classes = self._model, self._classes
+        truth = places(labels, classes)
+        predicted = places(model.predict(rows), classes)
+        np.add.at(self._confusion, (truth, predicted), 1)
+        chances = model.probabilities(rows)[np.arange(len(truth)), truth]
+        self._loss -= float(np.log(np.clip(chances, LEAST, 1.0)).sum())
+        self._scores.append(model.scores(rows))
+        self._truth.append(truth)
+
+    def facts(self) -> dict[str, Any]:
+        """examples, accuracy, log_loss, auc (the mean over the classes if they are more than two), confusion."""
+        n = int(self._confusion.sum())
+        found: dict[str, Any] = {
+            "examples": n,
+            "accuracy": int(np.trace(self._confusion)) / max(n, 1),
+            "log_loss": self._loss / max(n, 1),
+            "auc": self._auc() if n else None,
+        }
+        names = [shown(label) for label in self._classes]
+        found["confusion"] = {
+            name: dict(zip(names, counts, strict=True))
+            for name, counts in zip(names, self._confusion.tolist(), strict=True)
+        }
+        return found
+
+    def _auc(self) -> float | None:
+        scores, truth = np.concatenate(self._scores), np.concatenate(self._truth)
+        if scores.ndim == 1:
+            return auc(scores, truth == 1)
+        parts = [auc(column, truth == k) for k, column in enumerate(scores.T)]
+        known = [part for part in parts if part is not None]
+        return float(np.mean(known)) if known else None
+
+
+class Targets:
+    """Real targets held against the answers of a regression."""
+
+    def __init__(self, model: Answers) -> None:
+        self._model = model
+        self._count, self._absolute, self._squares = 0, 0.0, 0.0
+        self._mean, self._spread = 0.0, 0.0  # of the targets: mean, and sum of squares around it
+
+    def add(self, rows: Any, targets: Floats) -> None:
+        """Predictions held against the targets of some rows."""
+        n = len(targets)
+        if n == 0:
+            return
+        errors = self._model.predict(rows) - targets
+        self._absolute += float(np.abs(errors).sum())
+        self._squares += float(errors @ errors)
+        mean = float(targets.mean())
+        both, step = self._count + n, mean - self._mean
+        self._spread += float(((targets - mean) ** 2).sum()) + step * step * self._count * n / both
+        self._mean += step * n / both
+        self._count = both
+
+    def facts(self) -> dict[str, Any]:
+        """examples, mean_absolute_error, root_mean_squared_error, r2 (None where the targets do not vary)."""
+        n = max(self._count, 1)
+        return {
+            "examples": self._count,
+            "mean_absolute_error": self._absolute / n,
+            "root_mean_squared_error": (self._squares / n) ** 0.5,
+            "r2": 1.0 - self._squares / self._spread if self._spread > 0 else None,
+        }
+
+
+def scorer_of(answers: Answers) -> Labels | Targets:
+    """What measures answers of this kind."""
+    return Targets(answers) if answers.classes is None else Labels(answers)
+
+
+def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Index of each label among the classes, which are sorted; ValueError names the first that is none of them."""
+    found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    strange = classes[found] != labels
+    if strange.any():
+        first = int(np.argmax(strange))
+        known = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise ValueError(
+            f"row {first} has label {shown(labels[first])}, which the model has never seen: it knows {known}"
+        )
+    return found
+
+
+def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
+    """The chance that a positive row scores above another one, ties counting half; None without both kinds."""
+    n_positive = int(positive.sum())
+    n_negative = len(positive) - n_positive
+    if n_positive == 0 or n_negative == 0:
+        return None
+    order = np.argsort(scores, kind="stable")
+    sorted_ = scores[order]
+    starts = np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))
+    ends = np.append(starts[1:], len(scores))
+    ranks = np.repeat((starts + ends + 1) / 2, ends - starts)  # from 1; of ties their mean
+    above = float(ranks[positive[order]].sum()) - n_positive * (n_positive + 1) / 2
+    return above / (n_positive * n_negative)
