@@ -1,6 +1,7 @@
 """What models do with names: which rows have them, and which columns these get."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
@@ -24,6 +25,8 @@ UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 def is_named(rows: Any) -> bool:
     """Whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
+    if type(rows) is dict:  # a stream of single rows
+        return True
     if isinstance(rows, dict):
         return not is_sparse(rows)  # scipy's matrices of keys are dicts
     if isinstance(rows, list | tuple):
@@ -55,7 +58,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Rows with names one after another: one dict is one row."""
-    if isinstance(rows, Mapping) and not is_sparse(rows):
+    if type(rows) is dict or (isinstance(rows, Mapping) and not is_sparse(rows)):
         return (cast("Mapping[str, Any]", rows),)
     if isinstance(rows, list | tuple):
         return cast("Sequence[Any]", rows)
@@ -118,9 +121,9 @@ class KeptNames:
             self.cut(before)
             raise ValueError("names must be different: one of them stands twice")
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The names as arrays: their UTF-8 text, and where each ends."""
-        texts = [name.encode() for name in self.columns]
+    def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
+        """The first names, or all, as arrays: their UTF-8 text, and where each ends."""
+        texts = [name.encode() for name in islice(self.columns, size)]
         ends = np.cumsum(np.array([len(text) for text in texts], np.int64))
         return {"names": np.frombuffer(b"".join(texts), np.uint8), "name_ends": ends.astype(np.int64)}
 

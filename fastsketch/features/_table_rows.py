@@ -1,8 +1,10 @@
 """Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
 
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,9 @@ MISTAKES = 0.05
 ROWS_AT_A_TIME = 4096
 # What stands for a number that is not there.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+
+# Characters of numbers, of many cells at once.
+_OF_NUMBERS = re.compile(r"[0-9.eE+\- \t\n]*").fullmatch
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 Named = dict[str, float | str]
@@ -155,21 +160,11 @@ class TableRows:
         """
         start_row = as_integer(start_row, "start_row", 0)
         lines, self._once = self._once or self._lines(), None
-        rows: list[Named] = []
-        labels: list[float | str] = []
+        rest = islice(lines, start_row, None)
         try:
-            for number, fields in islice(lines, start_row, None):
-                try:
-                    rows.append(self._row(fields))
-                    if self._label is not None:
-                        labels.append(_label(self._label, fields[self._label.place]))
-                except ValueError as error:
-                    raise SourceError(f"{self.path}, line {number}: {error}") from None
-                if len(rows) == ROWS_AT_A_TIME:
-                    yield rows, self._as_labels(labels), self._position()
-                    rows, labels = [], []
-            if rows:
-                yield rows, self._as_labels(labels), self._position()
+            while held := list(islice(rest, ROWS_AT_A_TIME)):
+                rows = self._at_once(held) or self._one_by_one(held)
+                yield rows, self._labels(held), self._position()
         finally:
             lines.close()
 
@@ -178,6 +173,53 @@ class TableRows:
         if self._is_input():
             return None
         return next((number for number, _ in islice(self._lines(), row, None)), None)
+
+    def _at_once(self, lines: list[Line]) -> list[Named] | None:
+        """The rows column by column; None if a number is missing, or a cell is to be refused."""
+        cells = list(zip(*(fields for _, fields in lines), strict=True))
+        columns: list[list[float] | list[str]] = []
+        for _, place, numeric in self._columns:
+            if numeric:
+                # of these characters float() reads what as_number does, and no word
+                if not _OF_NUMBERS("\n".join(cells[place])):
+                    return None
+                try:
+                    numbers = list(map(float, cells[place]))
+                except ValueError:
+                    return None
+                if not all(map(isfinite, numbers)):
+                    return None
+                columns.append(numbers)
+            else:
+                words = [text.strip() for text in cells[place]]
+                if self._refuses and "" in words:
+                    return None
+                columns.append(words)
+        names = [column.name for column in self._columns]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _one_by_one(self, lines: list[Line]) -> list[Named]:
+        """The rows line by line, so that the first one that is refused is named."""
+        rows: list[Named] = []
+        for number, fields in lines:
+            try:
+                rows.append(self._row(fields))
+                if self._label is not None:
+                    _label(self._label, fields[self._label.place])
+            except ValueError as error:
+                raise SourceError(f"{self.path}, line {number}: {error}") from None
+        return rows
+
+    def _labels(self, lines: list[Line]) -> NDArray[Any] | None:
+        if self._label is None:
+            return None
+        labels: list[float | str] = []
+        for number, fields in lines:
+            try:
+                labels.append(_label(self._label, fields[self._label.place]))
+            except ValueError as error:
+                raise SourceError(f"{self.path}, line {number}: {error}") from None
+        return np.array(labels, np.float64 if self._label.numeric else np.str_)
 
     def _row(self, fields: list[str]) -> Named:
         row: Named = {}
@@ -197,9 +239,6 @@ class TableRows:
                     raise ValueError(f"column {name!r} is {'empty' if not text else repr(text)}") from None
                 row[name] = ""
         return row
-
-    def _as_labels(self, labels: list[float | str]) -> NDArray[Any] | None:
-        return None if self._label is None else np.array(labels, np.float64 if self._label.numeric else np.str_)
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def _is_input(self) -> bool:

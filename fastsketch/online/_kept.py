@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
+from fastsketch.online._inputs import NAMES as INPUTS
+from fastsketch.online._inputs import Inputs
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._state import Batch, Counts, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
 
 # Arrays in a file that are those of no state.
-COMMON = ("comparator", "shared_loss", "columns")
+COMMON = ("comparator", "shared_loss", "columns", "names", "name_ends", *INPUTS)
 
 
 @dataclass(slots=True)
@@ -27,20 +29,22 @@ class Kept(Generic[S]):
     states: States[S]
     labels: Labels | None  # None where targets are real
     columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
+    inputs: Inputs
 
     @staticmethod
-    def beginning(state: S, labels: Labels | None, columns: Columns) -> "Kept[S]":
+    def beginning(state: S, labels: Labels | None, columns: Columns, inputs: Inputs) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given."""
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns)
+            return Kept(States([state], [1.0]), None, columns, inputs)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
-        return Kept(states, labels, columns)
+        return Kept(states, labels, columns, inputs)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
-        return Kept(self.states.copied(), None if self.labels is None else self.labels.copied(), self.columns)
+        labels = None if self.labels is None else self.labels.copied()
+        return Kept(self.states.copied(), labels, self.columns, self.inputs.copied(self.n_slots()))
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
@@ -58,6 +62,7 @@ class Kept(Generic[S]):
     def make_room(self) -> None:
         """So that the states may meet all slots."""
         if self.sparse():
+            self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.held:
                 state.make_slots(len(self.columns))
 
@@ -97,12 +102,15 @@ class Kept(Generic[S]):
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
+        undo = self.inputs.undoing(batch)
         try:
-            state.learn(batch, y, weights, scores)
+            state.learn(self.inputs.joined(batch), y, weights, scores)
         except np.linalg.LinAlgError:
             scores[0] = np.nan  # numbers of such sizes that no factorisation is left
         finally:
-            if labels is not None and scores[0] == scores[0]:  # an interrupt must not leave the counts behind
+            if scores[0] != scores[0]:  # not learned from
+                undo()
+            elif labels is not None:  # an interrupt must not leave the counts behind
                 labels.counts = counts
         if not isfinite(scores[0]):
             raise Unlearned(state, state.totals()[0])
@@ -116,6 +124,7 @@ class Kept(Generic[S]):
         y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
         """
         states, labels = self.states, self.labels
+        batch = self.inputs.joined(batch)
         if labels is None:
             return self._part(batch, y, weights, 0, len(y), False)[0]
         known = len(labels.known)
@@ -170,6 +179,7 @@ class Kept(Generic[S]):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
+        arrays.update(self.inputs.saved(self.n_slots()))
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         return state, arrays
@@ -180,11 +190,20 @@ class Kept(Generic[S]):
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
         given: tuple[Label, ...] | None,
+        inputs: Inputs,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines for so many slots."""
+        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines for so many slots.
+
+        inputs: as its parameters say.
+        """
+        if inputs.moments is None:
+            for name in INPUTS:
+                checks.only({key: array for key, array in arrays.items() if key == name})
         if "labels" not in state:
             (part,) = _parts_of(arrays, 1)
-            start(_slots_of(part)).validate_all(part)
+            outline = start(_slots_of(part))
+            outline.validate_all(part)
+            inputs.validate_moments(arrays, outline.rows_in(part), inputs.slots_in(_slots_of(part)))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -198,6 +217,7 @@ class Kept(Generic[S]):
             outline = start(_slots_of(part))
             outline.validate_all(part)
             rows = rows or outline.rows_in(part)
+        inputs.validate_moments(arrays, rows, inputs.slots_in(max(map(_slots_of, parts))))
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -207,6 +227,7 @@ class Kept(Generic[S]):
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
         columns: Columns,
+        inputs: Inputs,
         *,
         of_labels: bool,
         given: bool,
@@ -224,15 +245,16 @@ class Kept(Generic[S]):
             one.take(part)
             held.append(one)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
-        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, columns)
+        inputs.take(arrays)
+        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, columns, inputs)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:
     """Slots, or columns, of a state in a file."""
-    shape = part["base"].shape
-    if not shape:
-        raise ValueError("array 'base' has no columns")
-    return shape[-1]
+    base = part.get("base")
+    if base is None or base.ndim == 0:
+        raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
+    return base.shape[-1]
 
 
 def name_of(k: int, name: str) -> str:

@@ -4,18 +4,20 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.online.columns import INTERCEPT
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, flag, integer, parameter, real
 from fastsketch._validation import (
     Rows,
     as_flag,
+    as_integer,
     as_numbers,
     as_rows,
     as_vector,
@@ -24,9 +26,13 @@ from fastsketch._validation import (
     in_place,
     is_sparse,
 )
+from fastsketch.features import Vocabulary
+from fastsketch.features._columns import MOST_BITS
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import Unlearned, n_states
-from fastsketch.online._columns import Columns
+from fastsketch.online._columns import Columns, products
+from fastsketch.online._inputs import Inputs, OutOfRange
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -37,11 +43,14 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
+from fastsketch.online._names import NAMED, NamedRows, Names
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
+from fastsketch.online._top import Weighed, largest
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
 FLOAT64 = np.dtype(np.float64)
+NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 
 S = TypeVar("S", bound=Learned)
 
@@ -72,10 +81,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     open_columns: bool = flag(default=False)
+    hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
 
     def _check(self) -> None:
-        if self.open_columns and not (self._takes_sparse() and self._by_slot()):
-            raise ValueError("open_columns needs a form for sparse rows that begins with no columns: this model has none")
+        for name in ("open_columns", "hash_bits"):
+            if self._values[name] and not (self._takes_sparse() and self._by_slot()):
+                raise ValueError(f"{name} {NO_SPARSE_FORM}")
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -107,6 +120,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._kept: Kept[S] | None = None
         self._comparator: Floats | None = None
         self._coef: Floats | None = None
+        self._names = Names(self.hash_bits)
         self.last_scores: NDArray[np.float64] = np.empty(0)
 
     @property
@@ -133,8 +147,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
-            Real and finite. The first batch decides between the sparse and the dense form.
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            Real and finite. The first batch decides between the sparse and the dense form. Rows with names are a dict
+            {name: value}, or a list of dicts, or of lists of names and pairs (name, value), as
+            ``fastsketch.features.Vocabulary`` reads them; a model takes either these or numbered columns.
         targets : array_like (n,), or one for one row
             For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones
             are added as they come, unless ``classes`` are given. For other losses real numbers.
@@ -158,7 +174,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
-        x = self._as_rows(rows)
+        x = self._rows_to_learn(rows)
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
@@ -170,20 +186,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         weights = filled(n, self.loss_scale) if weights is None else weights * self.loss_scale
         if labels is not None and self.class_weight is not None:
             weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
-        if x.dtype is not FLOAT64:
-            x = x.astype(FLOAT64)
-        check_finite(x)
         if kept is None:
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            sparse = few or self.open_columns
-            columns = Columns.beginning(None if self.open_columns else d, all_at_once=sparse and not self._by_slot())
-            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns)
-        batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
+            sparse = few or self.open_columns or isinstance(x, NamedRows)
+            columns = self._first_columns(None if self.open_columns or self._names.is_open else d, sparse)
+            inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
+            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, inputs)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (
-            n != 1
-            or new.rows
-            or self._comparator is not None
-            or not (kept.states.is_atomic() and kept.has_room())
+            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
         ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
         kept.make_room()
@@ -193,6 +206,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 scores = kept.learn_one(batch, y, weights)
             else:
                 scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._late_state(kept))
+        except OutOfRange as refused:
+            row = self.n_rows + refused.row + 1
+            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -203,6 +219,25 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self.last_scores, self._kept = scores, kept
         return self
 
+    def _rows_to_learn(self, rows: Any) -> Any:
+        """Rows as float64, finite; names get their columns."""
+        n_rows = self.n_rows
+        if not self._names.reads(rows, n_rows):
+            self._names.number(n_rows)
+            return self._as_rows(rows)
+        if not (self._takes_sparse() and self._by_slot()):
+            raise ValueError(f"rows with names: that {NO_SPARSE_FORM}")
+        if self._comparator is not None:
+            raise ValueError("comparator: it is a vector for numbered columns, and these rows have names")
+        return self._names.enter(rows, n_rows)
+
+    def _rows_to_score(self, rows: Any) -> Any:
+        if self._names.reads(rows, self.n_rows):
+            return self._names.find(rows, self.n_rows)
+        if self._names.is_named(self.n_rows):
+            raise ValueError(NAMED)
+        return self._as_rows(rows)
+
     def _as_rows(self, rows: Rows) -> Any:
         x: Any = as_rows(rows)
         width = self.n_features
@@ -210,10 +245,26 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
             more = ": open_columns=True takes rows of any width" if wide else ""
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
+        if x.dtype is not FLOAT64:
+            x = x.astype(FLOAT64)
+        check_finite(x)
         return x
 
-    def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+    def _first_columns(self, width: int | None, sparse: bool) -> Columns:
+        at_once = sparse and not self._by_slot()
+        return Columns.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+        return start_inputs(
+            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+        )
+
+    def _first_state(self, columns: Columns, sparse: bool) -> S:
+        most = columns.most + self.fit_intercept
+        state = self._start(most, sparse, slots=columns.first_room() if sparse else None)
+        if sparse and not self._by_slot():
+            state.seen[0] = len(columns)
+        return state
 
     def _late_state(self, kept: Kept[S]) -> S:
         """The state of a class that appears now."""
@@ -253,6 +304,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ValueError
             If it is no finite vector of the width of the rows, or there are more than two classes.
         """
+        if self._names.is_open and self._kept is not None:
+            raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
         fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
         if fixed.ndim != 1:
             raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
@@ -268,48 +321,70 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
+    def _prepared_coef(self) -> Floats:
+        """w as people see classes, but of prepared rows, and by slot where rows are sparse."""
+        if self._kept is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._coef
+
     @property
     @reads
     def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        return self._kept.columns.by_column(self._coef) if self._kept.sparse() else self._coef.copy()
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.sparse() else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """What is added to the score; of more than two classes (n_classes,)."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.sparse():
+            added = added + kept.columns.intercept(w)
+        return float(added) if w.ndim == 1 else added
 
     @reads
     def _scores(self, x: Any) -> Floats:
-        """w'x of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        if self._kept.sparse():
-            return self._kept.columns.scores(_as_csr(x), self._coef)
-        return np.asarray(x @ self._coef.T, np.float64)
+        """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.found(batch, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        return products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
 
         Returns
         -------
         ndarray (n,) float64, or (n, n_classes) for more than two classes
         """
-        x = self._as_rows(rows)
-        check_finite(x)
-        return self._scores(x if x.dtype is FLOAT64 else x.astype(FLOAT64))
+        return self._scores(self._rows_to_score(rows))
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
 
         Returns
         -------
@@ -332,7 +407,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
 
         Returns
         -------
@@ -355,6 +431,62 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return np.stack([1.0 - p, p], axis=1)
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
+
+    @property
+    @reads
+    def vocabulary(self) -> Vocabulary | None:
+        """The names of the columns, for rows with names and without ``hash_bits``: a copy; None for other rows."""
+        known = self._names.known(self.n_rows)
+        return None if known is None else Vocabulary(known, unknown="ignore")
+
+    @reads
+    def top_features(self, n: int = 10, label: Any = None) -> "list[Weighed] | dict[Any, list[Weighed]]":
+        """The features whose weights are largest in absolute value.
+
+        Parameters
+        ----------
+        n : int, default 10
+            At most so many; features of weight 0 are left out.
+        label : optional
+            One of ``classes``: a positive weight speaks for it. None: of two classes the last, of more each of them.
+
+        Returns
+        -------
+        list of (name or column, weight)
+            Largest first; with scale="moments" by weight times what the feature was divided by, its root mean square
+            (of dense rows its standard deviation), which is how much it moves scores. Weights are those of ``coef``.
+            Names where rows have them, unless ``hash_bits`` is given: a hash tells no names. For more than two classes
+            and label=None a dict of such lists by label.
+
+        Raises
+        ------
+        ValueError
+            If the model has seen no rows, or the label is none of its classes.
+        """
+        n = as_integer(n, "n", 1)
+        w, kept, classes = self._prepared_coef(), cast(Kept[S], self._kept), self._known_classes()
+        # as the rows came, and as they are learned from: without scaling the same
+        shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
+        m = shown.shape[1]
+        columns = kept.columns.array(m) if kept.sparse() else np.arange(m)
+        own = columns != INTERCEPT
+        names = self._names.known(self.n_rows)
+
+        def of(number: int) -> list[Weighed]:
+            k, sign = (number, 1.0) if len(shown) > 1 else (0, 1.0 if number else -1.0)
+            return largest(sign * shown[k, own], np.abs(learned[k, :m][own]), columns[own], n, names=names)
+
+        if classes is None:
+            if label is not None:
+                raise ValueError(f"label: loss={self.loss!r} takes real targets, and this model has no classes")
+            return of(1)
+        found: list[Any] = classes.tolist()
+        if label is not None:
+            if label not in found:
+                raise ValueError(f"label must be one of {found}, got {label!r}")
+            # the only class that has come is the positive one
+            return of(found.index(label) if len(found) > 1 else 1)
+        return of(1) if len(found) <= 2 else {one: of(number) for number, one in enumerate(found)}
 
     @property
     @reads
@@ -386,6 +518,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Columns of the rows; None before the first, and with ``open_columns``."""
         return None if self._kept is None else self._kept.columns.width
 
+    def _seen(self) -> str:
+        if self._kept is None or self.n_features is not None:
+            return super()._seen()
+        return f"{self.n_rows} rows with {self._kept.n_slots()} features so far"
+
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
 
@@ -395,7 +532,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is None:
             return {"sparse": None}, arrays
         state, more = self._kept.saved()
-        return state, {**arrays, **more}
+        named, names = self._names.saved(self.n_rows)
+        return {**state, **named}, {**arrays, **more, **names}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         sparse, comparator = state["sparse"], arrays.get("comparator")
@@ -406,31 +544,42 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        columns = Columns.checked(state, arrays, is_open=self.open_columns)
+        names = Names.read_back(state, arrays, self.hash_bits, 0)
+        if names.is_open and not (sparse and comparator is None):
+            raise ValueError("a model of rows with names learns from sparse rows, and has no comparator")
+        is_open = self.open_columns or names.is_open
+        columns = Columns.checked(state, arrays, is_open=is_open, intercept=self.fit_intercept)
+        if names.is_open:
+            names.require_columns(arrays["columns"])
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        most = columns.most + self.fit_intercept
         Kept[S].validate(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
+            lambda slots: self._start(most, sparse, outline, slots if sparse else None),
             self._values["classes"],
+            self._first_inputs(1, sparse, outline),
         )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
+            lambda slots: self._start(most, sparse, slots=slots if sparse else None),
             columns,
+            self._first_inputs(1, sparse),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )
+        self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
@@ -456,6 +605,8 @@ def filled(n: int, value: float) -> Floats:
 
 
 def _as_csr(rows: Any) -> Csr:
+    if isinstance(rows, NamedRows):
+        return rows.csr
     if not is_sparse(rows):
         from scipy.sparse import csr_array
 
