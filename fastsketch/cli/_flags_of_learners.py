@@ -150,24 +150,8 @@ def _rows(group: Any, parser: Any) -> None:
         "class_weight",
         group=group,
         type=_weights,
-        metavar="{balanced,A=X,...}",
-        help="balanced: labels that are rare weigh more; or a weight for each (default: all weigh the same)",
-    )
-    parameter(
-        parser,
-        "decay",
-        group=group,
-        type=float,
-        metavar="X",
-        help="factor in (0, 1] on what earlier rows have taught, at every new row (default 1)",
-    )
-    parameter(
-        parser,
-        "drift",
-        group=group,
-        type=or_none,
-        metavar="{restart,none}",
-        help="restart: begin anew where the loss says that the stream has changed (default: none)",
+        metavar="WEIGHTS",
+        help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
     )
     parameter(
         parser,

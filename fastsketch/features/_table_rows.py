@@ -172,7 +172,8 @@ class TableRows:
         """The line of a row, both counted as messages count them: rows from 0, lines from 1; None of standard input."""
         if self._is_input():
             return None
-        return next((number for number, _ in islice(self._lines(), row, None)), None)
+        with InputFile(self.path) as file:  # another reading of it may be on its way
+            return next((number for number, _ in islice(records(file, 1, lambda _: self._header), row, None)), None)
 
     def _at_once(self, lines: list[Line]) -> list[Named] | None:
         """The rows column by column; None if a number is missing, or a cell is to be refused."""

@@ -12,7 +12,7 @@ from fastsketch._losses import OnlineLossName
 from fastsketch.online import AdaptiveSubgradient
 from fastsketch.online._adaptive import Form, Method, Penalty
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
+from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor, Scale
 
 
 class _Adaptive:
@@ -32,6 +32,7 @@ class _Adaptive:
         penalty: Penalty,
         penalty_strength: float,
         fit_intercept: bool,
+        scale: Scale,
         epochs: int,
         random_state: int | RandomState | None,
     ) -> None:
@@ -44,6 +45,7 @@ class _Adaptive:
         self.penalty: Penalty = penalty
         self.penalty_strength = penalty_strength
         self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
         self.epochs = epochs
         self.random_state = random_state
 
@@ -57,6 +59,8 @@ class _Adaptive:
             delta=self.delta,
             penalty=self.penalty,
             penalty_strength=self.penalty_strength,
+            fit_intercept=self.fit_intercept,
+            scale=self.scale,
             seed=seed,
             **more,
         )
@@ -72,6 +76,8 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
     fit_intercept : bool, default True
         By a feature that is always 1.
+    scale : {None, "moments"}, default None
+        "moments": features divided by their running moments.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
@@ -115,6 +121,7 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
+        scale: Scale = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
         random_state: int | RandomState | None = 0,
@@ -129,6 +136,7 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
             penalty=penalty,
             penalty_strength=penalty_strength,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )
@@ -141,7 +149,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, random_state
+    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale, random_state
         As for AdaptiveSubgradientClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     epochs : int, default 3
@@ -185,6 +193,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
+        scale: Scale = None,
         epochs: int = 3,
         random_state: int | RandomState | None = 0,
     ) -> None:
@@ -198,6 +207,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
             penalty=penalty,
             penalty_strength=penalty_strength,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )
