@@ -14,6 +14,8 @@ from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
+from fastsketch.online._kept import Kept
+from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
@@ -57,6 +59,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     seed: int = seed(default=0)
 
     def _check(self) -> None:
+        super()._check()
         if (self.penalty is None) != (self.penalty_strength == 0):
             raise ValueError(
                 "penalty and penalty_strength go together: "
@@ -246,6 +249,8 @@ class AdaptiveGrid(_Adaptive):
     learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
     delta: Sequence[float] = parameter(_as_grid, kw_only=False)
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
+    classes: Any = parameter(as_classes, default=None, init=False)
+    class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
@@ -275,7 +280,7 @@ class AdaptiveGrid(_Adaptive):
         if self._learned is not None:
             single = model._start(self._learned.base.shape[1], self._learned.sparse)
             self._learned.give_point(i, single)
-            model._learned = single
+            model._kept = Kept[PointsState].beginning(single, None)
         return model
 
     def _facts(self) -> dict[str, Any]:

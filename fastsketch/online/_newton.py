@@ -111,6 +111,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     seed: int = seed(default=0)
 
     def _check(self) -> None:
+        super()._check()
         if not self.alpha0 and self.method != "rfd":
             raise ValueError(
                 f"alpha0 must be positive for method={self.method!r}, got {self.alpha0}: only 'rfd' finds its own"
