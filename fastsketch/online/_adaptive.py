@@ -11,7 +11,7 @@ from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch._losses import LOSSES, OnlineLossName
-from fastsketch._parameters import choice, integer, parameter, real, seed
+from fastsketch._parameters import choice, flag, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._kept import Kept
@@ -76,6 +76,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
 
     def _n_points(self) -> int:
         return 1
+
+    def _may_blend(self) -> bool:
+        return self.method not in DIAGONALS
 
     def _takes_sparse(self) -> bool:
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
@@ -251,6 +254,8 @@ class AdaptiveGrid(_Adaptive):
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
     classes: Any = parameter(as_classes, default=None, init=False)
     class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
+    calibrate: bool = flag(default=False, init=False)
+    blend: bool | None = flag(default=False, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io import _checks as checks
+from fastsketch.online import _readout
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._state import Batch, Counts, Floats, Learned
+from fastsketch.online._state import outline as shape_alone
 
 S = TypeVar("S", bound=Learned)
+
+BESIDE = "beside."  # in the names of arrays of the second learners
 
 
 @dataclass(slots=True)
@@ -24,13 +28,23 @@ class Kept(Generic[S]):
     labels: Labels | None  # None where targets are real
 
     @staticmethod
-    def beginning(state: S, labels: Labels | None) -> "Kept[S]":
-        """Before the first row, on this state; `labels` may know classes that are given."""
+    def beginning(
+        state: S, labels: Labels | None, *, beside: Learned | None = None, calibrate: bool = False
+    ) -> "Kept[S]":
+        """Before the first row, on this state; `labels` may know classes that are given.
+
+        beside: a second learner, for the read-out of `calibrate`.
+        """
         if labels is None:
             return Kept(States([state], [1.0]), None)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
-        return Kept(States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0]), labels)
+        states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
+        if beside is not None:
+            states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
+        if calibrate:
+            states.readout = _readout.start(len(states.members()), n)
+        return Kept(states, labels)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
@@ -56,29 +70,51 @@ class Kept(Generic[S]):
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(Labels, self.labels).order]
 
+    def intercepts(self) -> Floats:
+        """What is added to scores: (1,), or (k,) in the order of classes."""
+        return np.ravel(self.shown(self.states.intercepts()))
+
     # -- learning ----------------------------------------------------------------------------------------------------
     def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats) -> Floats:
         """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all."""
-        state, labels, scores = self.states.held[0], self.labels, np.array([np.nan])
+        states, labels = self.states, self.labels
+        state, scores = states.held[0], np.full((1 + len(states.beside), 1, 1), np.nan)
+        out = own = scores[0, 0]
         counts: list[int] = []
         if labels is not None:
-            number, sign = int(y[0]), self.states.signs[0]
+            number, sign = int(y[0]), states.signs[0]
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
+        # of two learners the one that is quickly put back comes first
+        undo = [(beside, beside.undoing(batch)) for beside in states.beside]
         try:
-            state.learn(batch, y, weights, scores)
+            for beside in states.beside:
+                beside.learn(batch, y, weights, scores[1, 0])
+            if isfinite(scores[-1, 0, 0]) or not undo:
+                state.learn(batch, y, weights, own)
         except np.linalg.LinAlgError:
-            scores[0] = np.nan  # numbers of such sizes that no factorisation is left
+            own[0] = np.nan  # numbers of such sizes that no factorisation is left
         finally:
-            if labels is not None and scores[0] == scores[0]:  # an interrupt must not leave the counts behind
-                labels.counts = counts
-        if not isfinite(scores[0]):
+            if own[0] == own[0]:  # an interrupt must not leave what follows behind
+                out = states.read_out(scores, y[None, :], weights)[0]
+                if labels is not None:
+                    labels.counts = counts
+            else:
+                for beside, kept in undo:
+                    beside.put_back(kept)
+        if not isfinite(own[0]):
             raise Unlearned(state, state.totals()[0])
-        return scores if labels is None or self.sign() > 0 else -scores + 0.0
+        return out if labels is None or self.sign() > 0 else -out + 0.0
 
     def learn(
-        self, batch: Batch, y: NDArray[Any], weights: Floats, *, new: New = NOTHING_NEW, begin: Callable[[], S]
+        self,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        *,
+        new: New = NOTHING_NEW,
+        begin: Callable[[], tuple[S, Learned | None]],
     ) -> Floats:
         """Learn from rows; returns their scores as people see them, each from before its row was learned from.
 
@@ -137,35 +173,60 @@ class Kept(Generic[S]):
         arrays = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
+        for k, beside in enumerate(states.beside):
+            arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
+        if states.readout is not None:
+            arrays.update(states.readout.saved())
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         return state, arrays
 
     @staticmethod
     def validate(
-        state: dict[str, Any], arrays: dict[str, NDArray[Any]], start: Callable[[], S], given: tuple[Label, ...] | None
+        state: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        start: Callable[[], tuple[S, Learned | None]],
+        given: tuple[Label, ...] | None,
+        *,
+        calibrate: bool,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines."""
+        """Raise ValueError unless a model could have learned this; `start` makes states of outlines."""
+        outline, beside = start()
         if "labels" not in state:
-            start().validate_all(arrays)
+            outline.validate_all(arrays)
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
         if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
             raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
-        parts = _parts_of(arrays, n)
+        parts, parts_beside = _parts_of(arrays, n)
         if n > 1:
             checks.sums(arrays, "shared_loss", (1,), low=0.0)
-        outline, rows = start(), 0
-        for part in parts:
+        rows = 0
+        for part, part_beside in zip(parts, parts_beside, strict=True):
+            if calibrate:
+                for name in _readout.NAMES:
+                    part.pop(name, None)
             outline.validate_all(part)
             rows = rows or outline.rows_in(part)
+            if beside is None:
+                checks.only(part_beside)
+            else:
+                beside.validate_all(part_beside)
+        if calibrate:
+            _readout.start(1 if beside is None else 2, n, shape_alone).validate_all(arrays)
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
     @staticmethod
     def read_back(
-        state: dict[str, Any], arrays: dict[str, NDArray[Any]], start: Callable[[], S], *, of_labels: bool, given: bool
+        state: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        start: Callable[[], tuple[S, Learned | None]],
+        *,
+        of_labels: bool,
+        given: bool,
+        calibrate: bool,
     ) -> "Kept[S]":
         """The inverse of ``saved``."""
         if "labels" in state:
@@ -175,12 +236,20 @@ class Kept(Generic[S]):
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         held: list[S] = []
-        for part in _parts_of(arrays, len(signs)):
-            one = start()
+        all_beside: list[Learned] = []
+        for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
+            one, beside = start()
             one.take(part)
             held.append(one)
+            if beside is not None:
+                beside.take(part_beside)
+                all_beside.append(beside)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
-        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels)
+        readout = None
+        if calibrate:
+            readout = _readout.start(2 if all_beside else 1, len(held))
+            readout.take(arrays)
+        return Kept(States(held, signs, state.get("mistakes", 0), shared, all_beside, readout), labels)
 
 
 def name_of(k: int, name: str) -> str:
@@ -188,16 +257,24 @@ def name_of(k: int, name: str) -> str:
     return f"{k}.{name}" if k else name
 
 
-def _parts_of(arrays: dict[str, NDArray[Any]], n: int) -> list[dict[str, NDArray[Any]]]:
-    """The arrays of each state by their own names; the comparator and what is common are left out."""
+def _parts_of(
+    arrays: dict[str, NDArray[Any]], n: int
+) -> tuple[list[dict[str, NDArray[Any]]], list[dict[str, NDArray[Any]]]]:
+    """The arrays of each state, and of the learner beside it, by their own names, without the comparator.
+
+    Those of the read-out, and the loss that several states share, are not left out where there is none.
+    """
     parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
+    parts_beside: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
     for name, array in arrays.items():
         number, dot, rest = name.partition(".")
         if not dot:
-            if name not in ("comparator", "shared_loss") or (name == "shared_loss" and n == 1):
+            if name != "comparator" and (name != "shared_loss" or n == 1):
                 parts[0][name] = array
+        elif number.isdigit() and 0 <= int(number) < n and rest.startswith(BESIDE):
+            parts_beside[int(number)][rest.removeprefix(BESIDE)] = array
         elif number.isdigit() and 0 < int(number) < n:
             parts[int(number)][rest] = array
         else:
             raise ValueError(f"array {name!r} does not belong to it")
-    return parts
+    return parts, parts_beside

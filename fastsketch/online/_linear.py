@@ -4,15 +4,18 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.losses import NO_PENALTY
+from fastsketch._kernels.online.numbers import DIAGONAL
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, integer, parameter, real
+from fastsketch._parameters import choice, flag, integer, parameter, real
 from fastsketch._validation import (
     Rows,
     as_flag,
@@ -25,6 +28,7 @@ from fastsketch._validation import (
     is_sparse,
 )
 from fastsketch.io import _checks as checks
+from fastsketch.online import _diagonal, _readout
 from fastsketch.online._against_rest import Unlearned, n_states
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
@@ -41,6 +45,8 @@ from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats,
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
 FLOAT64 = np.dtype(np.float64)
+# Of the diagonal learner that scores are blended with; it takes the logistic loss.
+RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
 
 S = TypeVar("S", bound=Learned)
 
@@ -53,6 +59,10 @@ class Progress(TypedDict):
     mean_loss: float
     error_rate: float
     regret: float | None
+
+
+def _as_choice_of_blend(value: Any, name: str) -> bool | None:
+    return None if value is None else as_flag(value, name)
 
 
 class OnlineLinear(Model, Generic[S], abstract=True):
@@ -70,8 +80,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
+    calibrate: bool = flag(default=True)
+    blend: bool | None = parameter(_as_choice_of_blend, default=None)
+
+    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "blend": False}
 
     def _check(self) -> None:
+        if self.blend and not self.calibrate:
+            raise ValueError("blend needs calibrate: the scores of both learners are weighed as they are calibrated")
+        if self.blend and not self._may_blend():
+            raise ValueError(f"blend: what it adds is the model itself with {self._method()}")
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -91,7 +109,26 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Why the coefficients left the range of numbers."""
         raise NotImplementedError
 
+    def _may_blend(self) -> bool:
+        """Whether a diagonal learner beside this one is another one."""
+        return True
+
+    def _method(self) -> str:
+        return f"method={self._values['method']!r}"
+
     # -- learning --------------------------------------------------------------------------------------------------
+    def _start_both(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> tuple[S, Learned | None]:
+        """The state before the first row and, to blend with, a diagonal one."""
+        state = self._start(d, sparse, zeros)
+        if not (self._calibrates() and self._may_blend() and self.blend is not False):
+            return state, None
+        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0)
+        rate, delta = np.array([RATE_BESIDE]), np.array([DELTA_BESIDE])
+        return state, _diagonal.start(setting, rate, delta, d=d, sparse=sparse, zeros=zeros)
+
+    def _calibrates(self) -> bool:
+        return self.calibrate and LOSSES[self.loss].targets == "label"
+
     def _begin(self) -> None:
         self._kept: Kept[S] | None = None
         self._comparator: Floats | None = None
@@ -164,7 +201,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         check_finite(x)
         if kept is None:
             sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            kept = Kept[S].beginning(self._start(d, sparse), labels)
+            state, beside = self._start_both(d, sparse)
+            kept = Kept[S].beginning(state, labels, beside=beside, calibrate=self._calibrates())
         elif n != 1 or new.rows or self._comparator is not None or not kept.states.is_atomic():
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
         self._coef = None
@@ -173,7 +211,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             if kept is self._kept:
                 scores = kept.learn_one(batch, y, weights)
             else:
-                scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._start(d, kept.sparse()))
+                scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._start_both(d, kept.sparse()))
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -237,9 +275,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            held = self._kept.states.held
-            of_states = held[0].coef()[None] if len(held) == 1 else np.stack([state.coef() for state in held])
-            self._coef = self._kept.shown(of_states)
+            self._coef = self._kept.shown(self._kept.states.coefs())
         return self._coef.copy()
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
@@ -256,7 +292,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         coef = self.coef
         x: Any = as_rows(rows, self.n_features)
         check_finite(x)
-        return np.asarray(x @ coef.T, np.float64)
+        scores = np.asarray(x @ coef.T, np.float64)
+        return scores + self._kept.intercepts() if self._kept is not None and self._calibrates() else scores
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
@@ -302,7 +339,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
         scores = self.decision_function(rows)
         n_classes = len(cast(Labels, self._labels()).known)
-        p = _probability(self.loss, scores)
+        p = _readout.probabilities(scores) if self._calibrates() else _probability(self.loss, scores)
         if n_classes <= 1:
             return np.ones((len(p), n_classes))
         if p.ndim == 1:
@@ -365,7 +402,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
-        Kept[S].validate(state, arrays, lambda: self._start(shape[-1], sparse, outline), self._values["classes"])
+        Kept[S].validate(
+            state,
+            arrays,
+            lambda: self._start_both(shape[-1], sparse, outline),
+            self._values["classes"],
+            calibrate=self._calibrates(),
+        )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
@@ -375,7 +418,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda: self._start(d, sparse),
+            lambda: self._start_both(d, sparse),
+            calibrate=self._calibrates(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )

@@ -15,6 +15,8 @@ from scipy.special import expit, softmax
 from fastsketch._kernels.online import readout as kernel
 from fastsketch.online._state import Arrays, Counts, Floats, Zeros
 
+NAMES = ("readout_weights", "readout_information")  # in files
+
 
 @dataclass(slots=True)
 class ReadOut(Arrays):

@@ -25,14 +25,15 @@ cdef inline double near(double z) noexcept nogil:
     return FAR if z > FAR else -FAR if z < -FAR else z
 
 
-cdef void step(Py_ssize_t q, const double* h, const double* g, double* w) noexcept nogil:
-    """w -= H^-1 g by Cholesky factors; directions that rounding has lost stay."""
+cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
+    """w -= H^-1 g by Cholesky factors of the lower half, which is mirrored; directions that rounding has lost stay."""
     cdef double[MOST][MOST] low
     cdef double[MOST] x
     cdef Py_ssize_t i, j, k
     cdef double s
     for i in range(q):
         for j in range(i + 1):
+            h[j * q + i] = h[i * q + j]
             s = h[i * q + j]
             for k in range(j):
                 s -= low[i][k] * low[j][k]
@@ -73,7 +74,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
         curve = sample_weight[i] * 0.5 * (chance * (1 - chance) + slope * slope)
         for a in range(q):
             g[a] = sample_weight[i] * slope * u[a]
-            for b in range(q):
+            for b in range(a + 1):
                 h[a * q + b] += curve * u[a] * u[b]
         step(q, h, g, w)
 
@@ -109,13 +110,13 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
             g[a] = mean[a] - near(members[(a * k + numbers[i]) * n + i])
         share = 0.5 * sample_weight[i]
         for a in range(p):
-            for b in range(p):
+            for b in range(a + 1):
                 h[a * p + b] += share * g[a] * g[b]
         for c in range(k):
             for a in range(p):
                 u[a] = near(members[(a * k + c) * n + i]) - mean[a]
             for a in range(p):
-                for b in range(p):
+                for b in range(a + 1):
                     h[a * p + b] += share * chances[c] / total * u[a] * u[b]
         for a in range(p):
             g[a] *= sample_weight[i]
