@@ -44,12 +44,16 @@ class States(Generic[S]):
             self.mistakes,
             self.shared,
             [state.copied() for state in self.beside],
-            None if self.readout is None else self.readout.copied(),
+            None if self.readout is None else self.readout.copied(0),
         )
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
-        return len(self.held) == 1 and all(state.is_atomic() for state in (*self.held, *self.beside))
+        return len(self.held) == 1 and all(state.is_atomic() for state in self.all())
+
+    def all(self) -> list[Learned]:
+        """All learners."""
+        return [*self.held, *self.beside]
 
     def members(self) -> list[list[Learned]]:
         """The learners that the read-out combines, of all states each."""
@@ -119,10 +123,11 @@ class States(Generic[S]):
         signs = np.array(self.signs)[:, None]
         return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
 
-    def coefs(self) -> Floats:
-        """w of all states, (k, d)."""
-        found = [np.stack([state.coef() for state in learners]) for learners in self.members()]
-        return found[0] if self.readout is None else self.readout.combined(np.stack(found))
+    def combined(self, coefs: Floats) -> Floats:
+        """w of the states (k, d) from those of all learners (members k, d)."""
+        if self.readout is None:
+            return coefs
+        return self.readout.combined(coefs.reshape(-1, len(self.held), coefs.shape[-1]))
 
     def intercepts(self) -> Floats:
         """What is added to the scores of all states, (k, 1)."""

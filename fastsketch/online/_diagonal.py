@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, Batch, Csr, Floats, Zeros
+from fastsketch.online._state import OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class DiagonalState(PointsState):
     """Arrays of k points in d features."""
 
     setting: DiagonalSetting
-    squares: Floats  # sum of squared gradients, or Adam's second moment, (d,)
-    first: Annotated[Floats | None, OF_POINTS]  # Adam's first moment, (k, d)
-    last: Annotated[Floats, OF_POINTS]  # the part of the clock that a coordinate has been given, (k, d)
+    squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
+    first: Annotated[Floats | None, OF_POINTS, SLOTS]  # Adam's first moment, (k, d)
+    last: Annotated[Floats, OF_POINTS, SLOTS]  # the part of the clock that a coordinate has been given, (k, d)
     clock: Annotated[Floats, OF_POINTS]  # (k,)
     slopes: Annotated[Floats, SCRATCH]  # (k,)
     scores: Annotated[Floats, SCRATCH]  # (k,)
@@ -55,7 +55,7 @@ class DiagonalState(PointsState):
         if not self.is_atomic():
             return PointsState.undoing(self, batch)
         at = batch.indices if isinstance(batch, Csr) else slice(None)
-        rest = [array.copy() for array in (self.clock, self.losses, self.mistakes, self.count)]
+        rest = [array.copy() for array in (self.clock, self.losses, self.mistakes, self.count, self.seen)]
         return at, self.base[:, at].copy(), self.squares[at].copy(), rest
 
     def put_back(self, kept: Any) -> None:
@@ -64,7 +64,7 @@ class DiagonalState(PointsState):
             return
         at, base, squares, rest = kept
         self.base[:, at], self.squares[at] = base, squares
-        for array, before in zip((self.clock, self.losses, self.mistakes, self.count), rest, strict=True):
+        for array, before in zip((self.clock, self.losses, self.mistakes, self.count, self.seen), rest, strict=True):
             array[:] = before
 
     def is_atomic(self) -> bool:

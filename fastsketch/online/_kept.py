@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from fastsketch.io import _checks as checks
 from fastsketch.online import _readout
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
+from fastsketch.online._columns import Columns
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
-from fastsketch.online._state import Batch, Counts, Floats, Learned
-from fastsketch.online._state import outline as shape_alone
+from fastsketch.online._state import Batch, Counts, Floats, Learned, outline
 
 S = TypeVar("S", bound=Learned)
 
 BESIDE = "beside."  # in the names of arrays of the second learners
+# Arrays in a file that are those of no state.
+COMMON = ("comparator", "shared_loss", "columns")
 
 
 @dataclass(slots=True)
@@ -26,17 +28,18 @@ class Kept(Generic[S]):
 
     states: States[S]
     labels: Labels | None  # None where targets are real
+    columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
 
     @staticmethod
     def beginning(
-        state: S, labels: Labels | None, *, beside: Learned | None = None, calibrate: bool = False
+        state: S, labels: Labels | None, columns: Columns, *, beside: Learned | None = None, calibrate: bool = False
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given.
 
         beside: a second learner, for the read-out of `calibrate`.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None)
+            return Kept(States([state], [1.0]), None, columns)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
@@ -44,15 +47,41 @@ class Kept(Generic[S]):
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
             states.readout = _readout.start(len(states.members()), n)
-        return Kept(states, labels)
+        return Kept(states, labels, columns)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
-        return Kept(self.states.copied(), None if self.labels is None else self.labels.copied())
+        return Kept(self.states.copied(), None if self.labels is None else self.labels.copied(), self.columns)
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
         return self.states.held[0].sparse
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+    def n_slots(self) -> int:
+        """Slots that have occurred."""
+        return max(state.n_slots for state in self.states.all())
+
+    def has_room(self) -> bool:
+        """Whether the states have room for all slots."""
+        return not self.sparse() or all(state.has_slots(len(self.columns)) for state in self.states.all())
+
+    def make_room(self) -> None:
+        """So that the states may meet all slots."""
+        if self.sparse():
+            for state in self.states.all():
+                state.make_slots(len(self.columns))
+
+    def coefs(self) -> Floats:
+        """w of every state (k, d), for sparse rows by slot (k, n_slots)."""
+        each = [state.coef() for state in self.states.all()]
+        if len(each) == 1:
+            out = each[0][None]
+        else:
+            out = np.zeros((len(each), max(len(w) for w in each)))  # a class that came late may know fewer slots
+            for row, w in zip(out, each, strict=True):
+                row[: len(w)] = w
+        return self.states.combined(out)
 
     # -- the side that scores are read from --------------------------------------------------------------------------
     def sign(self) -> float:
@@ -167,7 +196,7 @@ class Kept(Generic[S]):
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What json can write, and arrays."""
         states, labels = self.states, self.labels
-        state: dict[str, Any] = {"sparse": states.held[0].sparse}
+        state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
         arrays = {}
@@ -176,7 +205,9 @@ class Kept(Generic[S]):
         for k, beside in enumerate(states.beside):
             arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
         if states.readout is not None:
-            arrays.update(states.readout.saved())
+            arrays.update(states.readout.saved(0))
+        if self.sparse():
+            arrays["columns"] = self.columns.array(self.n_slots())
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         return state, arrays
@@ -185,15 +216,16 @@ class Kept(Generic[S]):
     def validate(
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        start: Callable[[], tuple[S, Learned | None]],
+        start: Callable[[int], S],
+        start_beside: Callable[[int], Learned] | None,
         given: tuple[Label, ...] | None,
         *,
         calibrate: bool,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes states of outlines."""
-        outline, beside = start()
+        """Raise ValueError unless a model could have learned this; states of outlines are made for so many slots."""
         if "labels" not in state:
-            outline.validate_all(arrays)
+            (part,), _ = _parts_of(arrays, 1)
+            start(_slots_of(part)).validate_all(part)
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -207,14 +239,15 @@ class Kept(Generic[S]):
             if calibrate:
                 for name in _readout.NAMES:
                     part.pop(name, None)
-            outline.validate_all(part)
-            rows = rows or outline.rows_in(part)
-            if beside is None:
+            checked = start(_slots_of(part))
+            checked.validate_all(part)
+            rows = rows or checked.rows_in(part)
+            if start_beside is None:
                 checks.only(part_beside)
             else:
-                beside.validate_all(part_beside)
+                start_beside(_slots_of(part_beside)).validate_all(part_beside)
         if calibrate:
-            _readout.start(1 if beside is None else 2, n, shape_alone).validate_all(arrays)
+            _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -222,7 +255,9 @@ class Kept(Generic[S]):
     def read_back(
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        start: Callable[[], tuple[S, Learned | None]],
+        start: Callable[[int], S],
+        start_beside: Callable[[int], Learned] | None,
+        columns: Columns,
         *,
         of_labels: bool,
         given: bool,
@@ -238,10 +273,11 @@ class Kept(Generic[S]):
         held: list[S] = []
         all_beside: list[Learned] = []
         for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
-            one, beside = start()
+            one = start(_slots_of(part))
             one.take(part)
             held.append(one)
-            if beside is not None:
+            if start_beside is not None:
+                beside = start_beside(_slots_of(part_beside))
                 beside.take(part_beside)
                 all_beside.append(beside)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
@@ -249,7 +285,15 @@ class Kept(Generic[S]):
         if calibrate:
             readout = _readout.start(2 if all_beside else 1, len(held))
             readout.take(arrays)
-        return Kept(States(held, signs, state.get("mistakes", 0), shared, all_beside, readout), labels)
+        return Kept(States(held, signs, state.get("mistakes", 0), shared, all_beside, readout), labels, columns)
+
+
+def _slots_of(part: dict[str, NDArray[Any]]) -> int:
+    """Slots, or columns, of a state in a file."""
+    shape = part["base"].shape
+    if not shape:
+        raise ValueError("array 'base' has no columns")
+    return shape[-1]
 
 
 def name_of(k: int, name: str) -> str:
@@ -269,7 +313,7 @@ def _parts_of(
     for name, array in arrays.items():
         number, dot, rest = name.partition(".")
         if not dot:
-            if name != "comparator" and (name != "shared_loss" or n == 1):
+            if name not in COMMON or (name == "shared_loss" and n == 1):
                 parts[0][name] = array
         elif number.isdigit() and 0 <= int(number) < n and rest.startswith(BESIDE):
             parts_beside[int(number)][rest.removeprefix(BESIDE)] = array

@@ -132,7 +132,7 @@ def test_probabilities():
 def test_arrays_that_no_rounds_make():
     readout = _readout.start(2, 3)
     outline = _readout.start(2, 3)
-    arrays = {name: array.copy() for name, array in readout.saved().items()}
+    arrays = {name: array.copy() for name, array in readout.saved(0).items()}
     assert outline.validate_all(arrays) == set(arrays)
     arrays["readout_information"][0, 1] = 0.5
     with pytest.raises(ValueError, match="readout_information"):
