@@ -12,6 +12,8 @@ from fastsketch.io import _checks as checks
 from fastsketch.online import _readout
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
+from fastsketch.online._inputs import NAMES as INPUTS
+from fastsketch.online._inputs import Inputs
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._state import Batch, Counts, Floats, Learned, outline
 
@@ -19,7 +21,7 @@ S = TypeVar("S", bound=Learned)
 
 BESIDE = "beside."  # in the names of arrays of the second learners
 # Arrays in a file that are those of no state.
-COMMON = ("comparator", "shared_loss", "columns")
+COMMON = ("comparator", "shared_loss", "columns", *INPUTS)
 
 
 @dataclass(slots=True)
@@ -29,17 +31,24 @@ class Kept(Generic[S]):
     states: States[S]
     labels: Labels | None  # None where targets are real
     columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
+    inputs: Inputs
 
     @staticmethod
     def beginning(
-        state: S, labels: Labels | None, columns: Columns, *, beside: Learned | None = None, calibrate: bool = False
+        state: S,
+        labels: Labels | None,
+        columns: Columns,
+        inputs: Inputs,
+        *,
+        beside: Learned | None = None,
+        calibrate: bool = False,
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given.
 
         beside: a second learner, for the read-out of `calibrate`.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns)
+            return Kept(States([state], [1.0]), None, columns, inputs)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
@@ -47,11 +56,12 @@ class Kept(Generic[S]):
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
             states.readout = _readout.start(len(states.members()), n)
-        return Kept(states, labels, columns)
+        return Kept(states, labels, columns, inputs)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
-        return Kept(self.states.copied(), None if self.labels is None else self.labels.copied(), self.columns)
+        labels = None if self.labels is None else self.labels.copied()
+        return Kept(self.states.copied(), labels, self.columns, self.inputs.copied(self.n_slots()))
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
@@ -69,6 +79,7 @@ class Kept(Generic[S]):
     def make_room(self) -> None:
         """So that the states may meet all slots."""
         if self.sparse():
+            self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in self.states.all():
                 state.make_slots(len(self.columns))
 
@@ -116,22 +127,24 @@ class Kept(Generic[S]):
             counts = list(labels.counts)
             counts[number] += 1
         # of two learners the one that is quickly put back comes first
-        undo = [(beside, beside.undoing(batch)) for beside in states.beside]
+        undo, undo_beside = self.inputs.undoing(batch), [(one, one.undoing(batch)) for one in states.beside]
         try:
+            rows = self.inputs.joined(batch)
             for beside in states.beside:
-                beside.learn(batch, y, weights, scores[1, 0])
-            if isfinite(scores[-1, 0, 0]) or not undo:
-                state.learn(batch, y, weights, own)
+                beside.learn(rows, y, weights, scores[1, 0])
+            if not undo_beside or isfinite(scores[1, 0, 0]):
+                state.learn(rows, y, weights, own)
         except np.linalg.LinAlgError:
             own[0] = np.nan  # numbers of such sizes that no factorisation is left
         finally:
-            if own[0] == own[0]:  # an interrupt must not leave what follows behind
+            if own[0] != own[0]:  # not learned from
+                undo()
+                for beside, kept in undo_beside:
+                    beside.put_back(kept)
+            else:  # an interrupt must not leave what follows behind
                 out = states.read_out(scores, y[None, :], weights)[0]
                 if labels is not None:
                     labels.counts = counts
-            else:
-                for beside, kept in undo:
-                    beside.put_back(kept)
         if not isfinite(own[0]):
             raise Unlearned(state, state.totals()[0])
         return out if labels is None or self.sign() > 0 else -out + 0.0
@@ -150,6 +163,7 @@ class Kept(Generic[S]):
         y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
         """
         states, labels = self.states, self.labels
+        batch = self.inputs.joined(batch)
         if labels is None:
             return self._part(batch, y, weights, 0, len(y), False)[0]
         known = len(labels.known)
@@ -208,6 +222,7 @@ class Kept(Generic[S]):
             arrays.update(states.readout.saved(0))
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
+        arrays.update(self.inputs.saved(self.n_slots()))
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         return state, arrays
@@ -219,13 +234,22 @@ class Kept(Generic[S]):
         start: Callable[[int], S],
         start_beside: Callable[[int], Learned] | None,
         given: tuple[Label, ...] | None,
+        inputs: Inputs,
         *,
         calibrate: bool,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; states of outlines are made for so many slots."""
+        """Raise ValueError unless a model could have learned this; states of outlines are made for so many slots.
+
+        inputs: as its parameters say.
+        """
+        if inputs.moments is None:
+            for name in INPUTS:
+                checks.only({key: array for key, array in arrays.items() if key == name})
         if "labels" not in state:
             (part,), _ = _parts_of(arrays, 1)
-            start(_slots_of(part)).validate_all(part)
+            checked = start(_slots_of(part))
+            checked.validate_all(part)
+            inputs.validate_moments(arrays, checked.rows_in(part), inputs.slots_in(_slots_of(part)))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -248,6 +272,9 @@ class Kept(Generic[S]):
                 start_beside(_slots_of(part_beside)).validate_all(part_beside)
         if calibrate:
             _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
+        inputs.validate_moments(
+            arrays, rows, inputs.slots_in(max(map(_slots_of, [*parts, *filter(None, parts_beside)])))
+        )
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -258,6 +285,7 @@ class Kept(Generic[S]):
         start: Callable[[int], S],
         start_beside: Callable[[int], Learned] | None,
         columns: Columns,
+        inputs: Inputs,
         *,
         of_labels: bool,
         given: bool,
@@ -281,11 +309,13 @@ class Kept(Generic[S]):
                 beside.take(part_beside)
                 all_beside.append(beside)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
+        inputs.take(arrays)
         readout = None
         if calibrate:
             readout = _readout.start(2 if all_beside else 1, len(held))
             readout.take(arrays)
-        return Kept(States(held, signs, state.get("mistakes", 0), shared, all_beside, readout), labels, columns)
+        states = States(held, signs, state.get("mistakes", 0), shared, all_beside, readout)
+        return Kept(states, labels, columns, inputs)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:

@@ -5,7 +5,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,9 @@ from fastsketch._validation import (
 from fastsketch.io import _checks as checks
 from fastsketch.online import _diagonal, _readout
 from fastsketch.online._against_rest import Unlearned, n_states
-from fastsketch.online._columns import Columns
+from fastsketch.online._columns import Columns, products
+from fastsketch.online._inputs import Inputs, OutOfRange
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -82,10 +84,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     open_columns: bool = flag(default=False)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
     calibrate: bool = flag(default=True)
     blend: bool | None = parameter(_as_choice_of_blend, default=None)
 
-    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "blend": False}
+    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "blend": False, "fit_intercept": False, "scale": None}
 
     def _check(self) -> None:
         if self.open_columns and not (self._takes_sparse() and self._by_slot()):
@@ -217,15 +221,18 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if kept is None:
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             sparse = few or self.open_columns
-            columns = Columns.beginning(None if self.open_columns else d, all_at_once=sparse and not self._by_slot())
+            columns = self._first_columns(None if self.open_columns else d, sparse)
             kept = Kept[S].beginning(
                 self._first_state(columns, sparse),
                 labels,
                 columns,
+                self._first_inputs(columns.first_room() if sparse else d, sparse),
                 beside=self._first_beside(columns, sparse),
                 calibrate=self._calibrates(),
             )
-        batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (
             n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
         ):
@@ -237,6 +244,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 scores = kept.learn_one(batch, y, weights)
             else:
                 scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._late_state(kept))
+        except OutOfRange as refused:
+            row = self.n_rows + refused.row + 1
+            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -256,14 +266,25 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
         return x
 
+    def _first_columns(self, width: int | None, sparse: bool) -> Columns:
+        at_once = sparse and not self._by_slot()
+        return Columns.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+        return start_inputs(
+            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+        )
+
     def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+        most = columns.most + self.fit_intercept
+        return self._start(most, sparse, zeros, columns.first_room() if sparse else None)
 
     def _first_beside(self, columns: Columns, sparse: bool) -> Learned | None:
         """The learner to blend with, if there is to be one."""
         if not self._blends():
             return None
-        return self._start_beside(columns.most, sparse, slots=columns.first_room() if sparse else None)
+        most = columns.most + self.fit_intercept
+        return self._start_beside(most, sparse, slots=columns.first_room() if sparse else None)
 
     def _late_state(self, kept: Kept[S]) -> tuple[S, Learned | None]:
         """The state of a class that appears now, and the learner beside it."""
@@ -320,28 +341,51 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
+    def _prepared_coef(self) -> Floats:
+        """w as people see classes, but of prepared rows, and by slot where rows are sparse."""
+        if self._kept is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._coef
+
     @property
     @reads
     def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        return self._kept.columns.by_column(self._coef) if self._kept.sparse() else self._coef.copy()
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.sparse() else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """What is added to the score; of more than two classes (n_classes,)."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.sparse():
+            added = added + kept.columns.intercept(w)
+        if self._calibrates():
+            added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
+        return float(added) if w.ndim == 1 else added
 
     @reads
     def _scores(self, x: Any) -> Floats:
-        """w'x of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        if self._kept.sparse():
-            scores = self._kept.columns.scores(_as_csr(x), self._coef)
-        else:
-            scores = np.asarray(x @ self._coef.T, np.float64)
-        return scores + self._kept.intercepts() if self._calibrates() else scores
+        """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.found(batch, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
+        return scores + kept.intercepts() if self._calibrates() else scores
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -460,19 +504,21 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        columns = Columns.checked(state, arrays, is_open=self.open_columns)
+        columns = Columns.checked(state, arrays, is_open=self.open_columns, intercept=self.fit_intercept)
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        most = columns.most + self.fit_intercept
         Kept[S].validate(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
-            (lambda slots: self._start_beside(columns.most, sparse, outline, slots if sparse else None))
+            lambda slots: self._start(most, sparse, outline, slots if sparse else None),
+            (lambda slots: self._start_beside(most, sparse, outline, slots if sparse else None))
             if self._blends()
             else None,
             self._values["classes"],
+            self._first_inputs(1, sparse, outline),
             calibrate=self._calibrates(),
         )
 
@@ -480,15 +526,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
-            (lambda slots: self._start_beside(columns.most, sparse, slots=slots if sparse else None))
+            lambda slots: self._start(most, sparse, slots=slots if sparse else None),
+            (lambda slots: self._start_beside(most, sparse, slots=slots if sparse else None))
             if self._blends()
             else None,
             columns,
+            self._first_inputs(1, sparse),
             calibrate=self._calibrates(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,

@@ -40,7 +40,7 @@ def stream(d=1000, n=150, active=300, seed=0):
     some = np.array([rng.choice(active, 4, replace=False) for _ in range(n)])
     some = np.unique(np.minimum(some, rng.integers(0, active, some.shape) // 2 + 3), axis=1)
     rows = sparse.coo_array((rng.standard_normal(some.size), (np.repeat(np.arange(n), some.shape[1]), some.ravel())))
-    rows = sparse.csr_array((rows.tocsr() if rows.shape[1] == active else sparse.csr_array(rows, shape=(n, active))))
+    rows = sparse.csr_array(rows.tocsr() if rows.shape[1] == active else sparse.csr_array(rows, shape=(n, active)))
     wide = sparse.csr_array((rows.data, columns[rows.indices], rows.indptr), (n, d))
     return wide, np.where(rows @ rng.standard_normal(active) > 0, 1.0, -1.0)
 
@@ -91,7 +91,9 @@ def test_a_column_twice_is_refused():
 
 
 def test_scores_of_rows_leave_unknown_columns_out():
-    out = row_scores(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 1], np.int32), np.array([0, 2, 2, 3]), np.array([5.0, 7.0]))
+    out = row_scores(
+        np.array([1.0, 2.0, 3.0]), np.array([0, 2, 1], np.int32), np.array([0, 2, 2, 3]), np.array([5.0, 7.0])
+    )
     assert out.tolist() == [5.0, 0.0, 21.0]
 
 
