@@ -79,13 +79,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     _ARRAYS_OF_SCHEMA_1: ClassVar[dict[str, str]] = {}
 
     sketch_size: int = integer(default=20, at_least=2, kw_only=False)
-    loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
+    loss: OnlineLossName = choice(ONLINE_LOSSES, default="logistic")
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     open_columns: bool = flag(default=False)
-    fit_intercept: bool = flag(default=False)
-    scale: Literal["moments"] | None = choice(("moments", None), default=None)
+    fit_intercept: bool = flag(default=True)
+    scale: Literal["moments"] | None = choice(("moments", None), default="moments")
     calibrate: bool = flag(default=True)
     blend: bool | None = parameter(_as_choice_of_blend, default=None)
 
