@@ -282,7 +282,7 @@ def _learn(commands: Any) -> None:
         group=newton,
         type=or_none,
         metavar="{current,next,both,none}",
-        help="examples whose predictions are kept within [-1, 1] (default current)",
+        help="examples whose predictions are kept within [-1, 1]",
     )
     parameter(parser, "beta", group=newton, type=float, metavar="X", help="share that pfd shrinks (default: 0.2)")
     parameter(parser, "learning_rate", group=adaptive, type=float, metavar="X", help="factor on steps")
