@@ -320,10 +320,10 @@ class Kept(Generic[S]):
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:
     """Slots, or columns, of a state in a file."""
-    shape = part["base"].shape
-    if not shape:
-        raise ValueError("array 'base' has no columns")
-    return shape[-1]
+    base = part.get("base")
+    if base is None or base.ndim == 0:
+        raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
+    return base.shape[-1]
 
 
 def name_of(k: int, name: str) -> str:

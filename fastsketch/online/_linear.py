@@ -275,9 +275,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
         )
 
-    def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
+    def _first_state(self, columns: Columns, sparse: bool) -> S:
         most = columns.most + self.fit_intercept
-        return self._start(most, sparse, zeros, columns.first_room() if sparse else None)
+        state = self._start(most, sparse, slots=columns.first_room() if sparse else None)
+        if sparse and not self._by_slot():
+            state.seen[0] = len(columns)
+        return state
 
     def _first_beside(self, columns: Columns, sparse: bool) -> Learned | None:
         """The learner to blend with, if there is to be one."""
