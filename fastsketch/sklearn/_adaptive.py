@@ -27,7 +27,7 @@ class _Adaptive:
         method: Method,
         form: Form,
         loss: OnlineLossName,
-        learning_rate: float,
+        learning_rate: float | None,
         delta: float | None,
         penalty: Penalty,
         penalty_strength: float,
@@ -76,8 +76,9 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
     fit_intercept : bool, default True
         By a feature that is always 1.
-    scale : {None, "moments"}, default None
-        "moments": features divided by their running moments.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
@@ -115,13 +116,15 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         *,
         method: Method = "ada_ffd",
         form: Form = "mirror_descent",
-        loss: OnlineLossName = "squared_hinge",
-        learning_rate: float = 0.1,
+        loss: OnlineLossName = "logistic",
+        learning_rate: float | None = None,
         delta: float | None = None,
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
-        scale: Scale = None,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
         random_state: int | RandomState | None = 0,
@@ -140,7 +143,12 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
             epochs=epochs,
             random_state=random_state,
         )
+        self.calibrate = calibrate
+        self.blend = blend
         self.class_weight: ClassWeight = class_weight
+
+    def _of_labels(self) -> dict[str, Any]:
+        return {"calibrate": self.calibrate, "blend": self.blend}
 
 
 @named_keywords
@@ -188,7 +196,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
         method: Method = "ada_ffd",
         form: Form = "mirror_descent",
         loss: OnlineLossName = "square",
-        learning_rate: float = 0.1,
+        learning_rate: float | None = None,
         delta: float | None = None,
         penalty: Penalty = None,
         penalty_strength: float = 0.0,

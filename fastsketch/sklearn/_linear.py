@@ -132,7 +132,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        return self._new(classes=classes.tolist(), class_weight=class_weight)
+        return self._new(classes=classes.tolist(), class_weight=class_weight, **self._of_labels())
+
+    def _of_labels(self) -> dict[str, Any]:
+        """Parameters of the model that regressors do not have."""
+        raise NotImplementedError
 
     @property
     def coef_(self) -> Floats:

@@ -73,8 +73,9 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
         Those of fastsketch.SketchedNewton, with its defaults.
     fit_intercept : bool, default True
         By a feature that is always 1.
-    scale : {None, "moments"}, default None
-        "moments": features divided by their running moments.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
@@ -111,13 +112,15 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
         sketch_size: int = 20,
         *,
         method: Method = "rfd",
-        loss: OnlineLossName = "squared_hinge",
+        loss: OnlineLossName = "logistic",
         loss_scale: float = 1.0,
         alpha0: float | None = None,
-        constraint: Constraint = "current",
+        constraint: Constraint = None,
         beta: float | None = None,
         fit_intercept: bool = True,
-        scale: Scale = None,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
         random_state: int | RandomState | None = 0,
@@ -135,7 +138,12 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
             epochs=epochs,
             random_state=random_state,
         )
+        self.calibrate = calibrate
+        self.blend = blend
         self.class_weight: ClassWeight = class_weight
+
+    def _of_labels(self) -> dict[str, Any]:
+        return {"calibrate": self.calibrate, "blend": self.blend}
 
 
 @named_keywords
