@@ -57,7 +57,7 @@ def _learn(commands: Any) -> None:
         parser,
         "loss",
         metavar=choices(ONLINE_LOSSES),
-        help="(default squared_hinge; with --regression square)",
+        help="(default logistic; with --regression square)",
     )
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
     seed(parser, "of rp, oja, ada_lr and radagrad")
@@ -78,10 +78,17 @@ def _learn(commands: Any) -> None:
         group=newton,
         type=or_none,
         metavar="{current,next,both,none}",
-        help="examples whose predictions are kept within [-1, 1] (default current)",
+        help="examples whose predictions are kept within [-1, 1] (default: none)",
     )
     parameter(parser, "beta", group=newton, type=float, metavar="X", help="share that pfd shrinks (default: 0.2)")
-    parameter(parser, "learning_rate", group=adaptive, type=float, metavar="X", help="factor on steps (default 0.1)")
+    parameter(
+        parser,
+        "learning_rate",
+        group=adaptive,
+        type=float,
+        metavar="X",
+        help="factor on steps (default: by the method)",
+    )
     parameter(
         parser,
         "delta",
@@ -135,7 +142,21 @@ def _rows(group: Any, parser: Any) -> None:
         group=group,
         type=or_none,
         metavar="{moments,none}",
-        help="moments: columns divided by their root mean squares so far (default: none)",
+        help="columns by their running moments, or as they are (default moments)",
+    )
+    parameter(
+        parser,
+        "calibrate",
+        group=group,
+        action=argparse.BooleanOptionalAction,
+        help="scores that say how likely a label is, learned as rows come (default True)",
+    )
+    parameter(
+        parser,
+        "blend",
+        group=group,
+        action=argparse.BooleanOptionalAction,
+        help="with the scores of a diagonal learner (default: where that is another one)",
     )
     parameter(
         parser,
@@ -150,24 +171,8 @@ def _rows(group: Any, parser: Any) -> None:
         "class_weight",
         group=group,
         type=_weights,
-        metavar="{balanced,A=X,...}",
-        help="balanced: labels that are rare weigh more; or a weight for each (default: all weigh the same)",
-    )
-    parameter(
-        parser,
-        "decay",
-        group=group,
-        type=float,
-        metavar="X",
-        help="factor in (0, 1] on what earlier rows have taught, at every new row (default 1)",
-    )
-    parameter(
-        parser,
-        "drift",
-        group=group,
-        type=or_none,
-        metavar="{restart,none}",
-        help="restart: begin anew where the loss says that the stream has changed (default: none)",
+        metavar="WEIGHTS",
+        help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
     )
     parameter(
         parser,

@@ -168,6 +168,13 @@ class TableRows:
         finally:
             lines.close()
 
+    def line_of(self, row: int) -> int | None:
+        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None of standard input."""
+        if self._is_input():
+            return None
+        with InputFile(self.path) as file:  # another reading of it may be on its way
+            return next((number for number, _ in islice(records(file, 1, lambda _: self._header), row, None)), None)
+
     def _at_once(self, lines: list[Line]) -> list[Named] | None:
         """The rows column by column; None if a number is missing, or a cell is to be refused."""
         cells = list(zip(*(fields for _, fields in lines), strict=True))
@@ -214,12 +221,6 @@ class TableRows:
             except ValueError as error:
                 raise SourceError(f"{self.path}, line {number}: {error}") from None
         return np.array(labels, np.float64 if self._label.numeric else np.str_)
-
-    def line_of(self, row: int) -> int | None:
-        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None of standard input."""
-        if self._is_input():
-            return None
-        return next((number for number, _ in islice(self._lines(), row, None)), None)
 
     def _row(self, fields: list[str]) -> Named:
         row: Named = {}

@@ -50,6 +50,8 @@ SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
 # The same where H is made of curvatures of the losses: there alpha0 is but the ridge of a regression. Chosen by the scores
 # from before each row was learned from, of training rows.
 SHARE_BY_LOSS = 0.2
+# Of rows as scale="moments" makes them, about as long as their intercept; by progressive losses of eleven sets.
+SHARE_FOR_SCALED_ROWS = 0.05
 MOST_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
 

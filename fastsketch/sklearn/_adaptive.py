@@ -12,7 +12,7 @@ from fastsketch._losses import OnlineLossName
 from fastsketch.online import AdaptiveSubgradient
 from fastsketch.online._adaptive import Form, Method, Penalty
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
+from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor, Scale
 
 
 class _Adaptive:
@@ -27,11 +27,12 @@ class _Adaptive:
         method: Method,
         form: Form,
         loss: OnlineLossName,
-        learning_rate: float,
+        learning_rate: float | None,
         delta: float | None,
         penalty: Penalty,
         penalty_strength: float,
         fit_intercept: bool,
+        scale: Scale,
         epochs: int,
         random_state: int | RandomState | None,
     ) -> None:
@@ -44,6 +45,7 @@ class _Adaptive:
         self.penalty: Penalty = penalty
         self.penalty_strength = penalty_strength
         self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
         self.epochs = epochs
         self.random_state = random_state
 
@@ -57,6 +59,8 @@ class _Adaptive:
             delta=self.delta,
             penalty=self.penalty,
             penalty_strength=self.penalty_strength,
+            fit_intercept=self.fit_intercept,
+            scale=self.scale,
             seed=seed,
             **more,
         )
@@ -72,6 +76,9 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
     fit_intercept : bool, default True
         By a feature that is always 1.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
@@ -109,12 +116,15 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
         *,
         method: Method = "ada_ffd",
         form: Form = "mirror_descent",
-        loss: OnlineLossName = "squared_hinge",
-        learning_rate: float = 0.1,
+        loss: OnlineLossName = "logistic",
+        learning_rate: float | None = None,
         delta: float | None = None,
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
         random_state: int | RandomState | None = 0,
@@ -129,10 +139,16 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
             penalty=penalty,
             penalty_strength=penalty_strength,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )
+        self.calibrate = calibrate
+        self.blend = blend
         self.class_weight: ClassWeight = class_weight
+
+    def _of_labels(self) -> dict[str, Any]:
+        return {"calibrate": self.calibrate, "blend": self.blend}
 
 
 @named_keywords
@@ -141,7 +157,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, random_state
+    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale, random_state
         As for AdaptiveSubgradientClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     epochs : int, default 3
@@ -180,11 +196,12 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
         method: Method = "ada_ffd",
         form: Form = "mirror_descent",
         loss: OnlineLossName = "square",
-        learning_rate: float = 0.1,
+        learning_rate: float | None = None,
         delta: float | None = None,
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
+        scale: Scale = None,
         epochs: int = 3,
         random_state: int | RandomState | None = 0,
     ) -> None:
@@ -198,6 +215,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
             penalty=penalty,
             penalty_strength=penalty_strength,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )

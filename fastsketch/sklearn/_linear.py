@@ -1,14 +1,13 @@
-"""What the online linear models share as scikit-learn has them: passes, the intercept, labels, scores."""
+"""What the online linear models share as scikit-learn has them: passes, labels, scores."""
 
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,15 +22,17 @@ from fastsketch.sklearn._random_state import seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
+Scale = Literal["moments"] | None
 
 
 class LinearEstimator(Begun):
-    """Passes over the data, the intercept as a constant feature; a subclass has parameters and ``_make``."""
+    """Passes over the data; a subclass has parameters and ``_make``."""
 
     _FREE = frozenset({"epochs"})
 
     loss: OnlineLossName
     fit_intercept: bool
+    scale: Scale
     epochs: int
     random_state: int | RandomState | None
     model_: LinearModel
@@ -48,32 +49,19 @@ class LinearEstimator(Begun):
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
-    def _rows(self, X: Any) -> Any:
-        if not self.fit_intercept:
-            return X
-        ones = np.ones((X.shape[0], 1))
-        if sparse.issparse(X):
-            blocks: list[Any] = [X, ones]
-            return sparse.csr_array(sparse.hstack(blocks, format="csr"))
-        return np.hstack([X, ones])
-
     def _learn(self, model: LinearModel, X: Any, *, targets: Any, sample_weight: Any, epochs: int) -> Self:
         """Learn on a copy: what is interrupted or refused leaves the estimator as it was."""
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        rows = self._rows(X)
         for _ in range(epochs):
-            model.update(rows, targets, sample_weight=sample_weight)
+            model.update(X, targets, sample_weight=sample_weight)
         self.model_ = model
         return self
 
     def _split(self) -> tuple[Floats, Floats]:
         """(coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
         check_is_fitted(self, "model_")
-        coef = np.atleast_2d(self.model_.coef)
-        if self.fit_intercept:
-            return coef[:, :-1], coef[:, -1]
-        return coef, np.zeros(len(coef))
+        return np.atleast_2d(self.model_.coef), np.atleast_1d(self.model_.intercept)
 
     @property
     def n_iter_(self) -> int:
@@ -144,7 +132,11 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        return self._new(classes=classes.tolist(), class_weight=class_weight)
+        return self._new(classes=classes.tolist(), class_weight=class_weight, **self._of_labels())
+
+    def _of_labels(self) -> dict[str, Any]:
+        """Parameters of the model that regressors do not have."""
+        raise NotImplementedError
 
     @property
     def coef_(self) -> Floats:
@@ -159,7 +151,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def decision_function(self, X: Rows) -> Floats:
         """Signed scores: (n_samples,) for two classes, else (n_samples, n_classes)."""
         check_is_fitted(self, "model_")
-        return self.model_.decision_function(self._rows(self._checked_rows(X)))
+        return self.model_.decision_function(self._checked_rows(X))
 
     def predict(self, X: Rows) -> NDArray[Any]:
         """The class of the largest score for every row."""
@@ -169,7 +161,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def predict_proba(self, X: Rows) -> Floats:
         """Probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised."""
         check_is_fitted(self, "model_")
-        return self.model_.predict_proba(self._rows(self._checked_rows(X)))
+        return self.model_.predict_proba(self._checked_rows(X))
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):
@@ -231,4 +223,4 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     def predict(self, X: Rows) -> Floats:
         """Predictions (n_samples,)."""
         check_is_fitted(self, "model_")
-        return np.asarray(self._checked_rows(X) @ self.coef_) + self.intercept_
+        return self.model_.predict(self._checked_rows(X)) * self.target_scale_ + self.target_mean_

@@ -12,7 +12,7 @@ from fastsketch._losses import OnlineLossName
 from fastsketch.online import SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.online._newton import Constraint, Method
-from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor
+from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor, Scale
 
 
 class _Newton:
@@ -31,6 +31,7 @@ class _Newton:
         constraint: Constraint,
         beta: float | None,
         fit_intercept: bool,
+        scale: Scale,
         epochs: int,
         random_state: int | RandomState | None,
     ) -> None:
@@ -42,6 +43,7 @@ class _Newton:
         self.constraint: Constraint = constraint
         self.beta = beta
         self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
         self.epochs = epochs
         self.random_state = random_state
 
@@ -54,6 +56,8 @@ class _Newton:
             alpha0=self.alpha0,
             constraint=self.constraint,
             beta=self.beta,
+            fit_intercept=self.fit_intercept,
+            scale=self.scale,
             seed=seed,
             **more,
         )
@@ -69,6 +73,9 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
         Those of fastsketch.SketchedNewton, with its defaults.
     fit_intercept : bool, default True
         By a feature that is always 1.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
@@ -105,12 +112,15 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
         sketch_size: int = 20,
         *,
         method: Method = "rfd",
-        loss: OnlineLossName = "squared_hinge",
+        loss: OnlineLossName = "logistic",
         loss_scale: float = 1.0,
         alpha0: float | None = None,
-        constraint: Constraint = "current",
+        constraint: Constraint = None,
         beta: float | None = None,
         fit_intercept: bool = True,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
         random_state: int | RandomState | None = 0,
@@ -124,10 +134,16 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
             constraint=constraint,
             beta=beta,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )
+        self.calibrate = calibrate
+        self.blend = blend
         self.class_weight: ClassWeight = class_weight
+
+    def _of_labels(self) -> dict[str, Any]:
+        return {"calibrate": self.calibrate, "blend": self.blend}
 
 
 @named_keywords
@@ -136,7 +152,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, alpha0, constraint, beta, fit_intercept, random_state
+    sketch_size, method, alpha0, constraint, beta, fit_intercept, scale, random_state
         As for SketchedNewtonClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     loss_scale : float, default 8.0
@@ -185,6 +201,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         constraint: Constraint = "current",
         beta: float | None = None,
         fit_intercept: bool = True,
+        scale: Scale = None,
         epochs: int = 3,
         random_state: int | RandomState | None = 0,
     ) -> None:
@@ -197,6 +214,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
             constraint=constraint,
             beta=beta,
             fit_intercept=fit_intercept,
+            scale=scale,
             epochs=epochs,
             random_state=random_state,
         )

@@ -25,6 +25,7 @@ COMMANDS = {
     "learn": ["learn", "t.svm", "-l", "3", "--every", "20"],
     "complete": ["complete", "r.csv", "-r", "2"],
     "predict": ["predict", "l.fsk", "r.csv"],
+    "predict rows": ["predict", "s.fsk", "t.svm"],
 }
 
 
@@ -44,6 +45,7 @@ def made(tmp_path_factory):
             "hash rows.npy -b 4 -o h.fsk",
             "encode h.fsk rows.npy -o c.npy",
             "complete r.csv -r 2 -o l.fsk --json",
+            "learn t.svm -l 3 -o s.fsk --json",
         ):
             assert main(line.split()) == 0
     finally:
@@ -195,6 +197,7 @@ def test_an_input_is_no_output(made, capsys, monkeypatch):
         ("learn", "t.svm"),
         ("complete", "r.csv"),
         ("predict", "l.fsk"),
+        ("predict rows", "s.fsk"),
     ):
         before = Path(output).read_bytes()
         assert main([*COMMANDS[command], "-o", output]) == 2
@@ -230,7 +233,11 @@ def test_nobody_listens(made, stream):
     assert fs.load(made / "quiet.fsk").n_rows == 60
 
 
-def test_pipes_are_no_inputs(made):
+def test_pipes_as_inputs(made):
     command = f"cat t.svm | {sys.executable} -m fastsketch learn /dev/stdin -o piped.fsk"
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
     assert found.returncode == 2 and "/dev/stdin is no regular file" in found.stderr
+    command = command.replace("learn /dev/stdin", "learn /dev/stdin --n-features 8")  # the width is all that it lacks
+    found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert fs.load(made / "piped.fsk").n_rows == 60

@@ -199,6 +199,7 @@ def commands_of(path, folder):
     if path.suffix == ".fsk":
         return [
             ["info", str(path)],
+            ["predict", str(path), rows, "-o", out],
             ["sketch", str(path), "-l", "4", "-o", out],
             ["encode", str(path), rows, "-o", out],
         ]
@@ -207,6 +208,7 @@ def commands_of(path, folder):
         return [
             ["complete", str(path), "-r", "1", "--sweeps", "0", "-o", out],
             ["predict", *table, "-o", out],
+            ["learn", str(path), "--target", "rating", "--regression", "-l", "2", "-o", out],
             ["recommend", table[0], "u1", "--exclude", str(path)],
         ]
     commands = [["sketch", str(path), "-l", "4", "-o", out], ["encode", model, str(path), "-o", out]]
@@ -214,6 +216,8 @@ def commands_of(path, folder):
         commands += [
             ["learn", str(path), "-l", "2", "-o", out],
             ["learn", str(folder / "good.svm"), "--test", str(path)],
+            ["predict", str(folder / "learned.fsk"), str(path), "-o", out],
+            ["score", str(folder / "learned.fsk"), str(path)],
         ]
     return [*commands, ["search", model, str(folder / "good.codes.npy"), str(path), "-k", "2"]]
 
@@ -264,6 +268,7 @@ def prepare(folder):
     (folder / "good.svm").write_bytes(SVMLIGHT)
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["complete", str(folder / "t.csv"), "-r", "1", "-o", str(folder / "table.fsk")]) == 0
+        assert main(["learn", str(folder / "good.svm"), "-l", "2", "-o", str(folder / "learned.fsk")]) == 0
     return wholes
 
 

@@ -58,12 +58,16 @@ def inputs(tmp_path_factory):
     )
     (folder / "t.svm").write_text("\n".join(lines) + "\n")
     (folder / "r.csv").write_text("".join(f"u{i % 37},v{i % 29},{i % 5}\n" for i in range(900)))
+    header = ",".join(f"c{j}" for j in range(ROWS.shape[1]))
+    table = (",".join([*(f"{v:.6g}" for v in row), str(label)]) for label, row in zip(labels, ROWS, strict=True))
+    (folder / "t.csv").write_text("\n".join([f"{header},y", *table]) + "\n")
     fs.FrequentDirections(8).update(ROWS).save(folder / "a.fsk")
     fs.FrequentDirections(8).update(ROWS[::-1]).save(folder / "b.fsk")
     fs.SketchHash(8).update(ROWS).save(folder / "h.fsk")
     from fastsketch.cli import main
 
     assert main(["encode", str(folder / "h.fsk"), str(folder / "rows.npy"), "-o", str(folder / "c.npy"), "--json"]) == 0
+    assert main(["learn", str(folder / "t.svm"), "-l", "3", "-o", str(folder / "s.fsk"), "--json"]) == 0
     assert main(["complete", str(folder / "r.csv"), "-r", "2", "-o", str(folder / "l.fsk"), "--json"]) == 0
     return folder
 
@@ -74,10 +78,12 @@ COMMANDS = {
     "hash": ["hash", "rows.npy", "more.npy", "-b", "8", "--block-rows", "40", *LONG_RUN],
     "learn": ["learn", "t.svm", "-l", "5", "--every", "20", *LONG_RUN],
     "learn --method ada_fd": ["learn", "t.svm", "-l", "5", "--method", "ada_fd", "--every", "20", *LONG_RUN],
+    "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20", *LONG_RUN],
     "complete": ["complete", "r.csv", "-r", "4"],
     "encode": ["encode", "h.fsk", "rows.npy", "more.npy"],
     "search": ["search", "h.fsk", "c.npy", "rows.npy"],
     "predict": ["predict", "l.fsk", "r.csv"],
+    "predict rows": ["predict", "s.fsk", "t.svm", "--scores"],
     "merge": ["merge", "a.fsk", "b.fsk"],
 }
 # The short form tries one command of each way of working.

@@ -1,0 +1,158 @@
+"""Tables with words in them: learned from, resumed, predicted and scored from the shell."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.cli._consumed import Taken
+from fastsketch.features import TableRows
+from tests.cli.test_jobs import stopped
+
+CITIES = ("Oslo", "Paris", "Rome")
+LEARN = ("learn", "train.csv", "--target", "buys", "-l", "4", "-o", "m.fsk")
+
+
+def make(path, n, seed, delimiter=","):
+    rng = np.random.default_rng(seed)
+    with Path(path).open("w", newline="") as file:
+        lines = csv.writer(file, delimiter=delimiter)
+        lines.writerow(["age", "city", "buys", "paid"])
+        for age, place, noise in zip(rng.uniform(-1, 1, n), rng.integers(0, 3, n), rng.normal(0, 0.1, n), strict=True):
+            score = age + 0.8 * (place - 1) + noise
+            word = "yes" if score > 0.4 else "no" if score < -0.4 else "maybe"
+            lines.writerow([f"{age:.4f}", CITIES[place], word, f"{score:.4f}"])
+
+
+@pytest.fixture
+def run(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fastsketch.features._table_rows.ROWS_AT_A_TIME", 50)
+    make("train.csv", 600, 0)
+    make("test.csv", 200, 1)
+
+    def run(*args, status=0):
+        try:
+            got = main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            got = stop.code
+        out = capfd.readouterr()
+        assert got == status, out.err
+        return out
+
+    return run
+
+
+def in_python(path="train.csv", **options):
+    model = fs.SketchedNewton(4, **options)
+    for rows, labels, _ in TableRows(path, label="buys", ignore=["paid"]).chunks():
+        model.update(rows, labels)
+    return model
+
+
+def test_it_is_the_model_of_the_rows_as_dicts(run):
+    run(*LEARN, "--ignore", "paid")
+    saved, model = fs.load("m.fsk"), in_python()
+    assert saved.classes.tolist() == ["maybe", "no", "yes"]
+    assert np.array_equal(saved.coef, model.coef) and saved.top_features(3) == model.top_features(3)
+    assert saved.notes["table"]["columns"] == {"age": "numeric", "city": "categorical"}
+    rows = next(TableRows("test.csv", label="buys", ignore=["paid"]).chunks())[0]
+    found = run("predict", "m.fsk", "test.csv").out.splitlines()
+    assert found[:50] == model.predict(rows).tolist() and len(found) == 200
+    head, *lines = csv.reader(io.StringIO(run("predict", "m.fsk", "test.csv", "--probabilities").out))
+    assert head == ["maybe", "no", "yes"]
+    assert np.allclose(np.array(lines[:50], float), model.predict_proba(rows), rtol=1e-8)
+    facts = json.loads(run("score", "m.fsk", "test.csv", "--json").out)
+    assert facts["examples"] == 200 and facts["accuracy"] > 0.5
+    tested = json.loads(run(*LEARN, "--ignore", "paid", "--test", "test.csv", "--json").out)
+    assert tested["test_accuracy"] == facts["accuracy"] and tested["test_confusion"] == facts["confusion"]
+
+
+def test_columns_go_by_their_names(run):
+    run(*LEARN, "--ignore", "paid")
+    before = run("predict", "m.fsk", "test.csv").out
+    lines = list(csv.reader(Path("test.csv").read_text().splitlines()))
+    with Path("other.csv").open("w", newline="") as file:  # another order, no labels, one column more
+        csv.writer(file, delimiter=";").writerows(
+            [line[1], f"x{i}" if i else "id", line[0]] for i, line in enumerate(lines)
+        )
+    assert run("predict", "m.fsk", "other.csv").out == before
+    assert "other.csv has no column 'buys'" in run("score", "m.fsk", "other.csv", status=2).err
+    Path("less.csv").write_text("age,buys\n1,yes\n")
+    assert "less.csv has no column 'city'" in run("predict", "m.fsk", "less.csv", status=2).err
+    Path("bad.csv").write_text("age,city,buys\n1,Rome,yes\nold,Rome,no\n")
+    assert "bad.csv, line 3: column 'age'" in run("predict", "m.fsk", "bad.csv", status=2).err
+    Path("strange.csv").write_text("age,city,buys\n1,Rome,yes\n1,Rome,perhaps\n")
+    error = run("score", "m.fsk", "strange.csv", status=2).err
+    assert (
+        "strange.csv, line 3: row 1 has label perhaps, which the model has never seen: it knows maybe, no, yes" in error
+    )
+
+
+def test_the_column_of_labels(run):
+    run(*LEARN[:2], "--target", "3", "--ignore", "paid", *LEARN[4:])
+    assert np.array_equal(fs.load("m.fsk").coef, in_python().coef)
+    Path("bare.csv").write_text("".join(Path("train.csv").read_text().splitlines(keepends=True)[1:]))
+    run("learn", "bare.csv", "--no-header", "--target", "3", "--ignore", "4", "-l", "4", "-o", "b.fsk")
+    assert fs.load("b.fsk").classes.tolist() == ["maybe", "no", "yes"]
+    assert len(run("predict", "b.fsk", "bare.csv").out.splitlines()) == 600
+    run("learn", "train.csv", "--target", "paid", "--ignore", "buys", "--regression", "-o", "r.fsk")
+    facts = json.loads(run("score", "r.fsk", "test.csv", "--json").out)
+    assert facts["root_mean_squared_error"] < 0.5
+    error = run("learn", "train.csv", "--target", "buys", "--regression", "-o", "x.fsk", status=2).err
+    assert "--regression needs targets that are numbers" in error
+
+
+def test_resumed_to_the_same_bits(run, monkeypatch):
+    run(*LEARN)
+    whole = fs.load("m.fsk")
+    for stop in (2, 7):
+        stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=stop)
+        run(*LEARN, "--resume")
+        assert fs.load("m.fsk").to_bytes() == whole.to_bytes()
+    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=3)
+    assert "--ignore is" in run(*LEARN, "--ignore", "paid", "--resume", status=2).err
+
+
+def test_weights_and_classes_by_name(run):
+    run(*LEARN, "--ignore", "paid", "--class-weight", "maybe=3,no=1", "--classes", "no,maybe,yes", "--hash-bits", "10")
+    weights = {"maybe": 3.0, "no": 1.0}
+    expected = in_python(class_weight=weights, classes=["no", "maybe", "yes"], hash_bits=10)
+    assert np.array_equal(fs.load("m.fsk").coef, expected.coef)
+    error = run(*LEARN, "--classes", "no,yes", status=2).err
+    assert "train.csv, line" in error and "'maybe'" in error
+    assert "is not LABEL=WEIGHT" in run(*LEARN, "--class-weight", "maybe=x", status=2).err
+
+
+def test_a_table_from_a_pipe(run):
+    run(*LEARN)
+    text = Path("train.csv").read_text()
+    line = [sys.executable, "-m", "fastsketch", "learn", "-", *LEARN[2:-1], "p.fsk"]
+    done = subprocess.run(line, input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(fs.load("p.fsk").coef, fs.load("m.fsk").coef)
+
+
+def test_models_and_files_of_the_other_kind(run):
+    run(*LEARN)
+    Path("t.svm").write_text("1 1:1\n-1 2:1\n")
+    run("learn", "t.svm", "-o", "s.fsk")
+    assert "the model was learned from svmlight text" in run("predict", "s.fsk", "test.csv", status=2).err
+    assert "t.svm has no column 'age'" in run("predict", "m.fsk", "t.svm", status=2).err
+
+
+def test_what_was_consumed_does_not_depend_on_pieces():
+    rows = [{"a": float(i), "b": f"w{i % 3}"} for i in range(20)]
+    labels = np.array(["long" if i > 10 else "x" for i in range(20)])
+    whole, parts = Taken().plus((rows, labels)), Taken()
+    for cut in (slice(0, 3), slice(3, 3), slice(3, 20)):
+        parts = parts.plus((rows[cut], np.array(labels[cut].tolist(), np.str_)))
+    assert parts == whole != Taken().plus((rows[::-1], labels))
+    assert Taken().plus((rows, labels[::-1])) != whole
