@@ -118,6 +118,7 @@ def extensions():
         "online/inputs": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
+        "online/readout": [],
         "online/turning": ["csrc/fs_secular.c"],
         "sketching/products": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
         "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_tridiag.c"],

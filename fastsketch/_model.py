@@ -60,6 +60,13 @@ def older_names(cls: type) -> dict[str, str]:
     return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
 
 
+def _meant_before(cls: type) -> dict[str, Any]:
+    """The parameters of a file of a version that had none of those added since with another default."""
+    declared: Mapping[str, Parameter] = cls._declared  # type: ignore[attr-defined]
+    found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get("_BEFORE", {}).items()}
+    return {name: value for name, value in found.items() if name in declared and not declared[name].fixed}
+
+
 def _own_parameters(cls: type) -> dict[str, Parameter]:
     return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
@@ -70,6 +77,8 @@ class Model:
 
     # {older name: name} of parameters, attributes and methods; "" where there is no successor
     _RENAMED: ClassVar[Mapping[str, str]] = {}
+    # {parameter: value} that files without this parameter mean, where that is not its default
+    _BEFORE: ClassVar[Mapping[str, Any]] = {}
     _declared: ClassVar[dict[str, Parameter]] = {}
 
     notes: dict[str, Any]
@@ -400,6 +409,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
+        parameters = {**_meant_before(cls), **parameters}
         return cls._built(parameters, notes, state, arrays, trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+import fastsketch as fs
+
 METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("gram", "svd", "exact")
 DTYPES = (np.float32, np.float64)
@@ -72,3 +74,23 @@ def error_interval(rows, sketch):
 def same_state(one, other):
     """Whether two sketches hold the same bits."""
     return one.to_bytes() == other.to_bytes()
+
+
+# What the papers' learners are in this library: no intercept, rows as they come, scores as they are.
+AS_IN_PAPERS = {"fit_intercept": False, "scale": None, "calibrate": False}
+
+
+class papers:  # a namespace that reads as one
+    """The online learners with the papers' settings."""
+
+    @staticmethod
+    def SketchedNewton(*args, **parameters):
+        return fs.SketchedNewton(
+            *args, **{**AS_IN_PAPERS, "loss": "squared_hinge", "constraint": "current", **parameters}
+        )
+
+    @staticmethod
+    def AdaptiveSubgradient(*args, **parameters):
+        return fs.AdaptiveSubgradient(
+            *args, **{**AS_IN_PAPERS, "loss": "squared_hinge", "learning_rate": 0.1, **parameters}
+        )

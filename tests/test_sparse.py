@@ -7,6 +7,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._sparse import as_csr
 from tests.broken import BROKEN, LYING, whole
+from tests.helpers import papers
 
 KINDS = ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")
 
@@ -98,8 +99,8 @@ def test_too_many_columns_are_refused():
     wide = sparse.csr_array((np.ones(1), np.array([2**40 - 1]), np.array([0, 1])), shape=(1, 2**40))
     for learn in (
         lambda: fs.FrequentDirections(5, solver="gram").update(wide),
-        lambda: fs.SketchedNewton(5).update(wide, 1.0),
-        lambda: fs.AdaptiveSubgradient(5).update(wide, 1.0),
+        lambda: papers.SketchedNewton(5).update(wide, 1.0),
+        lambda: papers.AdaptiveSubgradient(5).update(wide, 1.0),
         lambda: fs.LowRankModel(1).fit(wide),
     ):
         with pytest.raises(ValueError, match=r"2\*\*31 columns, got 1099511627776"):

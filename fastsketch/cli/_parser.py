@@ -262,7 +262,7 @@ def _learn(commands: Any) -> None:
         parser,
         "loss",
         metavar=choices(ONLINE_LOSSES),
-        help="(default squared_hinge; with --regression square)",
+        help="(default logistic; with --regression square)",
     )
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
     seed(parser, "of rp, oja, ada_lr and radagrad")
@@ -285,7 +285,7 @@ def _learn(commands: Any) -> None:
         help="examples whose predictions are kept within [-1, 1] (default current)",
     )
     parameter(parser, "beta", group=newton, type=float, metavar="X", help="share that pfd shrinks (default: 0.2)")
-    parameter(parser, "learning_rate", group=adaptive, type=float, metavar="X", help="factor on steps (default 0.1)")
+    parameter(parser, "learning_rate", group=adaptive, type=float, metavar="X", help="factor on steps")
     parameter(
         parser,
         "delta",

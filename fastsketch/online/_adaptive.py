@@ -11,7 +11,7 @@ from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch._losses import LOSSES, OnlineLossName
-from fastsketch._parameters import choice, integer, parameter, real, seed
+from fastsketch._parameters import choice, flag, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._kept import Kept
@@ -26,6 +26,9 @@ DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
 METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
+# Learning rates of labels for rows as scale="moments" makes them, by progressive losses of eleven sets.
+RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_diag": 1.0}
+
 Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
 Form = Literal["mirror_descent", "dual_averaging"]
 Penalty = Literal["l1", "l2"] | None
@@ -33,6 +36,10 @@ Penalty = Literal["l1", "l2"] | None
 
 def _as_positive(value: Any, name: str) -> float:
     return as_real(value, name, 0.0, 1e300, low_open=True)
+
+
+def _as_positive_or_none(value: Any, name: str) -> float | None:
+    return None if value is None else _as_positive(value, name)
 
 
 def _as_grid(value: Any, name: str) -> tuple[float, ...]:
@@ -76,6 +83,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
 
     def _n_points(self) -> int:
         return 1
+
+    def _may_blend(self) -> bool:
+        return self.method not in DIAGONALS
 
     def _takes_sparse(self) -> bool:
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
@@ -129,10 +139,17 @@ class AdaptiveSubgradient(_Adaptive):
     ----------
     sketch_size : int, default 20
         tau >= 2, for the methods that sketch or project.
-    loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "squared_hinge"
+    loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss.
+    calibrate : bool, default True
+        Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
+        row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
+        scores of more than two classes. Nothing for losses of real targets.
+    blend : bool, optional
+        Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
+        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam".
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
         "ada_diag": its diagonal; "ada_lr", "radagrad": by random projections; "fd_son": delta I + sum g g' / sqrt(t) by
@@ -144,8 +161,9 @@ class AdaptiveSubgradient(_Adaptive):
     penalty_strength : float, default 0.0
     seed : int, default 0
         Of the random projections.
-    learning_rate : float, default 0.1
-        eta, the factor on every step.
+    learning_rate : float, optional
+        eta, the factor on every step. If it is not given 0.1, but for labels of rows with scale="moments" 2 for
+        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag".
     classes : sequence, optional
         The labels that there are, two or more: others are refused. If they are not given, labels are added as they
         come. The attribute of this name holds those known, sorted.
@@ -206,19 +224,24 @@ class AdaptiveSubgradient(_Adaptive):
     True
     """
 
-    learning_rate: float = parameter(_as_positive, default=0.1)
+    learning_rate: float | None = parameter(_as_positive_or_none, default=None)
     delta: float | None = parameter(_as_positive, default=None)
 
     def _resolved(self) -> dict[str, Any]:
-        if self.delta is not None:
-            return {}
-        if self._learned is not None:
-            return {"delta": float(self._learned.delta[0])}
-        diagonal = 1e-8 if self.method in DIAGONALS else None
-        return {"delta": diagonal or (10.0 if self.form == "dual_averaging" else 0.1)}
+        rate, delta = self.learning_rate, self.delta
+        if rate is None:
+            scaled = self.scale is not None and LOSSES[self.loss].targets == "label"
+            rate = RATES_FOR_SCALED_ROWS.get(self.method, 0.1) if scaled else 0.1
+        if delta is None and self._learned is not None:
+            delta = float(self._learned.delta[0])
+        if delta is None:
+            diagonal = 1e-8 if self.method in DIAGONALS else None
+            delta = diagonal or (10.0 if self.form == "dual_averaging" else 0.1)
+        return {"learning_rate": rate, "delta": delta}
 
     def _points(self) -> tuple[Floats, Floats]:
-        return np.array([self.learning_rate]), np.array([self.resolved["delta"]])
+        resolved = self._resolved()
+        return np.array([resolved["learning_rate"]]), np.array([resolved["delta"]])
 
     @classmethod
     def _from_schema_1(
@@ -263,6 +286,10 @@ class AdaptiveGrid(_Adaptive):
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
     classes: Any = parameter(as_classes, default=None, init=False)
     class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
+    calibrate: bool = flag(default=False, init=False)
+    blend: bool | None = flag(default=False, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest

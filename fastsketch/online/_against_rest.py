@@ -7,12 +7,14 @@ appears, and a class that appears begins with nothing, at the row where it appea
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from fastsketch._validation import all_finite
+from fastsketch.online import _readout
+from fastsketch.online._readout import ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
@@ -29,35 +31,58 @@ class States(Generic[S]):
 
     held: list[S]
     signs: list[float]  # of each state
-    mistakes: int = 0  # rows of more than two classes whose own had not the largest score
+    mistakes: int = 0  # rows of a wrong score, of more than two classes or with a read-out: states count their own
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
+    beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
+    readout: ReadOut | None = None  # what is made of the scores
 
     def copied(self) -> "States[S]":
         """The same with arrays of its own."""
-        return States([state.copied() for state in self.held], list(self.signs), self.mistakes, self.shared)
+        return States(
+            [state.copied() for state in self.held],
+            list(self.signs),
+            self.mistakes,
+            self.shared,
+            [state.copied() for state in self.beside],
+            None if self.readout is None else self.readout.copied(0),
+        )
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
-        return len(self.held) == 1 and self.held[0].is_atomic()
+        return len(self.held) == 1 and all(state.is_atomic() for state in self.all())
+
+    def all(self) -> list[Learned]:
+        """All learners."""
+        return [*self.held, *self.beside]
+
+    def members(self) -> list[list[Learned]]:
+        """The learners that the read-out combines, of all states each."""
+        return [list[Learned](self.held), self.beside] if self.beside else [list[Learned](self.held)]
 
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes): with several states the sum of their losses."""
         rows, loss, mistakes = self.held[0].totals()
         if len(self.held) == 1:
-            return rows, loss, mistakes
+            return rows, loss, mistakes if self.readout is None else self.mistakes
         return rows, sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
 
     def signed(self, values: Floats) -> Floats:
         """Scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
         return values * np.array(self.signs)[:, None] + 0.0
 
-    def add_class(self, begin: Callable[[], S]) -> None:
+    def add_class(self, begin: Callable[[], tuple[S, Learned | None]]) -> None:
         """One class more than two, or than there are."""
         if len(self.held) == 1:
-            _, self.shared, self.mistakes = self.held[0].totals()
+            _, self.shared, self.mistakes = self.totals()
             self.held.append(self.held[0].copied())
+            self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
-        self.held.append(begin())
+            if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
+                self.readout = _readout.start(len(self.members()), 3)
+        state, beside = begin()
+        self.held.append(state)
+        if beside is not None:
+            self.beside.append(beside)
         self.signs.append(1.0)
 
     def targets(self, numbers: Counts) -> Floats:
@@ -73,17 +98,41 @@ class States(Generic[S]):
 
         Unlearned says which row was refused.
         """
-        scores = np.full(targets.shape, np.nan)
-        for state, y, out in zip(self.held, targets, scores, strict=True):
-            before = state.totals()[0]
-            state.prepare(batch)
-            try:
-                state.learn(batch, y, sample_weight, out)
-            except np.linalg.LinAlgError:
-                out[-1] = np.nan  # numbers of such sizes that no factorisation is left
-            if not all_finite(out):
-                raise Unlearned(state, state.totals()[0] - before)
-        return scores
+        members = self.members()
+        scores = np.full((len(members), *targets.shape), np.nan)
+        for learners, of_member in zip(members, scores, strict=True):
+            for k, (state, y, out) in enumerate(zip(learners, targets, of_member, strict=True)):
+                before = state.totals()[0]
+                state.prepare(batch)
+                try:
+                    state.learn(batch, y, sample_weight, out)
+                except np.linalg.LinAlgError:
+                    out[-1] = np.nan  # numbers of such sizes that no factorisation is left
+                if not all_finite(out):
+                    raise Unlearned(self.held[k], state.totals()[0] - before)
+        return self.read_out(scores, targets, sample_weight)
+
+    def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
+        """What the read-out makes of the scores (members, k, n), which it learns from: scores (k, n)."""
+        if self.readout is None:
+            return scores[0]
+        if len(self.held) == 1:
+            out = self.readout.learn(scores, (targets[0] > 0).astype(np.int64), sample_weight)
+            self.mistakes += int(np.count_nonzero(out * targets <= 0))
+            return out
+        signs = np.array(self.signs)[:, None]
+        return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+
+    def combined(self, coefs: Floats) -> Floats:
+        """w of the states (k, d) from those of all learners (members k, d)."""
+        if self.readout is None:
+            return coefs
+        return self.readout.combined(coefs.reshape(-1, len(self.held), coefs.shape[-1]))
+
+    def intercepts(self) -> Floats:
+        """What is added to the scores of all states, (k, 1)."""
+        value = 0.0 if self.readout is None else self.readout.intercept(len(self.members()))
+        return np.full((len(self.held), 1), value)
 
     def count_mistakes(self, scores: Floats, numbers: Counts, *, is_new: bool) -> None:
         """Count the rows whose class has not the largest score, of more than two; is_new: the first has a new one."""

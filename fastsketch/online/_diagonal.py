@@ -51,6 +51,22 @@ class DiagonalState(PointsState):
         if (last > clock[:, None]).any():
             raise ValueError("array 'last' must not be ahead of array 'clock'")
 
+    def undoing(self, batch: Batch) -> Any:
+        if not self.is_atomic():
+            return PointsState.undoing(self, batch)
+        at = batch.indices if isinstance(batch, Csr) else slice(None)
+        rest = [array.copy() for array in (self.clock, self.losses, self.mistakes, self.count, self.seen)]
+        return at, self.base[:, at].copy(), self.squares[at].copy(), rest
+
+    def put_back(self, kept: Any) -> None:
+        if isinstance(kept, DiagonalState):
+            PointsState.put_back(self, kept)
+            return
+        at, base, squares, rest = kept
+        self.base[:, at], self.squares[at] = base, squares
+        for array, before in zip((self.clock, self.losses, self.mistakes, self.count, self.seen), rest, strict=True):
+            array[:] = before
+
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY

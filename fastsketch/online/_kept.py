@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io import _checks as checks
+from fastsketch.online import _readout
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
 from fastsketch.online._inputs import NAMES as INPUTS
 from fastsketch.online._inputs import Inputs
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
-from fastsketch.online._state import Batch, Counts, Floats, Learned
+from fastsketch.online._state import Batch, Counts, Floats, Learned, outline
 
 S = TypeVar("S", bound=Learned)
 
+BESIDE = "beside."  # in the names of arrays of the second learners
 # Arrays in a file that are those of no state.
 COMMON = ("comparator", "shared_loss", "columns", "names", "name_ends", *INPUTS)
 
@@ -32,13 +34,28 @@ class Kept(Generic[S]):
     inputs: Inputs
 
     @staticmethod
-    def beginning(state: S, labels: Labels | None, columns: Columns, inputs: Inputs) -> "Kept[S]":
-        """Before the first row, on this state; `labels` may know classes that are given."""
+    def beginning(
+        state: S,
+        labels: Labels | None,
+        columns: Columns,
+        inputs: Inputs,
+        *,
+        beside: Learned | None = None,
+        calibrate: bool = False,
+    ) -> "Kept[S]":
+        """Before the first row, on this state; `labels` may know classes that are given.
+
+        beside: a second learner, for the read-out of `calibrate`.
+        """
         if labels is None:
             return Kept(States([state], [1.0]), None, columns, inputs)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
+        if beside is not None:
+            states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
+        if calibrate:
+            states.readout = _readout.start(len(states.members()), n)
         return Kept(states, labels, columns, inputs)
 
     def copied(self) -> "Kept[S]":
@@ -53,28 +70,29 @@ class Kept(Generic[S]):
     # -- columns -----------------------------------------------------------------------------------------------------
     def n_slots(self) -> int:
         """Slots that have occurred."""
-        return max(state.n_slots for state in self.states.held)
+        return max(state.n_slots for state in self.states.all())
 
     def has_room(self) -> bool:
         """Whether the states have room for all slots."""
-        return not self.sparse() or all(state.has_slots(len(self.columns)) for state in self.states.held)
+        return not self.sparse() or all(state.has_slots(len(self.columns)) for state in self.states.all())
 
     def make_room(self) -> None:
         """So that the states may meet all slots."""
         if self.sparse():
             self.inputs.make_slots(self.n_slots(), len(self.columns))
-            for state in self.states.held:
+            for state in self.states.all():
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
         """w of every state (k, d), for sparse rows by slot (k, n_slots)."""
-        each = [state.coef() for state in self.states.held]
+        each = [state.coef() for state in self.states.all()]
         if len(each) == 1:
-            return each[0][None]
-        out = np.zeros((len(each), max(len(w) for w in each)))  # a class that came late may know fewer slots
-        for row, w in zip(out, each, strict=True):
-            row[: len(w)] = w
-        return out
+            out = each[0][None]
+        else:
+            out = np.zeros((len(each), max(len(w) for w in each)))  # a class that came late may know fewer slots
+            for row, w in zip(out, each, strict=True):
+                row[: len(w)] = w
+        return self.states.combined(out)
 
     # -- the side that scores are read from --------------------------------------------------------------------------
     def sign(self) -> float:
@@ -92,32 +110,53 @@ class Kept(Generic[S]):
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(Labels, self.labels).order]
 
+    def intercepts(self) -> Floats:
+        """What is added to scores: (1,), or (k,) in the order of classes."""
+        return np.ravel(self.shown(self.states.intercepts()))
+
     # -- learning ----------------------------------------------------------------------------------------------------
     def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats) -> Floats:
         """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all."""
-        state, labels, scores = self.states.held[0], self.labels, np.array([np.nan])
+        states, labels = self.states, self.labels
+        state, scores = states.held[0], np.full((1 + len(states.beside), 1, 1), np.nan)
+        out = own = scores[0, 0]
         counts: list[int] = []
         if labels is not None:
-            number, sign = int(y[0]), self.states.signs[0]
+            number, sign = int(y[0]), states.signs[0]
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
-        undo = self.inputs.undoing(batch)
+        # of two learners the one that is quickly put back comes first
+        undo, undo_beside = self.inputs.undoing(batch), [(one, one.undoing(batch)) for one in states.beside]
         try:
-            state.learn(self.inputs.joined(batch), y, weights, scores)
+            rows = self.inputs.joined(batch)
+            for beside in states.beside:
+                beside.learn(rows, y, weights, scores[1, 0])
+            if not undo_beside or isfinite(scores[1, 0, 0]):
+                state.learn(rows, y, weights, own)
         except np.linalg.LinAlgError:
-            scores[0] = np.nan  # numbers of such sizes that no factorisation is left
+            own[0] = np.nan  # numbers of such sizes that no factorisation is left
         finally:
-            if scores[0] != scores[0]:  # not learned from
+            if own[0] != own[0]:  # not learned from
                 undo()
-            elif labels is not None:  # an interrupt must not leave the counts behind
-                labels.counts = counts
-        if not isfinite(scores[0]):
+                for beside, kept in undo_beside:
+                    beside.put_back(kept)
+            else:  # an interrupt must not leave what follows behind
+                out = states.read_out(scores, y[None, :], weights)[0]
+                if labels is not None:
+                    labels.counts = counts
+        if not isfinite(own[0]):
             raise Unlearned(state, state.totals()[0])
-        return scores if labels is None or self.sign() > 0 else -scores + 0.0
+        return out if labels is None or self.sign() > 0 else -out + 0.0
 
     def learn(
-        self, batch: Batch, y: NDArray[Any], weights: Floats, *, new: New = NOTHING_NEW, begin: Callable[[], S]
+        self,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        *,
+        new: New = NOTHING_NEW,
+        begin: Callable[[], tuple[S, Learned | None]],
     ) -> Floats:
         """Learn from rows; returns their scores as people see them, each from before its row was learned from.
 
@@ -177,6 +216,10 @@ class Kept(Generic[S]):
         arrays = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
+        for k, beside in enumerate(states.beside):
+            arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
+        if states.readout is not None:
+            arrays.update(states.readout.saved(0))
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
         arrays.update(self.inputs.saved(self.n_slots()))
@@ -189,10 +232,13 @@ class Kept(Generic[S]):
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
+        start_beside: Callable[[int], Learned] | None,
         given: tuple[Label, ...] | None,
         inputs: Inputs,
+        *,
+        calibrate: bool,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines for so many slots.
+        """Raise ValueError unless a model could have learned this; states of outlines are made for so many slots.
 
         inputs: as its parameters say.
         """
@@ -200,24 +246,35 @@ class Kept(Generic[S]):
             for name in INPUTS:
                 checks.only({key: array for key, array in arrays.items() if key == name})
         if "labels" not in state:
-            (part,) = _parts_of(arrays, 1)
-            outline = start(_slots_of(part))
-            outline.validate_all(part)
-            inputs.validate_moments(arrays, outline.rows_in(part), inputs.slots_in(_slots_of(part)))
+            (part,), _ = _parts_of(arrays, 1)
+            checked = start(_slots_of(part))
+            checked.validate_all(part)
+            inputs.validate_moments(arrays, checked.rows_in(part), inputs.slots_in(_slots_of(part)))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
         if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
             raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
-        parts = _parts_of(arrays, n)
+        parts, parts_beside = _parts_of(arrays, n)
         if n > 1:
             checks.sums(arrays, "shared_loss", (1,), low=0.0)
         rows = 0
-        for part in parts:
-            outline = start(_slots_of(part))
-            outline.validate_all(part)
-            rows = rows or outline.rows_in(part)
-        inputs.validate_moments(arrays, rows, inputs.slots_in(max(map(_slots_of, parts))))
+        for part, part_beside in zip(parts, parts_beside, strict=True):
+            if calibrate:
+                for name in _readout.NAMES:
+                    part.pop(name, None)
+            checked = start(_slots_of(part))
+            checked.validate_all(part)
+            rows = rows or checked.rows_in(part)
+            if start_beside is None:
+                checks.only(part_beside)
+            else:
+                start_beside(_slots_of(part_beside)).validate_all(part_beside)
+        if calibrate:
+            _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
+        inputs.validate_moments(
+            arrays, rows, inputs.slots_in(max(map(_slots_of, [*parts, *filter(None, parts_beside)])))
+        )
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -226,11 +283,13 @@ class Kept(Generic[S]):
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
+        start_beside: Callable[[int], Learned] | None,
         columns: Columns,
         inputs: Inputs,
         *,
         of_labels: bool,
         given: bool,
+        calibrate: bool,
     ) -> "Kept[S]":
         """The inverse of ``saved``."""
         if "labels" in state:
@@ -240,13 +299,23 @@ class Kept(Generic[S]):
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         held: list[S] = []
-        for part in _parts_of(arrays, len(signs)):
+        all_beside: list[Learned] = []
+        for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
             one = start(_slots_of(part))
             one.take(part)
             held.append(one)
+            if start_beside is not None:
+                beside = start_beside(_slots_of(part_beside))
+                beside.take(part_beside)
+                all_beside.append(beside)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
         inputs.take(arrays)
-        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, columns, inputs)
+        readout = None
+        if calibrate:
+            readout = _readout.start(2 if all_beside else 1, len(held))
+            readout.take(arrays)
+        states = States(held, signs, state.get("mistakes", 0), shared, all_beside, readout)
+        return Kept(states, labels, columns, inputs)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:
@@ -262,16 +331,24 @@ def name_of(k: int, name: str) -> str:
     return f"{k}.{name}" if k else name
 
 
-def _parts_of(arrays: dict[str, NDArray[Any]], n: int) -> list[dict[str, NDArray[Any]]]:
-    """The arrays of each state by their own names; the comparator and what is common are left out."""
+def _parts_of(
+    arrays: dict[str, NDArray[Any]], n: int
+) -> tuple[list[dict[str, NDArray[Any]]], list[dict[str, NDArray[Any]]]]:
+    """The arrays of each state, and of the learner beside it, by their own names, without the comparator.
+
+    Those of the read-out, and the loss that several states share, are not left out where there is none.
+    """
     parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
+    parts_beside: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
     for name, array in arrays.items():
         number, dot, rest = name.partition(".")
         if not dot:
             if name not in COMMON or (name == "shared_loss" and n == 1):
                 parts[0][name] = array
+        elif number.isdigit() and 0 <= int(number) < n and rest.startswith(BESIDE):
+            parts_beside[int(number)][rest.removeprefix(BESIDE)] = array
         elif number.isdigit() and 0 < int(number) < n:
             parts[int(number)][rest] = array
         else:
             raise ValueError(f"array {name!r} does not belong to it")
-    return parts
+    return parts, parts_beside

@@ -4,13 +4,16 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online.columns import INTERCEPT
+from fastsketch._kernels.online.numbers import DIAGONAL
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
 from fastsketch._parameters import choice, flag, integer, parameter, real
@@ -29,6 +32,7 @@ from fastsketch._validation import (
 from fastsketch.features import Vocabulary
 from fastsketch.features._columns import MOST_BITS
 from fastsketch.io import _checks as checks
+from fastsketch.online import _diagonal, _readout
 from fastsketch.online._against_rest import Unlearned, n_states
 from fastsketch.online._columns import Columns, products
 from fastsketch.online._inputs import Inputs, OutOfRange
@@ -51,6 +55,8 @@ from fastsketch.online._top import Weighed, largest
 DENSE_ABOVE = 0.3
 FLOAT64 = np.dtype(np.float64)
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
+# Of the diagonal learner that scores are blended with; it takes the logistic loss.
+RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
 
 S = TypeVar("S", bound=Learned)
 
@@ -65,6 +71,10 @@ class Progress(TypedDict):
     regret: float | None
 
 
+def _as_choice_of_blend(value: Any, name: str) -> bool | None:
+    return None if value is None else as_flag(value, name)
+
+
 class OnlineLinear(Model, Generic[S], abstract=True):
     """A model w that scores a row x by w'x and learns from one example after the other.
 
@@ -76,19 +86,27 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     _ARRAYS_OF_SCHEMA_1: ClassVar[dict[str, str]] = {}
 
     sketch_size: int = integer(default=20, at_least=2, kw_only=False)
-    loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
+    loss: OnlineLossName = choice(ONLINE_LOSSES, default="logistic")
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
-    fit_intercept: bool = flag(default=False)
-    scale: Literal["moments"] | None = choice(("moments", None), default=None)
+    fit_intercept: bool = flag(default=True)
+    scale: Literal["moments"] | None = choice(("moments", None), default="moments")
+    calibrate: bool = flag(default=True)
+    blend: bool | None = parameter(_as_choice_of_blend, default=None)
+
+    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "blend": False, "fit_intercept": False, "scale": None}
 
     def _check(self) -> None:
         for name in ("open_columns", "hash_bits"):
             if self._values[name] and not (self._takes_sparse() and self._by_slot()):
                 raise ValueError(f"{name} {NO_SPARSE_FORM}")
+        if self.blend and not self.calibrate:
+            raise ValueError("blend needs calibrate: the scores of both learners are weighed as they are calibrated")
+        if self.blend and not self._may_blend():
+            raise ValueError(f"blend: what it adds is the model itself with {self._method()}")
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -115,7 +133,28 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Why the coefficients left the range of numbers."""
         raise NotImplementedError
 
+    def _may_blend(self) -> bool:
+        """Whether a diagonal learner beside this one is another one."""
+        return True
+
+    def _method(self) -> str:
+        return f"method={self._values['method']!r}"
+
     # -- learning --------------------------------------------------------------------------------------------------
+    def _blends(self) -> bool:
+        return self._calibrates() and self._may_blend() and self.blend is not False
+
+    def _start_beside(
+        self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None
+    ) -> _diagonal.DiagonalState:
+        """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
+        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0)
+        rate, delta = np.array([RATE_BESIDE]), np.array([DELTA_BESIDE])
+        return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
+
+    def _calibrates(self) -> bool:
+        return self.calibrate and LOSSES[self.loss].targets == "label"
+
     def _begin(self) -> None:
         self._kept: Kept[S] | None = None
         self._comparator: Floats | None = None
@@ -190,8 +229,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             sparse = few or self.open_columns or isinstance(x, NamedRows)
             columns = self._first_columns(None if self.open_columns or self._names.is_open else d, sparse)
-            inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
-            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, inputs)
+            kept = Kept[S].beginning(
+                self._first_state(columns, sparse),
+                labels,
+                columns,
+                self._first_inputs(columns.first_room() if sparse else d, sparse),
+                beside=self._first_beside(columns, sparse),
+                calibrate=self._calibrates(),
+            )
         batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
         if isinstance(batch, Csr):
             batch = kept.columns.enter(batch, kept.n_slots())
@@ -266,12 +311,21 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             state.seen[0] = len(columns)
         return state
 
-    def _late_state(self, kept: Kept[S]) -> S:
-        """The state of a class that appears now."""
-        state = self._first_state(kept.columns, kept.sparse())
+    def _first_beside(self, columns: Columns, sparse: bool) -> Learned | None:
+        """The learner to blend with, if there is to be one."""
+        if not self._blends():
+            return None
+        most = columns.most + self.fit_intercept
+        return self._start_beside(most, sparse, slots=columns.first_room() if sparse else None)
+
+    def _late_state(self, kept: Kept[S]) -> tuple[S, Learned | None]:
+        """The state of a class that appears now, and the learner beside it."""
+        state, beside = self._first_state(kept.columns, kept.sparse()), self._first_beside(kept.columns, kept.sparse())
         if kept.sparse():
-            state.make_slots(len(kept.columns))
-        return state
+            for one in (state, beside):
+                if one is not None:
+                    one.make_slots(len(kept.columns))
+        return state, beside
 
     def _compare(self, kept: Kept[S], x: Any, y: NDArray[Any], weights: Floats) -> None:
         """Add the loss of the comparator."""
@@ -349,6 +403,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         _, added = kept.inputs.for_features(w)
         if kept.sparse():
             added = added + kept.columns.intercept(w)
+        if self._calibrates():
+            added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
         return float(added) if w.ndim == 1 else added
 
     @reads
@@ -362,7 +418,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             batch = kept.inputs.scaled(batch, w.shape[-1])
         except OutOfRange as refused:
             raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
-        return products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
+        scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
+        return scores + kept.intercepts() if self._calibrates() else scores
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -424,7 +481,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
         scores = self.decision_function(rows)
         n_classes = len(cast(Labels, self._labels()).known)
-        p = _probability(self.loss, scores)
+        p = _readout.probabilities(scores) if self._calibrates() else _probability(self.loss, scores)
         if n_classes <= 1:
             return np.ones((len(p), n_classes))
         if p.ndim == 1:
@@ -521,7 +578,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def _seen(self) -> str:
         if self._kept is None or self.n_features is not None:
             return super()._seen()
-        return f"{self.n_rows} rows with {self._kept.n_slots()} features so far"
+        return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
@@ -560,8 +617,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             state,
             arrays,
             lambda slots: self._start(most, sparse, outline, slots if sparse else None),
+            (lambda slots: self._start_beside(most, sparse, outline, slots if sparse else None))
+            if self._blends()
+            else None,
             self._values["classes"],
             self._first_inputs(1, sparse, outline),
+            calibrate=self._calibrates(),
         )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -574,8 +635,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             state,
             arrays,
             lambda slots: self._start(most, sparse, slots=slots if sparse else None),
+            (lambda slots: self._start_beside(most, sparse, slots=slots if sparse else None))
+            if self._blends()
+            else None,
             columns,
             self._first_inputs(1, sparse),
+            calibrate=self._calibrates(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )

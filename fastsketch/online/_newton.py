@@ -14,6 +14,7 @@ from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_FOR_LABELS,
     SHARE_FOR_REAL_TARGETS,
+    SHARE_FOR_SCALED_ROWS,
     NewtonSetting,
     NewtonState,
     start,
@@ -38,20 +39,27 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     ----------
     sketch_size : int, default 20
         m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
-    loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "squared_hinge"
+    loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
+    calibrate : bool, default True
+        Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
+        row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
+        scores of more than two classes. Nothing for losses of real targets.
+    blend : bool, optional
+        Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
+        score is made of both. If it is not given, as calibrate.
     method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
-        length of the first row that is not zero, times 0.01 for losses of labels and 3 for losses of real targets. 0,
-        for "rfd" alone, is the papers' RFD0.
-    constraint : {"current", "next", "both", None}, default "current"
+        length of the first row that is not zero, times 0.05 for losses of labels (0.01 if scale is None) and 3 for
+        losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
+    constraint : {"current", "next", "both", None}, default None
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
-        one before it is scored (Algorithm 3), both, or none. Targets are then to lie within [-1, 1].
+        one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None.
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
     seed : int, default 0
@@ -117,7 +125,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
     alpha0: float | None = real(default=None)
-    constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
+    constraint: Constraint = choice(tuple(CONSTRAINTS), default=None, older={"same": "current", "none": None})
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
 
@@ -145,13 +153,18 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             loss=LOSSES[self.loss].number,
             constraint=CONSTRAINTS[self.constraint],
             alpha0=self.alpha0,
-            first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
+            first_row_share=self._first_row_share(),
             seed=self.seed,
         )
         return start(setting, d if slots is None else slots, sparse, zeros)
 
     def _by_slot(self) -> bool:
         return self.method != "oja"  # whose first directions are those of all columns
+
+    def _first_row_share(self) -> float:
+        if LOSSES[self.loss].targets != "label":
+            return SHARE_FOR_REAL_TARGETS
+        return SHARE_FOR_LABELS if self.scale is None else SHARE_FOR_SCALED_ROWS
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]

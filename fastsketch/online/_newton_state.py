@@ -47,6 +47,8 @@ ROUNDS_A_BLOCK = 64
 # slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
 # constant, or better: that depends on the lengths of the rows.
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
+# Of rows as scale="moments" makes them, about as long as their intercept; by progressive losses of eleven sets.
+SHARE_FOR_SCALED_ROWS = 0.05
 MOST_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
 

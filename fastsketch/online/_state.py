@@ -233,6 +233,14 @@ class Learned(Arrays):
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
         raise NotImplementedError
 
+    def undoing(self, batch: Batch) -> Any:
+        """What ``put_back`` needs to undo a batch of one row that is learned from next."""
+        return self.copied()
+
+    def put_back(self, kept: Any) -> None:
+        """Be as before the row."""
+        self.take(kept.saved())
+
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
         raise NotImplementedError

@@ -56,6 +56,9 @@ class _Adaptive:
             delta=self.delta,
             penalty=self.penalty,
             penalty_strength=self.penalty_strength,
+            fit_intercept=False,  # it is a column of theirs
+            scale=None,
+            calibrate=False,
             seed=seed,
         )
 

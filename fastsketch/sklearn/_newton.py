@@ -53,6 +53,9 @@ class _Newton:
             alpha0=self.alpha0,
             constraint=self.constraint,
             beta=self.beta,
+            fit_intercept=False,  # it is a column of theirs
+            scale=None,
+            calibrate=False,
             seed=seed,
         )
 

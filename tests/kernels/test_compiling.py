@@ -14,7 +14,7 @@ from fastsketch.online._adaptive import METHODS
 
 pytest.importorskip("numba")
 
-NEWTON = "fs.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+NEWTON = "papers.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
 LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
 BEGIN = "import json, sys, numpy as np, fastsketch as fs\n"
 COUNTS = "\nfrom fastsketch._kernels import jit; print(json.dumps(jit.counts))"
@@ -96,6 +96,7 @@ def test_a_damaged_cache_is_passed_over(package):
 COMMANDS = """
 import contextlib, io
 from fastsketch.cli import main
+from tests.helpers import papers
 np.save('a.npy', np.eye(8) + 0.5)
 lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.npy --n-bits 2 -o h.fsk'
 for line in lines:
@@ -113,10 +114,10 @@ for line in lines:
         "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
         "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
         *[
-            f"fs.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+            f"papers.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
             for method in METHODS
         ],
-        "from scipy import sparse; fs.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
+        "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
         "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
         "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
         COMMANDS,
@@ -158,7 +159,7 @@ def test_a_model_that_numba_was_not_there_for_goes_on(tmp_path):
     """The refused batch is as if it had never come."""
     code = (
         "rows, targets = np.eye(8), np.array([1.0, -1.0] * 4)\n"
-        "model, other = fs.SketchedNewton(4), fs.SketchedNewton(4).update(rows, targets)\n"
+        "model, other = papers.SketchedNewton(4), papers.SketchedNewton(4).update(rows, targets)\n"
         "kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split('.')[0] == 'numba'}\n"
         "for name in ('jit', 'online.projection'): kept['fastsketch._kernels.' + name] = "
         "sys.modules.pop('fastsketch._kernels.' + name)\n"
@@ -175,7 +176,7 @@ def test_what_needs_no_numba_works_without():
     code = (
         "sys.modules['numba'] = None\nfrom fastsketch.sklearn import SketchedPCA\n"
         "fs.FrequentDirections(4).update(np.eye(8)).sketch(); SketchedPCA(2, sketch_size=4).fit(np.eye(8))\n"
-        "fs.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4)).predict(np.eye(8))\n"
+        "papers.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4)).predict(np.eye(8))\n"
         "fs.show_config()\nwith fs.thread_limit(1): fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))\n"
         "print('done')"
     )

@@ -15,7 +15,7 @@ from fastsketch._kernels import level
 from fastsketch._kernels.linalg.block import gram_block
 from fastsketch._kernels.linalg.dots import row_products
 from fastsketch._kernels.sketching.shrink import top_eigh
-from tests.helpers import error_interval, sparse_rows
+from tests.helpers import error_interval, papers, sparse_rows
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_FMA = ("plain", "sse2")
@@ -64,8 +64,8 @@ CASES = {
     "scattered sketch": lambda: sketch("float64", compressor="countsketch"),
     "transform": lambda: fs.fwht(rows(512, 37)).tobytes() + fs.fwht(rows(3, 512), axis=1).tobytes(),
     "hash": lambda: fs.SketchHash(16).update(rows(300, 40)).to_bytes(),
-    "Newton": lambda: fs.SketchedNewton(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
-    "adaptive": lambda: fs.AdaptiveSubgradient(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
+    "Newton": lambda: papers.SketchedNewton(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
+    "adaptive": lambda: papers.AdaptiveSubgradient(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
     "distances": lambda: fs.hamming_distances(rows(9, 21).view(np.uint8), rows(70, 21).view(np.uint8)).tobytes(),
 }
 

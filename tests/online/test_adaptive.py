@@ -19,6 +19,7 @@ from fastsketch.online import _adaptive, _projected
 from fastsketch.online._columns import Columns
 from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
+from tests.helpers import papers
 
 RNG = np.random.default_rng(0)
 ROUNDS = 3000
@@ -41,7 +42,7 @@ class FixedNumbers:
     """Stands for a generator: the random numbers of the fast version."""
 
     def __init__(self, method, tau, d):
-        self.setting = fs.AdaptiveSubgradient(tau, method=method)._start(d, sparse=False).setting
+        self.setting = papers.AdaptiveSubgradient(tau, method=method)._start(d, sparse=False).setting
         self.d, self.round = d, 0
 
     def standard_normal(self, shape):
@@ -84,7 +85,7 @@ def referenced(method, rows, y, *, loss, tau, eta, delta, form="mirror_descent",
 
 def made(method, *, loss, tau, eta, delta, form="mirror_descent", penalty=None):
     name, strength = penalty or (None, 0.0)
-    return fs.AdaptiveSubgradient(
+    return papers.AdaptiveSubgradient(
         tau,
         method=method,
         form=form,
@@ -193,7 +194,7 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
     if rank == 3:
         rows = rng.standard_normal((2000, 3)) @ rows[:3] * (rng.random((2000, 1)) < 0.9)
     y = rows @ rng.standard_normal(12)
-    model = fs.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
+    model = papers.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
     by_slot = form == "sparse" and method != "ada_full"
     columns = Columns.beginning(12, all_at_once=False)
     model._kept = Kept.beginning(
@@ -247,7 +248,7 @@ def test_the_grid_is_every_point_of_it(penalty):
         options["penalty_strength"] = 0.02 if penalty else 0.0
 
         def single(i, j, options=options):
-            return fs.AdaptiveSubgradient(**options, loss="absolute", learning_rate=rates[i], delta=deltas[j])
+            return papers.AdaptiveSubgradient(**options, loss="absolute", learning_rate=rates[i], delta=deltas[j])
 
         for given in (rows, sparse.csr_array(rows)):
             grid = fs.AdaptiveGrid(rates, deltas, **options).update(given[:170], y[:170])
@@ -299,10 +300,13 @@ def test_a_hundred_cut_points_in_new_processes(tmp_path):
     rows, y = stream(300, density=0.12)
     np.savez(tmp_path / "stream.npz", rows=rows, y=y)
     square = {"loss": "square", "loss_scale": 2.0}
-    models = {"newton": fs.SketchedNewton(4, **square), "oja": fs.SketchedNewton(4, method="oja", alpha0=1.0, **square)}
+    models = {
+        "newton": papers.SketchedNewton(4, **square),
+        "oja": papers.SketchedNewton(4, method="oja", alpha0=1.0, **square),
+    }
     for method, form in all_cases():
         options = {"method": method, "form": form, "learning_rate": 0.1, "delta": 1.0}
-        models[f"{method}-{form}"] = fs.AdaptiveSubgradient(4, **options, **square)
+        models[f"{method}-{form}"] = papers.AdaptiveSubgradient(4, **options, **square)
     for cut in range(0, 300, 3):
         for name, model in models.items():
             if cut:
@@ -344,14 +348,14 @@ def test_sample_weights_scale_the_loss():
     w, losses = reference.adaptive_diagonal(d, n, **common)
     agrees(made("ada_diag", **options).update(rows, y, sample_weight=weights), w, losses)
     # in the Newton learner as well: a weight of zero is an example left out, but for its round
-    only = fs.SketchedNewton(5, loss="huber").update(rows, y, sample_weight=np.ones(300))
-    assert np.array_equal(only.coef, fs.SketchedNewton(5, loss="huber").update(rows, y).coef)
-    heavy = fs.SketchedNewton(5, loss="huber", alpha0=1.0).update(rows, y, sample_weight=weights)
+    only = papers.SketchedNewton(5, loss="huber").update(rows, y, sample_weight=np.ones(300))
+    assert np.array_equal(only.coef, papers.SketchedNewton(5, loss="huber").update(rows, y).coef)
+    heavy = papers.SketchedNewton(5, loss="huber", alpha0=1.0).update(rows, y, sample_weight=weights)
     assert not np.array_equal(heavy.coef, only.coef)
-    nothing = fs.SketchedNewton(5, loss="square").update(rows, y, sample_weight=np.zeros(300))
+    nothing = papers.SketchedNewton(5, loss="square").update(rows, y, sample_weight=np.zeros(300))
     assert nothing.coef.any() == False  # noqa: E712
     with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
-        fs.SketchedNewton(5, loss="square").update(rows, y, sample_weight=-np.ones(300))
+        papers.SketchedNewton(5, loss="square").update(rows, y, sample_weight=-np.ones(300))
 
 
 def test_cost_of_a_round_grows_as_stated():
@@ -367,7 +371,7 @@ def test_cost_of_a_round_grows_as_stated():
                 shape=(300, d),
             )
             rows.sum_duplicates()
-        model = fs.AdaptiveSubgradient(tau, method=method, loss="absolute").update(rows, np.ones(300))
+        model = papers.AdaptiveSubgradient(tau, method=method, loss="absolute").update(rows, np.ones(300))
         best = np.inf
         for _ in range(5):
             start = time.perf_counter()
@@ -383,7 +387,9 @@ def test_cost_of_a_round_grows_as_stated():
 def test_regret_and_progress():
     rows, y = stream(400)
     best = np.linalg.lstsq(rows, y, rcond=None)[0]
-    model = fs.AdaptiveSubgradient(8, loss="absolute", learning_rate=1.0).compare_with(best).update(rows[:250], y[:250])
+    model = (
+        papers.AdaptiveSubgradient(8, loss="absolute", learning_rate=1.0).compare_with(best).update(rows[:250], y[:250])
+    )
     model = fs.from_bytes(model.to_bytes()).update(rows[250:], y[250:])
     assert np.isclose(model.progress["regret"], model.progress["cumulative_loss"] - np.abs(rows @ best - y).sum())
     assert model.progress["n_rows"] == 400
@@ -444,7 +450,7 @@ def test_what_leaves_the_range_is_refused_and_named(method, form):
 )
 def test_bad_batches_change_nothing(rows, targets, error, match):
     for method in _adaptive.METHODS:
-        model = fs.AdaptiveSubgradient(3, method=method, loss="absolute").update(
+        model = papers.AdaptiveSubgradient(3, method=method, loss="absolute").update(
             RNG.standard_normal((20, 4)), np.ones(20)
         )
         before = model.to_bytes()
@@ -479,7 +485,7 @@ def test_bad_batches_change_nothing(rows, targets, error, match):
 )
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
-        fs.AdaptiveSubgradient(**options)
+        papers.AdaptiveSubgradient(**options)
 
 
 def test_empty_grids_and_odd_shapes():
@@ -493,7 +499,7 @@ def test_empty_grids_and_odd_shapes():
         fs.AdaptiveGrid([0.1], [1.0], loss="square")
     assert fs.AdaptiveGrid(0.1, 1.0).cumulative_loss.shape == (1, 1)
     for method in _adaptive.METHODS:
-        model = fs.AdaptiveSubgradient(3, method=method, loss="absolute")
+        model = papers.AdaptiveSubgradient(3, method=method, loss="absolute")
         with pytest.raises(ValueError, match="no rows"):
             model.predict(np.ones((2, 4)))
         assert model.update(np.zeros((4, 1)), np.ones(4)).coef == 0
@@ -510,7 +516,7 @@ def test_delta_in_use():
         ({"method": "adam"}, 1e-8),
         ({"delta": 3.0}, 3.0),
     ):
-        model = fs.AdaptiveSubgradient(**options)
+        model = papers.AdaptiveSubgradient(**options)
         assert model.delta == options.get("delta")
         assert model.resolved["delta"] == model.facts()["delta"] == delta
 
@@ -529,7 +535,7 @@ def test_facts_of_a_grid_are_those_of_its_best_point():
 def test_counts_of_a_file_are_checked():
     rows, y = stream(60, density=0.12)
     for given in (rows, sparse.csr_array(rows)):
-        model = fs.AdaptiveSubgradient(4, loss="absolute").update(given, y)
+        model = papers.AdaptiveSubgradient(4, loss="absolute").update(given, y)
         for entry in (RANK, ROWS, OLD):
             broken = model.copy()
             broken._learned.count[entry] = 1000

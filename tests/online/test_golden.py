@@ -9,30 +9,33 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import io
+from tests.helpers import papers
 
 DATA = Path(__file__).parents[1] / "data"
 # The square loss of schema 1 was (z - y)^2.
 SQUARE = {"loss": "square", "loss_scale": 2.0}
 SCHEMA_1 = {
-    "newton-rfd": lambda: fs.SketchedNewton(3, alpha0=0.0, **SQUARE),
-    "newton-oja": lambda: fs.SketchedNewton(3, method="oja", loss="logistic", alpha0=1.0),
-    "adaptive-ffd": lambda: fs.AdaptiveSubgradient(3, form="dual_averaging"),
-    "adaptive-diag-l1": lambda: fs.AdaptiveSubgradient(
+    "newton-rfd": lambda: papers.SketchedNewton(3, alpha0=0.0, **SQUARE),
+    "newton-oja": lambda: papers.SketchedNewton(3, method="oja", loss="logistic", alpha0=1.0),
+    "adaptive-ffd": lambda: papers.AdaptiveSubgradient(3, form="dual_averaging"),
+    "adaptive-diag-l1": lambda: papers.AdaptiveSubgradient(
         method="ada_diag", loss="absolute", penalty="l1", penalty_strength=0.01
     ),
     "adaptive-grid": lambda: fs.AdaptiveGrid([0.1, 1.0], [1.0], sketch_size=3, penalty="l2", penalty_strength=0.01),
 }
 SCHEMA_2 = {
-    "newton-pfd-next": lambda: fs.SketchedNewton(3, method="pfd", alpha0=1.0, constraint="next", beta=0.5),
-    "newton-full": lambda: fs.SketchedNewton(method="full", alpha0=1.0, constraint=None, loss="huber", loss_scale=0.5),
-    "newton-rp": lambda: fs.SketchedNewton(3, method="rp", alpha0=1.0, seed=5, **SQUARE),
-    "adaptive-fd": lambda: fs.AdaptiveSubgradient(3, method="ada_fd", loss="square", learning_rate=0.3, delta=2.0),
-    "adaptive-ffd-l1": lambda: fs.AdaptiveSubgradient(
+    "newton-pfd-next": lambda: papers.SketchedNewton(3, method="pfd", alpha0=1.0, constraint="next", beta=0.5),
+    "newton-full": lambda: papers.SketchedNewton(
+        method="full", alpha0=1.0, constraint=None, loss="huber", loss_scale=0.5
+    ),
+    "newton-rp": lambda: papers.SketchedNewton(3, method="rp", alpha0=1.0, seed=5, **SQUARE),
+    "adaptive-fd": lambda: papers.AdaptiveSubgradient(3, method="ada_fd", loss="square", learning_rate=0.3, delta=2.0),
+    "adaptive-ffd-l1": lambda: papers.AdaptiveSubgradient(
         3, form="dual_averaging", loss="logistic", penalty="l1", penalty_strength=0.01
     ),
-    "adaptive-adam": lambda: fs.AdaptiveSubgradient(method="adam"),
-    "newton-first-row": lambda: fs.SketchedNewton(3),
-    "adaptive-radagrad": lambda: fs.AdaptiveSubgradient(3, method="radagrad", seed=5),
+    "adaptive-adam": lambda: papers.AdaptiveSubgradient(method="adam"),
+    "newton-first-row": lambda: papers.SketchedNewton(3),
+    "adaptive-radagrad": lambda: papers.AdaptiveSubgradient(3, method="radagrad", seed=5),
     "adaptive-grid": lambda: fs.AdaptiveGrid([0.1, 1.0], [1.0, 3.0], sketch_size=3),
 }
 CASES = [(1, kind) for kind in SCHEMA_1] + [(2, kind) for kind in SCHEMA_2]

@@ -5,16 +5,17 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from tests.helpers import papers
 
 D = 30
 MAKERS = {
-    "newton": lambda **kw: fs.SketchedNewton(3, **kw),
-    "newton-full": lambda **kw: fs.SketchedNewton(3, method="full", alpha0=1.0, **kw),
-    "newton-oja": lambda **kw: fs.SketchedNewton(3, method="oja", alpha0=1e8, **kw),
-    "newton-square": lambda **kw: fs.SketchedNewton(3, loss="square", **kw),
-    "ada-ffd": lambda **kw: fs.AdaptiveSubgradient(3, **kw),
-    "ada-diag": lambda **kw: fs.AdaptiveSubgradient(method="ada_diag", **kw),
-    "adam": lambda **kw: fs.AdaptiveSubgradient(method="adam", **kw),
+    "newton": lambda **kw: papers.SketchedNewton(3, **kw),
+    "newton-full": lambda **kw: papers.SketchedNewton(3, method="full", alpha0=1.0, **kw),
+    "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1e8, **kw),
+    "newton-square": lambda **kw: papers.SketchedNewton(3, loss="square", **kw),
+    "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),
+    "ada-diag": lambda **kw: papers.AdaptiveSubgradient(method="ada_diag", **kw),
+    "adam": lambda **kw: papers.AdaptiveSubgradient(method="adam", **kw),
 }
 FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 
@@ -130,7 +131,7 @@ def _moments(model):
 def test_more_than_two_classes_have_an_intercept_each():
     rows, _ = stream()
     y = np.random.default_rng(1).integers(0, 4, 120)
-    model = fs.SketchedNewton(3, fit_intercept=True, scale="moments").update(rows, y)
+    model = papers.SketchedNewton(3, fit_intercept=True, scale="moments").update(rows, y)
     assert model.coef.shape == (4, D) and model.intercept.shape == (4,)
     assert np.allclose(rows @ model.coef.T + model.intercept, model.decision_function(rows), atol=1e-8)
 
@@ -157,10 +158,10 @@ def test_a_refused_row_has_not_joined_the_moments(kind, form):
 def test_rows_of_zeros_and_columns_that_never_change():
     rows = np.ones((20, 3)) * [0.1, 0.0, 1e-300]
     for x in (rows, sparse.csr_array(rows)):
-        model = fs.SketchedNewton(3, fit_intercept=True, scale="moments").update(x, np.tile([1, -1, -1, -1], 5))
+        model = papers.SketchedNewton(3, fit_intercept=True, scale="moments").update(x, np.tile([1, -1, -1, -1], 5))
         assert np.isfinite(model.coef).all() and np.isfinite(model.decision_function(x)).all()
         assert (model.predict(x) == -1).all()
-    model = fs.SketchedNewton(3, scale="moments").update(sparse.csr_array((5, 3)), [1, 1, -1, -1, -1])
+    model = papers.SketchedNewton(3, scale="moments").update(sparse.csr_array((5, 3)), [1, 1, -1, -1, -1])
     assert not model.coef.any() and not model.decision_function(np.ones((2, 3))).any()
 
 
@@ -178,13 +179,13 @@ def test_rows_of_zeros_and_columns_that_never_change():
 @pytest.mark.parametrize("form", FORMS)
 def test_files_of_strangers_are_checked(form, change, message):
     rows, y = stream(form=form)
-    model = fs.SketchedNewton(3, fit_intercept=True, scale="moments").update(rows, y)
+    model = papers.SketchedNewton(3, fit_intercept=True, scale="moments").update(rows, y)
     state, arrays = model._state()
     arrays = {name: array.copy() for name, array in arrays.items()}
     change(state, arrays)
     with pytest.raises(ValueError, match=message):
         type(model)(**model.parameters)._validate(state, arrays)
-    plain = fs.SketchedNewton(3, fit_intercept=True, scale=None)
+    plain = papers.SketchedNewton(3, fit_intercept=True, scale=None)
     with pytest.raises(ValueError, match="'moments' does not belong"):
         plain._validate(*model._state())
 

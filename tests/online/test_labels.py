@@ -9,20 +9,21 @@ from scipy import sparse
 from scipy.special import expit
 
 import fastsketch as fs
+from tests.helpers import papers
 
 D = 12
 MAKERS = {
-    "newton": lambda **kw: fs.SketchedNewton(3, **kw),
-    "newton-logistic": lambda **kw: fs.SketchedNewton(3, loss="logistic", constraint=None, alpha0=1.0, **kw),
-    "newton-rfd0": lambda **kw: fs.SketchedNewton(3, alpha0=0.0, **kw),
-    "newton-rp": lambda **kw: fs.SketchedNewton(3, method="rp", alpha0=1.0, **kw),
-    "newton-oja": lambda **kw: fs.SketchedNewton(3, method="oja", alpha0=1.0, **kw),
-    "newton-full": lambda **kw: fs.SketchedNewton(3, method="full", alpha0=1.0, **kw),
-    "ada-ffd": lambda **kw: fs.AdaptiveSubgradient(3, **kw),
-    "ada-fd-dual": lambda **kw: fs.AdaptiveSubgradient(3, method="ada_fd", form="dual_averaging", **kw),
-    "ada-full": lambda **kw: fs.AdaptiveSubgradient(3, method="ada_full", **kw),
-    "ada-diag": lambda **kw: fs.AdaptiveSubgradient(method="ada_diag", **kw),
-    "radagrad": lambda **kw: fs.AdaptiveSubgradient(3, method="radagrad", **kw),
+    "newton": lambda **kw: papers.SketchedNewton(3, **kw),
+    "newton-logistic": lambda **kw: papers.SketchedNewton(3, loss="logistic", constraint=None, alpha0=1.0, **kw),
+    "newton-rfd0": lambda **kw: papers.SketchedNewton(3, alpha0=0.0, **kw),
+    "newton-rp": lambda **kw: papers.SketchedNewton(3, method="rp", alpha0=1.0, **kw),
+    "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1.0, **kw),
+    "newton-full": lambda **kw: papers.SketchedNewton(3, method="full", alpha0=1.0, **kw),
+    "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),
+    "ada-fd-dual": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_fd", form="dual_averaging", **kw),
+    "ada-full": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_full", **kw),
+    "ada-diag": lambda **kw: papers.AdaptiveSubgradient(method="ada_diag", **kw),
+    "radagrad": lambda **kw: papers.AdaptiveSubgradient(3, method="radagrad", **kw),
 }
 FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 
@@ -115,7 +116,7 @@ def test_any_split_and_any_resume_has_the_same_bits(kind, form, weight):
 
 def test_single_labels_are_taken_as_they_are():
     rows, numbers = stream()
-    one = fs.SketchedNewton(3).update(rows, NAMES[numbers])
+    one = papers.SketchedNewton(3).update(rows, NAMES[numbers])
     for make in (
         str,
         lambda name: [name],
@@ -123,7 +124,7 @@ def test_single_labels_are_taken_as_they_are():
         np.str_,
         lambda name: np.array([name], object),
     ):
-        two = fs.SketchedNewton(3)
+        two = papers.SketchedNewton(3)
         for row, name in zip(rows, NAMES[numbers].tolist(), strict=True):
             two.update(row, make(name))
         assert same(one, two)
@@ -131,7 +132,7 @@ def test_single_labels_are_taken_as_they_are():
 
 def test_a_class_that_appears_starts_fresh_and_the_losses_add_up():
     rows, numbers = stream()
-    model = fs.SketchedNewton(3)
+    model = papers.SketchedNewton(3)
     two = int(np.flatnonzero(numbers > 1)[0])
     model.update(rows[:two], numbers[:two])
     before = model.progress
@@ -185,21 +186,21 @@ def test_two_classes_are_what_minus_and_plus_one_are(kind, low, high, dtype):
 
 def test_equal_labels_are_one_class_whatever_their_type():
     rows, numbers = stream(k=2)
-    model = fs.SketchedNewton(3).update(rows[:40], numbers[:40] == 1)
+    model = papers.SketchedNewton(3).update(rows[:40], numbers[:40] == 1)
     assert model.classes.dtype == bool
     model.update(rows[40:80], numbers[40:80].astype(np.uint8)).update(rows[80:], numbers[80:].astype(np.float32))
-    assert np.array_equal(model.coef, fs.SketchedNewton(3).update(rows, numbers).coef)
+    assert np.array_equal(model.coef, papers.SketchedNewton(3).update(rows, numbers).coef)
     model.update(rows[:1], 2)
     assert model.classes.tolist() == [0, 1, 2] and model.classes.dtype == np.int64
 
 
 def test_lists_and_objects_are_taken():
     rows, numbers = stream()
-    one = fs.SketchedNewton(3).update(rows, NAMES[numbers])
+    one = papers.SketchedNewton(3).update(rows, NAMES[numbers])
     for labels in (NAMES[numbers].tolist(), NAMES[numbers].astype(object), tuple(NAMES[numbers])):
-        assert same(fs.SketchedNewton(3).update(rows, labels), one)
-    ints = fs.SketchedNewton(3).update(rows, numbers)
-    assert same(fs.SketchedNewton(3).update(rows, numbers.astype(object)), ints)
+        assert same(papers.SketchedNewton(3).update(rows, labels), one)
+    ints = papers.SketchedNewton(3).update(rows, numbers)
+    assert same(papers.SketchedNewton(3).update(rows, numbers.astype(object)), ints)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +227,8 @@ def test_lists_and_objects_are_taken():
     ],
 )
 def test_bad_labels_are_named_with_their_row(labels, error, message):
-    model = fs.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
-    for target in (fs.SketchedNewton(3), model):
+    model = papers.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
+    for target in (papers.SketchedNewton(3), model):
         before = target.to_bytes()
         with pytest.raises(error, match="row" if "row" in message and target is model else message):
             target.update(np.eye(3), labels)
@@ -235,7 +236,7 @@ def test_bad_labels_are_named_with_their_row(labels, error, message):
 
 
 def test_strings_after_numbers_are_refused():
-    model = fs.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
+    model = papers.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
     with pytest.raises(ValueError, match=r"row 0 has the label 'a', and those before are numbers \(1, -1\)"):
         model.update(np.eye(3), ["a", "b", "a"])
     with pytest.raises(ValueError, match="row 0 has the label '1', and those before are numbers"):
@@ -245,15 +246,15 @@ def test_strings_after_numbers_are_refused():
 def test_real_targets_are_no_labels():
     y = np.arange(2000.0)
     with pytest.raises(ValueError, match="row 1000 has the label 1000.0, after 1000 others: are these real targets"):
-        fs.AdaptiveSubgradient(method="ada_diag").update(np.ones((2000, 1)), y)
-    model = fs.AdaptiveSubgradient(method="ada_diag", classes=y[:1100])
+        papers.AdaptiveSubgradient(method="ada_diag").update(np.ones((2000, 1)), y)
+    model = papers.AdaptiveSubgradient(method="ada_diag", classes=y[:1100])
     assert len(model.update(np.ones((5, 1)), y[:5]).classes) == 1100
 
 
 # -- classes and weights -----------------------------------------------------------------------------------------------
 def test_given_classes_refuse_others_with_label_and_row():
     rows, numbers = stream()
-    model = fs.SketchedNewton(3, classes=["apple", "fig", "pear"])
+    model = papers.SketchedNewton(3, classes=["apple", "fig", "pear"])
     with pytest.raises(ValueError, match=re.escape("row 2 has the label 'plum', which is not in classes=")):
         model.update(rows[:4], ["apple", "pear", "plum", "prune"])
     assert model.n_rows == 0 and model.classes.tolist() == ["apple", "fig", "pear"]
@@ -270,9 +271,9 @@ def test_given_classes_refuse_others_with_label_and_row():
 
 def test_given_classes_have_a_state_each_from_the_first_row():
     rows, numbers = stream()
-    model = fs.SketchedNewton(3, classes=range(4)).update(rows, numbers)
+    model = papers.SketchedNewton(3, classes=range(4)).update(rows, numbers)
     for k in range(4):
-        one = fs.SketchedNewton(3, classes=[-1, 1]).update(rows, np.where(numbers == k, 1, -1))
+        one = papers.SketchedNewton(3, classes=[-1, 1]).update(rows, np.where(numbers == k, 1, -1))
         assert np.array_equal(model.coef[k], one.coef)
     assert np.isfinite(model.last_scores).all()
 
@@ -308,53 +309,53 @@ def test_class_weights_multiply_sample_weights():
     rows, numbers = stream()
     labels, weights = NAMES[numbers], np.random.default_rng(1).random(120)
     of = {"fig": 3.0, "apple": 0.5}
-    one = fs.SketchedNewton(3, class_weight=of).update(rows, labels, sample_weight=weights)
+    one = papers.SketchedNewton(3, class_weight=of).update(rows, labels, sample_weight=weights)
     factors = np.array([of.get(name, 1.0) for name in labels])
-    two = fs.SketchedNewton(3).update(rows, labels, sample_weight=weights * factors)
+    two = papers.SketchedNewton(3).update(rows, labels, sample_weight=weights * factors)
     assert np.array_equal(one.coef, two.coef)
     seen = np.array([len(set(numbers[: i + 1])) for i in range(120)])
     own = np.array([(numbers[: i + 1] == numbers[i]).sum() for i in range(120)])
     balanced = np.arange(1, 121) / (seen * own)
-    one = fs.SketchedNewton(3, class_weight="balanced").update(rows, labels)
-    assert np.array_equal(one.coef, fs.SketchedNewton(3).update(rows, labels, sample_weight=balanced).coef)
+    one = papers.SketchedNewton(3, class_weight="balanced").update(rows, labels)
+    assert np.array_equal(one.coef, papers.SketchedNewton(3).update(rows, labels, sample_weight=balanced).coef)
     # labels that are no strings come back from a file as they were
-    model = fs.SketchedNewton(3, class_weight={0: 1.0, 1: 2.5})
+    model = papers.SketchedNewton(3, class_weight={0: 1.0, 1: 2.5})
     assert fs.from_bytes(model.to_bytes()).class_weight == {0: 1.0, 1: 2.5}
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 def test_probabilities():
     rows, numbers = stream()
-    model = fs.SketchedNewton(3, loss="logistic", alpha0=1.0).update(rows, numbers)
+    model = papers.SketchedNewton(3, loss="logistic", alpha0=1.0).update(rows, numbers)
     p = model.predict_proba(rows)
     each = expit(model.decision_function(rows))
     assert p.shape == (120, 4) and np.allclose(p, each / each.sum(axis=1, keepdims=True), rtol=1e-14)
-    two = fs.SketchedNewton(3, loss="logistic", alpha0=1.0).update(rows, numbers > 1)
+    two = papers.SketchedNewton(3, loss="logistic", alpha0=1.0).update(rows, numbers > 1)
     positive = expit(two.decision_function(rows))
     assert np.array_equal(two.predict_proba(rows), np.stack([1 - positive, positive], axis=1))
-    one = fs.SketchedNewton(3).update(rows[:5], ["a"] * 5)
+    one = papers.SketchedNewton(3).update(rows[:5], ["a"] * 5)
     assert np.array_equal(one.predict_proba(rows), np.ones((120, 1)))
     assert one.predict(rows).tolist() == ["a"] * 120
     with pytest.raises(ValueError, match="predict_proba needs a loss of labels, this model has loss='square'"):
-        fs.SketchedNewton(3, loss="square").update(rows, numbers).predict_proba(rows)
+        papers.SketchedNewton(3, loss="square").update(rows, numbers).predict_proba(rows)
 
 
 def test_what_a_model_without_rows_or_labels_says():
-    model = fs.SketchedNewton(3)
-    assert model.classes.shape == (0,) and fs.SketchedNewton(3, loss="square").classes is None
+    model = papers.SketchedNewton(3)
+    assert model.classes.shape == (0,) and papers.SketchedNewton(3, loss="square").classes is None
     model.update(np.zeros((0, D)), [])
     assert model.n_features == D and model.n_rows == 0
     with pytest.raises(ValueError, match="has seen no labels"):
         model.predict(np.ones((2, D)))
     rows, numbers = stream()
     assert np.array_equal(
-        model.update(rows, NAMES[numbers]).coef, fs.SketchedNewton(3).update(rows, NAMES[numbers]).coef
+        model.update(rows, NAMES[numbers]).coef, papers.SketchedNewton(3).update(rows, NAMES[numbers]).coef
     )
 
 
 def test_a_refused_batch_leaves_all_states_as_they_were():
     rows, numbers = stream()
-    model = fs.SketchedNewton(3, constraint=None).update(rows, numbers)
+    model = papers.SketchedNewton(3, constraint=None).update(rows, numbers)
     before = model.to_bytes()
     with pytest.raises(FloatingPointError, match="the coefficients left the range of numbers in row 123"):
         model.update(np.vstack([rows[:2], 1e308 * np.ones((1, D))]), [9, 0, 1])
@@ -364,24 +365,24 @@ def test_a_refused_batch_leaves_all_states_as_they_were():
 def test_comparators_are_of_two_classes():
     rows, numbers = stream(k=2)
     w = np.ones(D)
-    plain = fs.SketchedNewton(3).compare_with(w).update(rows, np.where(numbers == 1, 1, -1)).progress["regret"]
+    plain = papers.SketchedNewton(3).compare_with(w).update(rows, np.where(numbers == 1, 1, -1)).progress["regret"]
     for labels in (numbers, np.array(["a", "b"])[numbers]):
         assert (
-            fs.SketchedNewton(3, classes=np.unique(labels)).compare_with(w).update(rows, labels).progress["regret"]
+            papers.SketchedNewton(3, classes=np.unique(labels)).compare_with(w).update(rows, labels).progress["regret"]
             == plain
         )
-    model = fs.SketchedNewton(3).compare_with(w)
+    model = papers.SketchedNewton(3).compare_with(w)
     first = int(np.flatnonzero(numbers != numbers[0])[0])
     names = np.array(["a", "b"] if numbers[0] == 0 else ["b", "a"])  # the first one is not the positive one
     with pytest.raises(ValueError, match=f"row {first} is the first to show .* 'b': give classes"):
         model.update(rows, names[numbers])
-    model = fs.SketchedNewton(3).compare_with(w).update(rows, numbers)
+    model = papers.SketchedNewton(3).compare_with(w).update(rows, numbers)
     before = model.to_bytes()
     with pytest.raises(ValueError, match="row 2 has a third label, 2, and the comparator is of two classes"):
         model.update(rows[:3], [0, 2, 3])
     assert model.to_bytes() == before
     with pytest.raises(ValueError, match="one vector is for two classes, and there are 4"):
-        fs.SketchedNewton(3, classes=range(4)).compare_with(w)
+        papers.SketchedNewton(3, classes=range(4)).compare_with(w)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -419,18 +420,18 @@ def test_older_files_go_on_taking_zero_for_minus_one():
 )
 def test_files_of_strangers_are_checked(change, message):
     rows, numbers = stream()
-    model = fs.SketchedNewton(3).update(rows, NAMES[numbers])
+    model = papers.SketchedNewton(3).update(rows, NAMES[numbers])
     state, arrays = model._state()
     import copy
 
     state, arrays = copy.deepcopy(state), {name: array.copy() for name, array in arrays.items()}
     change(state, arrays)
     with pytest.raises(Exception, match=message):
-        fs.SketchedNewton(3)._validate(state, arrays)
+        papers.SketchedNewton(3)._validate(state, arrays)
 
 
 def test_a_file_of_real_targets_has_no_labels():
     rows, numbers = stream()
-    state, arrays = fs.SketchedNewton(3).update(rows, numbers)._state()
+    state, arrays = papers.SketchedNewton(3).update(rows, numbers)._state()
     with pytest.raises(ValueError, match="it has labels, and loss='square' takes real targets"):
-        fs.SketchedNewton(3, loss="square")._validate(state, arrays)
+        papers.SketchedNewton(3, loss="square")._validate(state, arrays)

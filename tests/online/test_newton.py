@@ -17,7 +17,7 @@ from fastsketch._losses import LOSSES, ONLINE_LOSSES
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import load_svmlight
 from fastsketch.online._newton_state import random_rows
-from tests.helpers import same_state
+from tests.helpers import papers, same_state
 
 RNG = np.random.default_rng(0)
 ROUNDS = 3000
@@ -38,7 +38,7 @@ class FixedNumbers:
     """Stands for a generator: the random numbers of the fast version, one row of them a round."""
 
     def __init__(self, m):
-        model = fs.SketchedNewton(m, method="rp", alpha0=1.0)
+        model = papers.SketchedNewton(m, method="rp", alpha0=1.0)
         self.setting, self.round = model._start(1, sparse=False).setting, 0
 
     def standard_normal(self, shape):
@@ -80,7 +80,7 @@ def test_three_thousand_rounds_of_a9a(a9a_rows, method, alpha0, constraint):
     options = {"method": method, "alpha0": alpha0, "constraint": constraint, **PAPERS}
     w, losses, scores = referenced(rows.toarray(), y, 10, **options)
     for given in (rows, rows.toarray()):
-        model = fs.SketchedNewton(10, **options).update(given, y)
+        model = papers.SketchedNewton(10, **options).update(given, y)
         assert np.abs(model.coef - w).max() <= 1e-8 * np.abs(w).max()
         assert np.abs(model.last_scores - scores).max() <= 1e-8 * max(1, np.abs(scores).max())
         assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-9)
@@ -94,7 +94,7 @@ def test_farm_ads_with_columns_that_occur(dataset):
     used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[:900]
     rows = sparse.csr_array(rows[:, used])
     w, _, scores = referenced(rows.toarray(), y, 10, method="rfd", alpha0=0.0, constraint="current", **PAPERS)
-    model = fs.SketchedNewton(10, alpha0=0.0, **PAPERS).update(rows, y)
+    model = papers.SketchedNewton(10, alpha0=0.0, **PAPERS).update(rows, y)
     assert model._learned.sparse
     assert np.abs(model.coef - w).max() <= 1e-8 * np.abs(w).max()
     assert np.abs(model.last_scores - scores).max() <= 1e-8 * np.abs(scores).max()
@@ -109,7 +109,7 @@ def test_every_loss(loss, method, alpha0, constraint):
     options["loss_scale"] = 2.0 if loss == "square" else 1.0
     w, losses, _ = referenced(rows, y, 5, **options)
     for given in (rows, sparse.csr_array(rows)):
-        model = fs.SketchedNewton(5, **options).update(given, y)
+        model = papers.SketchedNewton(5, **options).update(given, y)
         assert np.abs(model.coef - w).max() <= 1e-7 * max(1.0, np.abs(w).max())
         assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-8)
 
@@ -120,7 +120,7 @@ def test_accuracy_on_a9a(dataset):
     y = np.where(np.asarray(y) > 0, 1.0, -1.0)
     order = np.random.default_rng(0).permutation(rows.shape[0])
     half = int(0.7 * len(order))
-    for model in (fs.SketchedNewton(10, **PAPERS), fs.SketchedNewton()):
+    for model in (papers.SketchedNewton(10, **PAPERS), papers.SketchedNewton()):
         model.update(rows[order[:half]], y[order[:half]])
         assert np.mean((model.decision_function(rows[order[half:]]) > 0) == (y[order[half:]] > 0)) > 0.83
 
@@ -131,7 +131,7 @@ def test_accuracy_on_a9a(dataset):
 def test_any_batches_and_any_stops_give_the_same_bits(method, alpha0, form, constraint):
     rows, y = stream(400)
     rows = sparse.csr_array(rows) if form == "sparse" else rows
-    make = lambda: fs.SketchedNewton(4, method=method, alpha0=alpha0, constraint=constraint, **PAPERS)  # noqa: E731
+    make = lambda: papers.SketchedNewton(4, method=method, alpha0=alpha0, constraint=constraint, **PAPERS)  # noqa: E731
     whole = make().update(rows, y)
     parts, i = make(), 0
     while i < 400:
@@ -150,7 +150,7 @@ def test_any_batches_and_any_stops_give_the_same_bits(method, alpha0, form, cons
 def test_resumed_in_a_new_process_to_the_same_bits(tmp_path):
     rows, y = stream(300)
     np.savez(tmp_path / "stream.npz", rows=rows, y=y)
-    fs.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows[:137]), y[:137]).save(tmp_path / "half.fsk")
+    papers.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows[:137]), y[:137]).save(tmp_path / "half.fsk")
     code = """if True:
         import fastsketch as fs, numpy as np
         from scipy import sparse
@@ -159,7 +159,7 @@ def test_resumed_in_a_new_process_to_the_same_bits(tmp_path):
         model.save("whole.fsk")
     """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    whole = fs.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows), y)
+    whole = papers.SketchedNewton(4, **PAPERS).update(sparse.csr_array(rows), y)
     assert np.array_equal(fs.load(tmp_path / "whole.fsk").coef, whole.coef)
     assert fs.load(tmp_path / "whole.fsk").progress == whole.progress
 
@@ -168,7 +168,7 @@ def test_resumed_in_a_new_process_to_the_same_bits(tmp_path):
 def test_rfd_is_stable_for_any_alpha0(alpha0):
     """The papers' point: where FD needs its alpha, RFD gives finite coefficients and about the same error for all."""
     rows, y = stream(2000, density=1.0)
-    model = fs.SketchedNewton(6, alpha0=alpha0, **PAPERS).update(rows / 5, y)
+    model = papers.SketchedNewton(6, alpha0=alpha0, **PAPERS).update(rows / 5, y)
     assert np.isfinite(model.coef).all()
     assert model.progress["error_rate"] < 0.25
 
@@ -187,7 +187,7 @@ def test_ojas_directions_stay_orthonormal(form):
     """A million rounds: |V V' - I| at the level of rounding, also within an epoch."""
     rows, y = stream(50_000, 12, density=0.25)
     rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
-    model = fs.SketchedNewton(4, method="oja", alpha0=100.0, **PAPERS)
+    model = papers.SketchedNewton(4, method="oja", alpha0=100.0, **PAPERS)
     for _ in range(20):
         model.update(rows, y)
     assert model.n_rows == 1_000_000
@@ -206,7 +206,7 @@ def test_the_same_bits_for_any_number_of_threads(method):
     try:
         for n_threads in (1, 2, 3, 8):
             pool.use(n_threads)
-            found.append(fs.SketchedNewton(20, method=method, alpha0=1.0).update(rows, y).coef)
+            found.append(papers.SketchedNewton(20, method=method, alpha0=1.0).update(rows, y).coef)
     finally:
         pool.use(before)
     assert all(np.array_equal(found[0], other) for other in found[1:])
@@ -218,7 +218,7 @@ def test_nothing_drifts_in_a_million_rounds(method, form):
     """The small space (K = B B', its inverse) is that of the rows themselves; coefficients are finite."""
     rows, y = stream(50_000, 12, density=0.25)
     rows = sparse.csr_array(rows / 5) if form == "sparse" else rows / 5
-    model = fs.SketchedNewton(4, method=method, alpha0=1.0, **PAPERS)
+    model = papers.SketchedNewton(4, method=method, alpha0=1.0, **PAPERS)
     for _ in range(20):
         model.update(rows, y)
     r, space = int(model._learned.count[RANK]), model._learned.space
@@ -234,7 +234,7 @@ def test_nothing_drifts_in_a_million_rounds(method, form):
 
 def test_divergence_names_its_cause_and_changes_nothing():
     rows, y = stream(300, density=1.0)
-    model = fs.SketchedNewton(3, method="fd", alpha0=1e-280, constraint=None, **PAPERS).update(rows[:2], y[:2])
+    model = papers.SketchedNewton(3, method="fd", alpha0=1e-280, constraint=None, **PAPERS).update(rows[:2], y[:2])
     before = model.to_bytes()
     with pytest.raises(FloatingPointError, match="alpha"):
         model.update(1e150 * rows[2:], y[2:])
@@ -244,9 +244,9 @@ def test_divergence_names_its_cause_and_changes_nothing():
 def test_scores_stay_within_one():
     rows, y = stream(500)
     for constraint in ("next", "both"):
-        model = fs.SketchedNewton(5, constraint=constraint, **PAPERS).update(rows, y)
+        model = papers.SketchedNewton(5, constraint=constraint, **PAPERS).update(rows, y)
         assert np.abs(model.last_scores).max() <= 1 + 1e-12
-    model = fs.SketchedNewton(5, **PAPERS)
+    model = papers.SketchedNewton(5, **PAPERS)
     for i in range(200):
         model.update(rows[i], y[i])
         assert abs(model.decision_function(rows[i])[0]) <= 1 + 1e-8
@@ -256,7 +256,7 @@ def test_progress_and_regret():
     rows, y = stream(400)
     best = np.linalg.lstsq(rows, y, rcond=None)[0]
     model = (
-        fs.SketchedNewton(8, constraint=None, **PAPERS)
+        papers.SketchedNewton(8, constraint=None, **PAPERS)
         .compare_with(best)
         .update(rows[:250], y[:250])
         .update(rows[250:], y[250:])
@@ -264,8 +264,8 @@ def test_progress_and_regret():
     theirs = ((rows @ best - y) ** 2).sum()
     assert np.isclose(model.progress["regret"], model.progress["cumulative_loss"] - theirs)
     assert model.progress["n_rows"] == 400
-    assert fs.SketchedNewton(5).progress["regret"] is None
-    late = fs.SketchedNewton(8, constraint=None, **PAPERS).update(rows[:250], y[:250])
+    assert papers.SketchedNewton(5).progress["regret"] is None
+    late = papers.SketchedNewton(8, constraint=None, **PAPERS).update(rows[:250], y[:250])
     so_far = late.progress["cumulative_loss"]
     late.compare_with(best).update(rows[250:], y[250:])
     mine = late.progress["cumulative_loss"] - so_far
@@ -273,10 +273,10 @@ def test_progress_and_regret():
 
 
 def test_zero_rows_and_known_targets_teach_nothing():
-    model = fs.SketchedNewton(4).update(np.zeros((5, 3)), np.ones(5))
+    model = papers.SketchedNewton(4).update(np.zeros((5, 3)), np.ones(5))
     assert (model.coef == 0).all()
     assert model.n_rows == 5
-    assert fs.SketchedNewton(4, **PAPERS).update(np.ones((3, 2)), np.zeros(3)).progress["cumulative_loss"] == 0
+    assert papers.SketchedNewton(4, **PAPERS).update(np.ones((3, 2)), np.zeros(3)).progress["cumulative_loss"] == 0
 
 
 @pytest.mark.parametrize("method", ["rfd", "fd", "pfd", "rp", "oja"])
@@ -284,7 +284,7 @@ def test_rows_that_share_no_feature(method):
     """Every shrink meets directions that have nothing to do with those kept: F is singular, and Z is recomputed."""
     rows = sparse.csr_array(np.hstack([np.eye(40), np.zeros((40, 60))]))
     y = np.where(np.arange(40) % 3, 1.0, -1.0)
-    model = fs.SketchedNewton(3, method=method, alpha0=1.0, **PAPERS).update(rows, y)
+    model = papers.SketchedNewton(3, method=method, alpha0=1.0, **PAPERS).update(rows, y)
     if method in ("rfd", "fd", "pfd"):
         w = reference.fast_online_newton(rows.toarray(), y, sketch_size=3, alpha0=1.0, method=method, **PAPERS)[0]
         assert np.allclose(model.coef, w)
@@ -294,8 +294,8 @@ def test_rows_that_share_no_feature(method):
 
 def test_labels_zero_and_one():
     rows, y = stream(200)
-    one = fs.SketchedNewton(4, loss="logistic").update(rows, y)
-    two = fs.SketchedNewton(4, loss="logistic").update(rows, (y > 0).astype(int))
+    one = papers.SketchedNewton(4, loss="logistic").update(rows, y)
+    two = papers.SketchedNewton(4, loss="logistic").update(rows, (y > 0).astype(int))
     assert np.array_equal(one.coef, two.coef)
 
 
@@ -307,7 +307,7 @@ def test_an_interrupt_leaves_the_model_before_or_after():
         raise Stop
 
     rows, y = stream(20_000)
-    model = fs.SketchedNewton(4, **PAPERS).update(rows[:100], y[:100])
+    model = papers.SketchedNewton(4, **PAPERS).update(rows[:100], y[:100])
     before, after = model.to_bytes(), model.copy().update(rows, y).to_bytes()
     old = signal.signal(signal.SIGALRM, ring)
     try:
@@ -339,7 +339,9 @@ def test_an_interrupt_leaves_the_model_before_or_after():
     ],
 )
 def test_bad_batches_change_nothing(rows, targets, error, match):
-    model = fs.SketchedNewton(3, loss="square").update(RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20)))
+    model = papers.SketchedNewton(3, loss="square").update(
+        RNG.standard_normal((20, 4)), np.sign(RNG.standard_normal(20))
+    )
     before = model.to_bytes()
     with pytest.raises(error, match=match):
         model.update(rows, targets)
@@ -371,11 +373,11 @@ def test_bad_batches_change_nothing(rows, targets, error, match):
 )
 def test_bad_parameters_are_named(options, error, match):
     with pytest.raises(error, match=match):
-        fs.SketchedNewton(**options)
+        papers.SketchedNewton(**options)
 
 
 def test_unfitted_and_bad_queries():
-    model = fs.SketchedNewton(3)
+    model = papers.SketchedNewton(3)
     with pytest.raises(ValueError, match="no rows"):
         model.predict(np.ones((2, 4)))
     assert same_state(fs.from_bytes(model.to_bytes()), model)
@@ -389,13 +391,13 @@ def test_unfitted_and_bad_queries():
     with pytest.raises(ValueError, match="comparator must be a vector"):
         model.compare_with(np.ones((4, 1)))
     with pytest.raises(ValueError, match="5 columns as the comparator"):
-        fs.SketchedNewton().compare_with(np.ones(5)).update(np.ones((2, 4)), [1, -1])
+        papers.SketchedNewton().compare_with(np.ones(5)).update(np.ones((2, 4)), [1, -1])
     with pytest.raises(ValueError, match="no rows"):
-        fs.SketchedNewton().compare_with(np.ones(5)).coef  # noqa: B018
+        papers.SketchedNewton().compare_with(np.ones(5)).coef  # noqa: B018
 
 
 def test_older_names_are_clear_errors():
-    model = fs.SketchedNewton(3).update(np.ones((2, 4)), [1, -1])
+    model = papers.SketchedNewton(3).update(np.ones((2, 4)), [1, -1])
     for older, name in (("n_rounds", "n_rows"), ("weights", "coef"), ("sketch", "method")):
         with pytest.raises(AttributeError, match=f"SketchedNewton has no '{older}': it is '{name}' now"):
             getattr(model, older)
@@ -404,7 +406,7 @@ def test_older_names_are_clear_errors():
 def test_predictions_are_on_the_scale_of_the_targets():
     rows, y = stream(300)
     for loss in ONLINE_LOSSES:
-        model = fs.SketchedNewton(4, loss=loss, alpha0=1.0).update(rows, y)
+        model = papers.SketchedNewton(4, loss=loss, alpha0=1.0).update(rows, y)
         scores = model.decision_function(rows)
         assert np.array_equal(scores, rows @ model.coef)
         labels = np.where(scores > 0, 1.0, -1.0)
@@ -414,7 +416,7 @@ def test_predictions_are_on_the_scale_of_the_targets():
         elif LOSSES[loss].targets == "real":
             with pytest.raises(ValueError, match="predict_proba needs a loss of labels, this model has"):
                 model.predict_proba(rows)
-    model = fs.SketchedNewton(4).update(rows[:5], y[:5])
+    model = papers.SketchedNewton(4).update(rows[:5], y[:5])
     assert model.predict(np.zeros((1, 25))) == [-1.0]  # a score of 0
 
 
@@ -433,14 +435,14 @@ def test_the_loss_scale_is_a_factor_of_the_weights():
         assert np.array_equal(one.coef, two.coef)
         assert one.progress == two.progress
     # the weight of all rows as one number
-    one, two = (fs.SketchedNewton(4).update(rows, y, sample_weight=w) for w in (3.0, np.full(300, 3.0)))
+    one, two = (papers.SketchedNewton(4).update(rows, y, sample_weight=w) for w in (3.0, np.full(300, 3.0)))
     assert np.array_equal(one.coef, two.coef)
 
 
 def test_counts_and_places_of_a_file_are_checked():
     rows, y = stream(60, density=0.2)
     for given in (rows, sparse.csr_array(rows)):
-        model = fs.SketchedNewton(4).update(given, y)
+        model = papers.SketchedNewton(4).update(given, y)
         for entry in (RANK, ROWS):
             broken = model.copy()
             broken._learned.count[entry] = 1000
@@ -454,13 +456,13 @@ def test_counts_and_places_of_a_file_are_checked():
 
 def test_copies_hold_the_last_scores():
     rows, y = stream(60)
-    model = fs.SketchedNewton(4).update(rows, y)
+    model = papers.SketchedNewton(4).update(rows, y)
     assert np.array_equal(model.copy().last_scores, model.last_scores)
     assert fs.from_bytes(model.to_bytes()).last_scores.shape == (0,)
 
 
 def test_facts_and_repr():
-    model = fs.SketchedNewton(4, method="pfd", alpha0=1.0)
+    model = papers.SketchedNewton(4, method="pfd", alpha0=1.0)
     assert repr(model) == "<SketchedNewton(sketch_size=4, method='pfd', alpha0=1.0): no rows yet>"
     facts = model.update(*stream(60)).facts()
     assert facts["kind"] == "SketchedNewton"

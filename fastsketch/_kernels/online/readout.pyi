@@ -1,0 +1,11 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def rounds(
+    members: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    sample_weight: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    information: NDArray[np.float64],
+    scores: NDArray[np.float64],
+) -> None: ...

@@ -1,0 +1,163 @@
+"""Rounds of the read-out: one score for each class from the scores of its members, learned by whole Newton steps.
+
+A member is a learner of the same rows. With p members and k classes, row i has inputs u (p,) for each class, and its
+class the score w'u; of one state for two classes the inputs end with a 1, and w with an intercept. The probability is
+the logistic function of that score, of more classes the softmax of all. A step is w -= H^-1 g for the slope g of the
+log loss in w; H = I + the sum of half what the model expects of g g' and half g g' itself: so that a row that
+contradicts a sure model moves it by a bounded amount.
+
+The arrays are those of fastsketch.online._readout.ReadOut.
+"""
+
+from libc.math cimport exp, sqrt
+from libc.stdint cimport int64_t
+
+from fastsketch._kernels.brief cimport is_brief
+
+cdef enum:
+    MOST = 8  # members and the intercept
+
+cdef double FAR = 1e3  # a score beyond it is as sure as this one: sums of squares stay within the range of numbers
+cdef double LEAST = 1e-14  # of a diagonal entry: a pivot below it is rounding
+
+
+cdef inline double near(double z) noexcept nogil:
+    return FAR if z > FAR else -FAR if z < -FAR else z
+
+
+cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
+    """w -= H^-1 g by Cholesky factors of the lower half, which is mirrored; directions that rounding has lost stay."""
+    cdef double[MOST][MOST] low
+    cdef double[MOST] x
+    cdef Py_ssize_t i, j, k
+    cdef double s
+    for i in range(q):
+        for j in range(i + 1):
+            h[j * q + i] = h[i * q + j]
+            s = h[i * q + j]
+            for k in range(j):
+                s -= low[i][k] * low[j][k]
+            if i == j:
+                low[i][i] = sqrt(s) if s > LEAST * h[i * q + i] else 0
+            else:
+                low[i][j] = s / low[j][j] if low[j][j] > 0 else 0
+    for i in range(q):
+        s = g[i]
+        for k in range(i):
+            s -= low[i][k] * x[k]
+        x[i] = s / low[i][i] if low[i][i] > 0 else 0
+    for i in range(q - 1, -1, -1):
+        s = x[i]
+        for k in range(i + 1, q):
+            s -= low[k][i] * x[k]
+        x[i] = s / low[i][i] if low[i][i] > 0 else 0
+        w[i] -= x[i]
+
+
+cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const int64_t* numbers,
+                        const double* sample_weight, double* w, double* h, double* scores) noexcept nogil:
+    cdef Py_ssize_t i, a, b, q = p + 1
+    cdef double[MOST] u
+    cdef double[MOST] g
+    cdef double z, slope, curve, chance
+    for i in range(n):
+        z, scores[i] = w[p], w[p]
+        u[p] = 1
+        for a in range(p):
+            u[a] = near(members[a * n + i])
+            z += w[a] * u[a]
+            scores[i] += w[a] * members[a * n + i]
+        if sample_weight[i] == 0:
+            continue
+        chance = 1 / (1 + exp(-z))
+        slope = chance - (numbers[i] > 0)
+        curve = sample_weight[i] * 0.5 * (chance * (1 - chance) + slope * slope)
+        for a in range(q):
+            g[a] = sample_weight[i] * slope * u[a]
+            for b in range(a + 1):
+                h[a * q + b] += curve * u[a] * u[b]
+        step(q, h, g, w)
+
+
+cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
+                         const double* sample_weight, double* w, double* h, double* chances,
+                         double* scores) noexcept nogil:
+    """chances: k numbers, overwritten."""
+    cdef Py_ssize_t i, a, b, c
+    cdef double[MOST] mean
+    cdef double[MOST] g
+    cdef double[MOST] u
+    cdef double z, top, total, share
+    for i in range(n):
+        top = 0
+        for c in range(k):
+            z, scores[c * n + i] = 0, 0
+            for a in range(p):
+                z += w[a] * near(members[(a * k + c) * n + i])
+                scores[c * n + i] += w[a] * members[(a * k + c) * n + i]
+            chances[c] = z
+            top = z if c == 0 or z > top else top
+        if sample_weight[i] == 0:
+            continue
+        total = 0
+        for c in range(k):
+            chances[c] = exp(chances[c] - top)
+            total += chances[c]
+        for a in range(p):
+            mean[a] = 0
+            for c in range(k):
+                mean[a] += chances[c] / total * near(members[(a * k + c) * n + i])
+            g[a] = mean[a] - near(members[(a * k + numbers[i]) * n + i])
+        share = 0.5 * sample_weight[i]
+        for a in range(p):
+            for b in range(a + 1):
+                h[a * p + b] += share * g[a] * g[b]
+        for c in range(k):
+            for a in range(p):
+                u[a] = near(members[(a * k + c) * n + i]) - mean[a]
+            for a in range(p):
+                for b in range(a + 1):
+                    h[a * p + b] += share * chances[c] / total * u[a] * u[b]
+        for a in range(p):
+            g[a] *= sample_weight[i]
+        step(p, h, g, w)
+
+
+def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const double[::1] sample_weight,
+           double[::1] weights, double[:, ::1] information, double[:, ::1] scores):
+    """Score every row, then learn from it.
+
+    members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): 0 or 1
+    with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
+    with one state p + 1; scores (k, n): overwritten.
+    """
+    cdef Py_ssize_t p = members.shape[0], k = members.shape[1], n = members.shape[2], q = p + (k == 1)
+    cdef Py_ssize_t i
+    cdef double[::1] chances
+    if not (0 < q <= MOST and weights.shape[0] == q and information.shape[0] == q and information.shape[1] == q):
+        raise ValueError(f"weights and information must be for {q} inputs, of {MOST} at most")
+    if not (numbers.shape[0] == n and sample_weight.shape[0] == n and scores.shape[0] == k and scores.shape[1] == n):
+        raise ValueError("members, numbers, sample_weight and scores must be of the same rows")
+    if n == 0:
+        return
+    for i in range(n):
+        if not 0 <= numbers[i] < max(k, 2):
+            raise ValueError(f"numbers[{i}] = {numbers[i]} is no class")
+    import numpy as np
+
+    chances = np.empty(k)
+    if is_brief(n, 4 * k * q * q):
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
+              &scores[0, 0])
+        return
+    with nogil:
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
+              &scores[0, 0])
+
+
+cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
+                const double* sample_weight, double* w, double* h, double* chances, double* scores) noexcept nogil:
+    if k == 1:
+        rounds_of_two(p, n, members, numbers, sample_weight, w, h, scores)
+    else:
+        rounds_of_more(p, k, n, members, numbers, sample_weight, w, h, chances, scores)

@@ -1,0 +1,142 @@
+"""The read-out against a plain statement of its rounds."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from fastsketch.online import _readout
+
+
+def plain(members, numbers, sample_weight):
+    """Whole Newton steps on the log loss, one row after the other."""
+    p, k, n = members.shape
+    q = p + (k == 1)
+    w, h = np.zeros(q), np.eye(q)
+    w[:p] = 1 / p
+    out = np.empty((k, n))
+    for i in range(n):
+        if k == 1:
+            u = np.append(members[:, 0, i], 1.0)
+            out[0, i] = w @ u
+            chance = expit(w @ u)
+            g = (chance - numbers[i]) * u
+            expected = chance * (1 - chance) * np.outer(u, u)
+        else:
+            u = members[:, :, i]
+            out[:, i] = w @ u
+            chances = softmax(w @ u)
+            g = u @ chances - u[:, numbers[i]]
+            spread = u - (u @ chances)[:, None]
+            expected = spread * chances @ spread.T
+        h += 0.5 * sample_weight[i] * (expected + np.outer(g, g))
+        w -= np.linalg.solve(h, sample_weight[i] * g)
+    return w, h, out
+
+
+def stream(k, n=400, p=2, seed=0):
+    """Scores that are too sure of themselves, and of unlike worth."""
+    rng = np.random.default_rng(seed)
+    truth = 2 * rng.standard_normal((k, n))
+    if k == 1:
+        numbers = (rng.random(n) < expit(truth[0] - 0.5)).astype(np.int64)
+    else:
+        numbers = np.array([rng.choice(k, p=softmax(column)) for column in truth.T])
+    noise = rng.standard_normal((p, k, n)) * (1 + np.arange(p))[:, None, None]
+    return 3 * truth + noise, numbers, rng.uniform(0.5, 2, n)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("p", [1, 2])
+def test_rounds_as_stated(k, p):
+    members, numbers, sample_weight = stream(k, p=p)
+    readout = _readout.start(p, k)
+    scores = readout.learn(members, numbers, sample_weight)
+    w, h, expected = plain(members, numbers, sample_weight)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(readout.readout_weights, w, rtol=1e-9)
+    np.testing.assert_allclose(readout.readout_information, h, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_same_bits_for_any_split(k):
+    members, numbers, sample_weight = stream(k)
+    whole, parts = _readout.start(2, k), _readout.start(2, k)
+    scores = whole.learn(members, numbers, sample_weight)
+    cuts = [0, 1, 2, 50, 51, 399, 400]
+    pieces = [
+        parts.learn(members[:, :, a:b], numbers[a:b], sample_weight[a:b])
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
+    assert (np.concatenate(pieces, axis=1) == scores).all()
+    assert (parts.readout_weights == whole.readout_weights).all()
+    assert (parts.readout_information == whole.readout_information).all()
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_log_loss_of_scores_that_are_too_sure(k):
+    members, numbers, sample_weight = stream(k, n=2000)
+    scores = _readout.start(2, k).learn(members, numbers, np.ones_like(sample_weight))
+
+    def log_loss(z):
+        if k == 1:
+            return np.mean(np.logaddexp(0, np.where(numbers > 0, -z[0], z[0])))
+        return -np.mean(np.log(softmax(z, axis=0)[numbers, np.arange(len(numbers))]))
+
+    assert log_loss(scores) < 0.8 * min(log_loss(members[0]), log_loss(members[1]))
+
+
+def test_a_row_without_weight_changes_nothing():
+    members, numbers, _ = stream(3)
+    readout = _readout.start(2, 3)
+    readout.learn(members, numbers, np.zeros(len(numbers)))
+    assert (readout.readout_weights == 0.5).all()
+    assert (readout.readout_information == np.eye(2)).all()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_scores_of_any_size_leave_it_finite(k):
+    members, numbers, sample_weight = stream(k)
+    members = members * np.logspace(-300, 300, members.shape[2])
+    readout = _readout.start(2, k)
+    scores = readout.learn(members, numbers, sample_weight)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(readout.readout_weights).all()
+    np.linalg.cholesky(readout.readout_information)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_members_that_are_the_same(k):
+    members, numbers, sample_weight = stream(k, p=1)
+    readout = _readout.start(2, k)
+    readout.learn(np.concatenate([members, members]), numbers, sample_weight)
+    alone = _readout.start(1, k)
+    alone.learn(members, numbers, sample_weight)
+    assert readout.readout_weights[0] == pytest.approx(readout.readout_weights[1])
+    # the prior of the sum is wider than that of one
+    assert readout.readout_weights[:2].sum() == pytest.approx(alone.readout_weights[0], rel=0.05)
+
+
+def test_of_no_class():
+    members, numbers, sample_weight = stream(3)
+    numbers[5] = 3
+    with pytest.raises(ValueError, match=r"numbers\[5\] = 3"):
+        _readout.start(2, 3).learn(members, numbers, sample_weight)
+
+
+def test_probabilities():
+    assert _readout.probabilities(np.array([0.0, 1000.0])).tolist() == [0.5, 1.0]
+    of_three = _readout.probabilities(np.array([[1000.0, 0.0, -1000.0], [0.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(of_three.sum(axis=1), 1)
+
+
+def test_arrays_that_no_rounds_make():
+    readout = _readout.start(2, 3)
+    outline = _readout.start(2, 3)
+    arrays = {name: array.copy() for name, array in readout.saved(0).items()}
+    assert outline.validate_all(arrays) == set(arrays)
+    arrays["readout_information"][0, 1] = 0.5
+    with pytest.raises(ValueError, match="readout_information"):
+        outline.validate_all(arrays)
+    arrays["readout_information"] = 0.5 * np.eye(2)
+    with pytest.raises(ValueError, match="readout_information"):
+        outline.validate_all(arrays)
