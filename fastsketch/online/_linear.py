@@ -75,7 +75,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     def _check(self) -> None:
         if self.open_columns and not (self._takes_sparse() and self._by_slot()):
-            raise ValueError("open_columns needs a form for sparse rows that begins with no columns: this model has none")
+            raise ValueError(
+                "open_columns needs a form for sparse rows that begins with no columns: this model has none"
+            )
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -180,10 +182,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns)
         batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
         if kept is self._kept and (
-            n != 1
-            or new.rows
-            or self._comparator is not None
-            or not (kept.states.is_atomic() and kept.has_room())
+            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
         ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
         kept.make_room()
