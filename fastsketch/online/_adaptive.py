@@ -170,6 +170,9 @@ class AdaptiveSubgradient(_Adaptive):
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
         so far, n_c of them of this label, and k labels.
+    open_columns : bool, default False
+        Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
+        then None, and ``coef`` as long as the largest column seen asks for.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
     hash_bits : int, optional
@@ -179,6 +182,7 @@ class AdaptiveSubgradient(_Adaptive):
     Attributes
     ----------
     n_rows, n_features : int
+        n_features is None before the first row, and with ``open_columns``.
     coef : ndarray (n_features,)
         w; (n_classes, n_features) for more than two classes.
     classes : ndarray
@@ -199,7 +203,7 @@ class AdaptiveSubgradient(_Adaptive):
     -----
     A round of "ada_ffd" and "ada_fd" costs O(tau d + tau^3) for dense rows and O(tau nnz + tau^3) for sparse ones; once
     in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3),
-    and every round of "ada_lr" costs O(tau d^2). With penalty="l1" a sketched round solves a convex problem of at
+    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With penalty="l1" a sketched round solves a convex problem of at
     most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned from as dense
     ones. The penalty is not part of the loss in ``progress``.
 
@@ -260,7 +264,7 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, hash_bits
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits
         Those of AdaptiveSubgradient.
 
     Notes

@@ -77,6 +77,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
         so far, n_c of them of this label, and k labels.
+    open_columns : bool, default False
+        Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
+        then None, and ``coef`` as long as the largest column seen asks for.
     hash_bits : int, optional
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
@@ -84,6 +87,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     Attributes
     ----------
     n_rows, n_features : int
+        n_features is None before the first row, and with ``open_columns``.
     coef : ndarray (n_features,)
         w; (n_classes, n_features) for more than two classes.
     classes : ndarray
@@ -110,7 +114,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
-    shrinks are taken together. Memory O(m d). The first update in an installation compiles for about half a second; the
+    shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however wide
+    they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an installation compiles for about half a second; the
     result is kept on the disk where that can be (``fastsketch warm-up``).
 
     References

@@ -67,11 +67,11 @@ class Arrays:
         """The same with arrays of its own, of which the first n_slots slots are in use."""
         copies: dict[str, Any] = {}
         for item in fields(self):
-            value = getattr(self, item.name)
+            value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 copies[item.name] = value.copied(n_slots)
-            elif isinstance(value, np.ndarray) and _slots_of(item, value) > n_slots:
-                copies[item.name] = _of_slots(item, value, n_slots, _slots_of(item, value))
+            elif (room := _slots_of(item, value)) > n_slots:
+                copies[item.name] = _of_slots(item, value, n_slots, room)
             elif marked(item, BOUND):
                 copies[item.name] = None
             else:
@@ -81,7 +81,7 @@ class Arrays:
     def widen(self, n_slots: int, room: int) -> None:
         """Make room for `room` slots, of which the first n_slots are in use."""
         for item in fields(self):
-            value = getattr(self, item.name)
+            value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.widen(n_slots, room)
             elif isinstance(value, np.ndarray) and (marked(item, SLOTS) or marked(item, SLOT_ROWS)):
@@ -91,7 +91,7 @@ class Arrays:
         """The arrays that a resume needs, by name, without room beyond the first n_slots slots; views."""
         out: dict[str, NDArray[Any]] = {}
         for item in fields(self):
-            value = getattr(self, item.name)
+            value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 out.update(value.saved(n_slots))
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
@@ -133,17 +133,19 @@ class Arrays:
         return names
 
 
-def _slots_of(item: Field[Any], array: NDArray[Any]) -> int:
+def _slots_of(item: Field[Any], array: Any) -> int:
     """How many slots a field has room for; 0 if it has none."""
+    if not isinstance(array, np.ndarray):
+        return 0
     return array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0
 
 
-def _used(item: Field[Any], array: NDArray[Any], n_slots: int) -> NDArray[Any]:
+def _used(item: Field[Any], array: Any, n_slots: int) -> NDArray[Any]:
     """The part of the first n_slots slots."""
     return array[..., :n_slots] if marked(item, SLOTS) else array[:n_slots] if marked(item, SLOT_ROWS) else array
 
 
-def _of_slots(item: Field[Any], array: NDArray[Any], n_slots: int, room: int) -> NDArray[Any]:
+def _of_slots(item: Field[Any], array: Any, n_slots: int, room: int) -> NDArray[Any]:
     """The same with room for `room` slots; the n_slots in use alone are copied."""
     shape = (*array.shape[:-1], room) if marked(item, SLOTS) else (room, *array.shape[1:])
     out = np.zeros(shape, array.dtype)
@@ -213,7 +215,7 @@ class Learned(Arrays):
             self.bound = None
 
     def copied(self, n_slots: int | None = None) -> Self:
-        return Arrays.copied(self, self.n_slots if n_slots is None else n_slots)
+        return cast(Self, Arrays.copied(self, self.n_slots if n_slots is None else n_slots))
 
     def saved(self, n_slots: int | None = None) -> dict[str, NDArray[Any]]:
         return Arrays.saved(self, self.n_slots if n_slots is None else n_slots)
