@@ -9,15 +9,15 @@ import json
 
 import numpy as np
 
-from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON
+from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON, OF_NUMBERS
 from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
 from bench_tools import table
 
 TOLERANCE = 0.3  # points of accuracy that count as even
 # Columns of the summaries, and how the labels of their learners begin.
 FAMILIES = {
-    NEWTON: NEWTON,
-    ADAPTIVE: ADAPTIVE,
+    NEWTON: (NEWTON, OF_NUMBERS[NEWTON]),
+    ADAPTIVE: (ADAPTIVE, OF_NUMBERS[ADAPTIVE]),
     "RFD0": "SketchedNewton, the paper",
     "SGD, average=True": ("SGDClassifier, log_loss, average", "SGDRegressor, average"),
     "SGD()": ("SGDClassifier()", "SGDRegressor()"),
@@ -177,13 +177,14 @@ def verdicts(kept):
     for label in (NEWTON, ADAPTIVE):
         right, chance, numbers = [], [], []
         for name, results in kept.items():
-            if label not in results or not any(_one_pass_peer(result) for result in results.values()):
+            mine = label if name in CLASSIFIED else OF_NUMBERS[label]
+            if mine not in results or not any(_one_pass_peer(result) for result in results.values()):
                 continue
             if name in CLASSIFIED:
-                right.append(_right(name, results, label))
-                chance.append(_chance(name, results, label))
+                right.append(_right(name, results, mine))
+                chance.append(_chance(name, results, mine))
             else:
-                numbers.append(_number(name, results, label))
+                numbers.append(_number(name, results, mine))
         print(f"\n### {label}")
         texts.append(f"### {label}")
         heads = ["set", "accuracy, %", "best peer of one pass", "accuracy, %", "difference, points", "verdict"]
