@@ -98,7 +98,18 @@ def _ceiling_of(task):
     return Answer(model.predict(part.test), chances, clock.seconds)
 
 
-_SCALED = {"none": lambda task: task, "StandardScaler": _standard, "MaxAbsScaler": _max_abs}
+def _unit_rows(task):
+    from sklearn.preprocessing import normalize
+
+    return task._replace(x=normalize(task.x), test=normalize(task.test))
+
+
+_SCALED = {
+    "none": lambda task: task,
+    "StandardScaler": _standard,
+    "MaxAbsScaler": _max_abs,
+    "Normalizer": _unit_rows,
+}
 
 
 def _converged(strength, task):
@@ -117,7 +128,7 @@ def _chosen(name):
     whole = task_of(name, 0)
     part = within(subset(whole, 15_000))
     losses = {}
-    for scale in ("none", "MaxAbsScaler") if sparse.issparse(part.x) else ("StandardScaler",):
+    for scale in ("none", "MaxAbsScaler", "Normalizer") if sparse.issparse(part.x) else ("StandardScaler",):
         scaled_part = _SCALED[scale](part)
         for strength in STRENGTHS:
             model = _converged(strength, part).fit(scaled_part.x, part.y)
