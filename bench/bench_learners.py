@@ -94,7 +94,9 @@ def values(result, measure):
 
 
 def _cell(found, digits):
-    return "" if found is None else f"{found.mean():.{digits}f} +- {found.std():.{digits}f}"
+    if found is None:
+        return ""
+    return f"{found.mean():.{digits}f} +- {found.std():.{digits}f}" if found.mean() < 1e4 else f"{found.mean():.0e}"
 
 
 def _set_table(name, results):
