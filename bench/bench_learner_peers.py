@@ -14,7 +14,7 @@ from scipy import sparse
 import fastsketch as fs
 from bench_learner_sets import found_of, subset, task_of, within
 
-# RFD0 of the RFD paper: (z - y)^2 on scores that are cut at 1, rows as they come, no intercept, nothing read out of them.
+# RFD0 of the RFD paper: (z - y)^2, scores cut at 1, rows as they come, no intercept, nothing read out of the scores.
 PAPERS = {"loss": "square", "loss_scale": 2.0, "alpha0": 0.0, "constraint": "current"}
 PAPERS |= {"scale": None, "fit_intercept": False, "calibrate": False, "blend": False}
 RIVER_ROWS = {"news20": 4000, "MNIST": 4000}  # training rows, where all would take minutes an order
