@@ -368,7 +368,7 @@ LEARNERS = (
     Learner("SGDClassifier, log_loss, average=True", sgd(loss="log_loss", average=True)),
     Learner("SGDClassifier()", sgd()),
     Learner(
-        "StandardScaler | SGDClassifier, log_loss, average=True",
+        "StandardScaler, then SGDClassifier, log_loss, average=True",
         scaled(sgd(loss="log_loss", average=True)),
         passes="2",
         scaled=True,
@@ -376,7 +376,7 @@ LEARNERS = (
     Learner("SGDRegressor, average=True", sgd(average=True), kinds="numbers"),
     Learner("SGDRegressor()", sgd(), kinds="numbers"),
     Learner(
-        "StandardScaler | SGDRegressor, average=True",
+        "StandardScaler, then SGDRegressor, average=True",
         scaled(sgd(average=True)),
         passes="2",
         kinds="numbers",
@@ -384,12 +384,12 @@ LEARNERS = (
     ),
     Learner("AdaGrad, rate 0.1, intercept", adagrad(0.1), kinds="both"),
     Learner(
-        "StandardScaler | AdaGrad, rate 0.1, intercept", scaled(adagrad(0.1)), passes="2", kinds="both", scaled=True
+        "StandardScaler, then AdaGrad, rate 0.1, intercept", scaled(adagrad(0.1)), passes="2", kinds="both", scaled=True
     ),
     Learner("Vowpal Wabbit", vowpal(""), kinds="both"),
     Learner("Vowpal Wabbit, logistic", vowpal("--loss_function logistic")),
     Learner(
-        "StandardScaler | Vowpal Wabbit, logistic",
+        "StandardScaler, then Vowpal Wabbit, logistic",
         vowpal("--loss_function logistic", scale=True),
         passes="2",
         scaled=True,
@@ -397,6 +397,6 @@ LEARNERS = (
     Learner("river, defaults", river(False, False), kinds="both"),
     Learner("river, AdaGrad(0.1)", river(False, True), kinds="both"),
     # where all nonzeros of a column are ones, its running deviation is zero, and so is what comes out
-    Learner("river, StandardScaler | defaults", river(True, False), kinds="both", scaled=True),
-    Learner("river, StandardScaler | AdaGrad(0.1)", river(True, True), kinds="both", scaled=True),
+    Learner("river, StandardScaler, then defaults", river(True, False), kinds="both", scaled=True),
+    Learner("river, StandardScaler, then AdaGrad(0.1)", river(True, True), kinds="both", scaled=True),
 )

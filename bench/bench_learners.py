@@ -113,7 +113,7 @@ def _set_table(name, results):
         failed = [held["failed"] for held in result.values() if isinstance(held, dict) and "failed" in held]
         cells = [_cell(values(result, key), digits) for key, (_, digits) in measures.items()]
         cells[0] = failed[0] if failed else cells[0]
-        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.2f}"])
+        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.3f}"])
     best = _best_possible(name)
     head = f"### {name}" + ("" if best is None else f" (best possible log loss {best:.4f})")
     return head + "\n\n" + table(lines, ["learner", "passes", *(words for words, _ in measures.values()), "s"])
@@ -122,7 +122,7 @@ def _set_table(name, results):
 def matrices(kept):
     """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
     texts = []
-    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 2)}
+    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 3)}
     for measure, (sign, digits) in measures.items():
         lines = []
         for name, results in kept.items():
