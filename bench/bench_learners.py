@@ -204,7 +204,7 @@ def _right(name, results, label):
         return [name, "fails", "", "", "", ""]
     peer, theirs = best_peer(results, "accuracy", 1)
     gap, error = paired(mine, theirs)
-    verdict = "best" if gap >= 0 else "even" if -gap <= max(TOLERANCE, error) else "behind"
+    verdict = "best" if gap > 1e-9 else "even" if -gap <= max(TOLERANCE, error) else "behind"
     return [name, f"{mine.mean():.2f}", peer, f"{theirs.mean():.2f}", f"{gap:+.2f} +- {error:.2f}", verdict]
 
 
@@ -226,6 +226,6 @@ def _number(name, results, label):
     peer, theirs = best_peer(results, "rmse", -1)
     gap, error = paired(mine, theirs)
     least = values(results[CEILING], "rmse").mean()
-    verdict = "best" if gap <= 0 else "even" if gap <= error else "behind"
+    verdict = "best" if gap < -1e-9 else "even" if gap <= error else "behind"
     cells = [name, f"{mine.mean():.3f}", peer, f"{theirs.mean():.3f}", f"{gap:+.3f} +- {error:.3f}"]
     return [*cells, f"{mine.mean() / least:.2f}", verdict]
