@@ -9,15 +9,15 @@ import json
 
 import numpy as np
 
-from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON
+from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON, OF_NUMBERS
 from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
 from bench_tools import table
 
 TOLERANCE = 0.3  # points of accuracy that count as even
 # Columns of the summaries, and how the labels of their learners begin.
 FAMILIES = {
-    NEWTON: NEWTON,
-    ADAPTIVE: ADAPTIVE,
+    NEWTON: (NEWTON, OF_NUMBERS[NEWTON]),
+    ADAPTIVE: (ADAPTIVE, OF_NUMBERS[ADAPTIVE]),
     "RFD0": "SketchedNewton, the paper",
     "SGD, average=True": ("SGDClassifier, log_loss, average", "SGDRegressor, average"),
     "SGD()": ("SGDClassifier()", "SGDRegressor()"),
@@ -94,7 +94,9 @@ def values(result, measure):
 
 
 def _cell(found, digits):
-    return "" if found is None else f"{found.mean():.{digits}f} +- {found.std():.{digits}f}"
+    if found is None:
+        return ""
+    return f"{found.mean():.{digits}f} +- {found.std():.{digits}f}" if found.mean() < 1e4 else f"{found.mean():.0e}"
 
 
 def _set_table(name, results):
@@ -111,7 +113,7 @@ def _set_table(name, results):
         failed = [held["failed"] for held in result.values() if isinstance(held, dict) and "failed" in held]
         cells = [_cell(values(result, key), digits) for key, (_, digits) in measures.items()]
         cells[0] = failed[0] if failed else cells[0]
-        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.2f}"])
+        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.3f}"])
     best = _best_possible(name)
     head = f"### {name}" + ("" if best is None else f" (best possible log loss {best:.4f})")
     return head + "\n\n" + table(lines, ["learner", "passes", *(words for words, _ in measures.values()), "s"])
@@ -120,7 +122,7 @@ def _set_table(name, results):
 def matrices(kept):
     """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
     texts = []
-    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 2)}
+    measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 3)}
     for measure, (sign, digits) in measures.items():
         lines = []
         for name, results in kept.items():
@@ -177,13 +179,14 @@ def verdicts(kept):
     for label in (NEWTON, ADAPTIVE):
         right, chance, numbers = [], [], []
         for name, results in kept.items():
-            if label not in results or not any(_one_pass_peer(result) for result in results.values()):
+            mine = label if name in CLASSIFIED else OF_NUMBERS[label]
+            if mine not in results or not any(_one_pass_peer(result) for result in results.values()):
                 continue
             if name in CLASSIFIED:
-                right.append(_right(name, results, label))
-                chance.append(_chance(name, results, label))
+                right.append(_right(name, results, mine))
+                chance.append(_chance(name, results, mine))
             else:
-                numbers.append(_number(name, results, label))
+                numbers.append(_number(name, results, mine))
         print(f"\n### {label}")
         texts.append(f"### {label}")
         heads = ["set", "accuracy, %", "best peer of one pass", "accuracy, %", "difference, points", "verdict"]
@@ -201,7 +204,7 @@ def _right(name, results, label):
         return [name, "fails", "", "", "", ""]
     peer, theirs = best_peer(results, "accuracy", 1)
     gap, error = paired(mine, theirs)
-    verdict = "best" if gap >= 0 else "even" if -gap <= max(TOLERANCE, error) else "behind"
+    verdict = "best" if gap > 1e-9 else "even" if -gap <= max(TOLERANCE, error) else "behind"
     return [name, f"{mine.mean():.2f}", peer, f"{theirs.mean():.2f}", f"{gap:+.2f} +- {error:.2f}", verdict]
 
 
@@ -223,6 +226,6 @@ def _number(name, results, label):
     peer, theirs = best_peer(results, "rmse", -1)
     gap, error = paired(mine, theirs)
     least = values(results[CEILING], "rmse").mean()
-    verdict = "best" if gap <= 0 else "even" if gap <= error else "behind"
+    verdict = "best" if gap < -1e-9 else "even" if gap <= error else "behind"
     cells = [name, f"{mine.mean():.3f}", peer, f"{theirs.mean():.3f}", f"{gap:+.3f} +- {error:.3f}"]
     return [*cells, f"{mine.mean() / least:.2f}", verdict]
