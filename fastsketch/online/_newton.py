@@ -63,10 +63,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None.
     curvature : {"gradient", "loss"}, optional
-        What H is made of: (1/8 + 1/t) g g' of the gradients g, the papers' way, for targets within [-1, 1]; or x x' times
-        the curvature of the loss, by which no step goes past its target and a model of c y is c times that of y for
-        any scale of targets (for loss="square" and "absolute"). If it is not given, "loss" for losses of real targets
-        without alpha0, else "gradient".
+        What H is made of: (1/8 + 1/t) g g' of the gradients g, the papers' way, for targets within [-1, 1]; or x x'
+        times the curvature of the loss, by which no step goes past its target and a model of c y is c times that of y
+        for any scale of targets (for loss="square" and "absolute"). If it is not given, "loss" for losses of real
+        targets without alpha0, else "gradient".
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
     seed : int, default 0
@@ -109,8 +109,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     Notes
     -----
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
-    targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies above
-    it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
+    targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
+    above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
+    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
+    the sketch loses, makes steps short, and more rows of the sketch, or AdaptiveSubgradient, do better.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two

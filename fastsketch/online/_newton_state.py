@@ -47,8 +47,8 @@ ROUNDS_A_BLOCK = 64
 # slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
 # constant, or better: that depends on the lengths of the rows.
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
-# The same where H is made of curvatures of the losses: there alpha0 is but the ridge of a regression. Chosen by the scores
-# from before each row was learned from, of training rows.
+# The same where H is made of curvatures of the losses: there alpha0 is but the ridge of a regression. Chosen by the
+# scores from before each row was learned from, of training rows.
 SHARE_BY_LOSS = 0.2
 # Of rows as scale="moments" makes them, about as long as their intercept; by progressive losses of eleven sets.
 SHARE_FOR_SCALED_ROWS = 0.05

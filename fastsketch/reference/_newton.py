@@ -232,9 +232,7 @@ def fast_online_newton(
     by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients.
     """
     sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(
-        xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss
-    )
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss)
 
 
 def full_online_newton(
