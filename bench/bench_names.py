@@ -81,12 +81,15 @@ def _learn(rows, labels):
 
     for make in (fs.SketchedNewton, lambda size: fs.AdaptiveSubgradient(size, method="ada_diag")):
         make(20).update(rows[:100], labels[:100]), make(20).update(numbered[:100], targets[:100])
+    plain = {"fit_intercept": False, "scale": None, "calibrate": False}
     cases = {
         "SketchedNewton(20), dicts": lambda: fs.SketchedNewton(20).update(rows, labels),
         "SketchedNewton(20, hash_bits=18), dicts": lambda: fs.SketchedNewton(20, hash_bits=18).update(rows, labels),
         "SketchedNewton(20), CSR": lambda: fs.SketchedNewton(20).update(numbered, targets),
         "ada_diag, dicts": lambda: fs.AdaptiveSubgradient(method="ada_diag").update(rows, labels),
         "ada_diag, CSR": lambda: fs.AdaptiveSubgradient(method="ada_diag").update(numbered, targets),
+        "plain ada_diag, dicts": lambda: fs.AdaptiveSubgradient(method="ada_diag", **plain).update(rows, labels),
+        "plain ada_diag, CSR": lambda: fs.AdaptiveSubgradient(method="ada_diag", **plain).update(numbered, targets),
     }
     rates = _rates(cases, n, 3)
     single = {

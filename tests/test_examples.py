@@ -223,3 +223,15 @@ def test_makefile_targets_are_one_line_each():
     for target in ("demo", "test", "build", "lint", "style", "types", "asan", "bench", "asv", "profile"):
         (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
         assert recipe.count("\n") == 1
+
+
+def test_rows_with_names(tmp_path, monkeypatch, capsys):
+    """The page on names prints what it says that it prints."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "features.md").read_text()
+    found = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    assert len(found) == 3
+    scope = {}
+    for code, printed in found:
+        exec(compile(code, "docs/features.md", "exec"), scope)
+        assert capsys.readouterr().out == printed

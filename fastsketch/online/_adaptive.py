@@ -172,6 +172,9 @@ class AdaptiveSubgradient(_Adaptive):
         so far, n_c of them of this label, and k labels.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
+    hash_bits : int, optional
+        For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
+        and the vocabulary is saved with the model.
 
     Attributes
     ----------
@@ -257,7 +260,7 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, hash_bits
         Those of AdaptiveSubgradient.
 
     Notes

@@ -525,8 +525,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         # as the rows came, and as they are learned from: without scaling the same
         shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
         m = shown.shape[1]
-        columns = kept.columns.array(m) if kept.sparse() else np.arange(m)
-        own = columns != INTERCEPT
+        columns: Counts = kept.columns.array(m) if kept.sparse() else np.arange(m)
+        own: NDArray[np.bool_] = columns != INTERCEPT
         names = self._names.known(self.n_rows)
 
         def of(number: int) -> list[Weighed]:
@@ -578,7 +578,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def _seen(self) -> str:
         if self._kept is None or self.n_features is not None:
             return super()._seen()
-        return f"{self.n_rows} rows with {self._kept.n_slots()} features so far"
+        return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}

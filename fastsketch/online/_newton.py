@@ -70,6 +70,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
         so far, n_c of them of this label, and k labels.
+    hash_bits : int, optional
+        For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
+        and the vocabulary is saved with the model.
 
     Attributes
     ----------

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch.online._state import Counts, Floats
 
@@ -20,8 +19,7 @@ def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: S
     if n < there.size:  # those that may be among the first n
         there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
     order = there[np.lexsort((columns[there], -sizes[there]))][:n]
-    found: NDArray[np.int64] = columns[order]
-    return [
-        (column if names is None else names[column], weight)
-        for column, weight in zip(found.tolist(), weights[order].tolist(), strict=True)
-    ]
+    found: list[int] = columns[order].tolist()
+    shown: Sequence[str | int] = found if names is None else [names[column] for column in found]
+    of_weights: list[float] = weights[order].tolist()
+    return list(zip(shown, of_weights, strict=True))

@@ -51,6 +51,16 @@ def _learn_labelled(model, rows):
     return model.update(rows, signs(rows))
 
 
+def named(rows):
+    """The rows as dicts, with a word for each."""
+    values = rows.toarray().tolist()
+    return [{f"x{j}": v for j, v in enumerate(row) if v} | {"word": f"w{k % 5}"} for k, row in enumerate(values)]
+
+
+def _learn_named(model, rows):
+    return model.update(named(rows), signs(rows))
+
+
 def _fit(model, rows):
     return model.fit(sparse.csr_array(rows))
 
@@ -87,6 +97,13 @@ _HASH_READS = {"encode": lambda m: m.encode(dense_rows(9, 5)), "projection": lam
 _ONLINE_READS = {
     "coef": lambda m: m.coef,
     "scores": lambda m: m.decision_function(dense_rows(9, 5)),
+    "progress": lambda m: m.progress,
+}
+_NAMED_READS = {
+    "coef": lambda m: m.coef if m.n_rows else None,
+    "scores": lambda m: m.decision_function(named(sparse_rows(9, 5))),
+    "names": lambda m: list(m.vocabulary or ()),
+    "top": lambda m: m.top_features(3) if m.n_rows else None,
     "progress": lambda m: m.progress,
 }
 _COMPLETION_READS = {"predict": lambda m: m.predict(np.arange(5), np.arange(5))}
@@ -128,6 +145,11 @@ def _online(name, cls, *args, rows=dense_rows, **parameters):
     return Specimen(
         f"online-{name}", lambda: cls(*args, **parameters), learn=_learn_labelled, rows=rows, reads=_ONLINE_READS
     )
+
+
+def _named(name, cls, *args, **parameters):
+    make = lambda: cls(*args, **parameters)  # noqa: E731
+    return Specimen(f"online-{name}", make, learn=_learn_named, rows=sparse_rows, reads=_NAMED_READS)
 
 
 def _completion(name, cls, **parameters):
@@ -199,6 +221,9 @@ SPECIMENS = (
     ),
     _online("ada-ffd-csr", fs.AdaptiveSubgradient, 3, form="dual_averaging", rows=sparse_rows),
     _online("grid", fs.AdaptiveGrid, [0.1, 1.0], [1.0, 3.0], sketch_size=3),
+    _named("named", fs.SketchedNewton, 3),
+    _named("named-hashed", fs.SketchedNewton, 3, hash_bits=6),
+    _named("named-diag", fs.AdaptiveSubgradient, method="ada_diag"),
     _completion("low-rank", fs.LowRankModel),
     _completion("low-rank-huber", fs.LowRankModel, loss="huber"),
     _completion("admm", baselines.ADMML1),
