@@ -113,6 +113,7 @@ def extensions():
         "recommending/items": ["csrc/fs_sparse.c"],
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/diagonal": [],
+        "online/metrics": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
         "online/turning": ["csrc/fs_secular.c"],
