@@ -14,6 +14,7 @@ from fastsketch._validation import (
     all_finite,
     as_flag,
     as_numbers,
+    as_real,
     as_rows,
     as_vector,
     as_weights,
@@ -62,6 +63,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
         """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+        raise NotImplementedError
+
+    def _check_fading(self, rule: str) -> None:
+        """ValueError that begins with `rule` unless H can fade."""
         raise NotImplementedError
 
     def _cause(self, learned: S) -> str:
@@ -136,6 +141,31 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             # one after the other, so that a split into batches changes no bit
             learned.regret[THEIRS] = np.cumsum(np.concatenate([learned.regret[:1], theirs]))[-1]
         self.last_scores, self._learned = scores, learned
+        return self
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the model's H cannot fade, as ``decay`` says.
+        """
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        self._check_fading("there is no fade")
+        if self._learned is not None:
+            learned = self._learned.copied()
+            learned.fade(factor)
+            self._learned = learned
         return self
 
     def _loss(self, z: Floats, y: Floats) -> Floats:

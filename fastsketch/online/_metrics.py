@@ -116,7 +116,7 @@ class Metrics(Arrays):
         return {"metric_sums", "auc_bins"}
 
     def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put in what ``saved`` gave; a file of a version without metrics has none, and they begin with its next row."""
+        """Put in what ``saved`` gave; those of a file that has none begin with the next row."""
         if "metric_sums" in arrays:
             self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
             bins = arrays.get("auc_bins")

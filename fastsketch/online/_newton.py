@@ -22,6 +22,7 @@ from fastsketch.online._state import Zeros
 
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
+FADING = ("rfd", "fd", "pfd")
 
 
 def _as_share(value: Any, name: str) -> float:
@@ -109,6 +110,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
 
     def _check(self) -> None:
         if not self.alpha0 and self.method != "rfd":
@@ -117,6 +119,15 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             )
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
+
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.alpha0 == 0.0:
+            raise ValueError(f"{rule} with alpha0=0: nothing would be left of H; give a positive alpha0, or none")
 
     def _resolved(self) -> dict[str, Any]:
         return {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
@@ -135,6 +146,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             alpha0=self.alpha0,
             first_row_share=SHARE_FOR_LABELS if LOSSES[self.loss].targets == "label" else SHARE_FOR_REAL_TARGETS,
             seed=self.seed,
+            decay=self.decay,
         )
         return start(setting, d, sparse, zeros)
 

@@ -11,7 +11,6 @@ is at most 1/64 of its log odds wide; below 2^-9 there is one bin for each sign,
 """
 
 from libc.math cimport exp, fabs, log, log1p
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 

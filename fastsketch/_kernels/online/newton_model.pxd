@@ -38,6 +38,8 @@ cdef struct Model:
     bint same, ahead, grows, mixed, oja
     double* base
     double* scalar
+    double* fading
+    double decay
     int64_t* count
     # rows
     double* z                    # dense: Z' (m, d)
