@@ -487,7 +487,10 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        items = list(cast("Mapping[Any, Any]", value).items())
+        if not all(isinstance(key, str) for key, _ in items):
+            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
+        return {str(key): plain(item) for key, item in items}
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast("list[Any]", value)]
     if isinstance(value, np.generic | np.ndarray):

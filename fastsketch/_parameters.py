@@ -31,8 +31,10 @@ class Parameter:
         positional: bool,
         fixed: bool,
         older: Mapping[str, str | None] | None = None,
+        reads: str | None = None,
     ) -> None:
         self.check = check
+        self.reads = reads  # a method of the model that says what its attribute shows, where that is more
         self.older = older or {}  # values that have another name now
         self.default = default
         self.positional = positional
@@ -46,7 +48,7 @@ class Parameter:
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is not None:
-            return instance._values[self.name]
+            return instance._values[self.name] if self.reads is None else getattr(instance, self.reads)()
         if self.default is REQUIRED:
             raise AttributeError(f"type object {owner.__name__!r} has no default for {self.name!r}")
         return self.default  # as of a dataclass
@@ -63,9 +65,14 @@ class Parameter:
 # the return type Any, which lets the annotation of the class speak.
 
 
-def parameter(check: Check, *, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
-    """An argument with a check of its own: check(value, name) returns the value to keep, or raises."""
-    return Parameter(check, default, not kw_only, not init)
+def parameter(
+    check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
+) -> Any:
+    """An argument with a check of its own: check(value, name) returns the value to keep, or raises.
+
+    reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
+    """
+    return Parameter(check, default, not kw_only, not init, reads=reads)
 
 
 def integer(

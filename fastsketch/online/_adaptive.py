@@ -14,6 +14,8 @@ from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, integer, parameter, real, seed
 from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
+from fastsketch.online._kept import Kept
+from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
 from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
@@ -21,6 +23,7 @@ from fastsketch.online._state import Floats, Zeros
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
+FADING = ("ada_ffd", "ada_fd", "ada_full", "fd_son", "ada_diag")
 METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
@@ -57,6 +60,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     seed: int = seed(default=0)
 
     def _check(self) -> None:
+        super()._check()
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
         if (self.penalty is None) != (self.penalty_strength == 0):
             raise ValueError(
                 "penalty and penalty_strength go together: "
@@ -66,6 +72,14 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
         if self.penalty is not None and self.method in PROJECTED:
             raise ValueError(f"method={self.method!r} takes no penalty")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.form == "dual_averaging":
+            raise ValueError(f"{rule} with form='dual_averaging', whose sum of gradients never fades")
+        if self.penalty is not None and self.method == "ada_diag":
+            raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
 
     def _points(self) -> tuple[Floats, Floats]:
         """(learning rate, delta) of every point, (k,) each."""
@@ -84,7 +98,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
-            diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
+            diagonal = _diagonal.DiagonalSetting(
+                DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, self.decay
+            )
             return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
@@ -96,6 +112,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             fade=son,
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
+            decay=self.decay,
         )
         return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
 
@@ -246,6 +263,8 @@ class AdaptiveGrid(_Adaptive):
     learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
     delta: Sequence[float] = parameter(_as_grid, kw_only=False)
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
+    classes: Any = parameter(as_classes, default=None, init=False)
+    class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
@@ -275,7 +294,7 @@ class AdaptiveGrid(_Adaptive):
         if self._learned is not None:
             single = model._start(self._learned.base.shape[1], self._learned.sparse)
             self._learned.give_point(i, single)
-            model._learned = single
+            model._kept = Kept[PointsState].beginning(single, None, model._metrics())
         return model
 
     def _facts(self) -> dict[str, Any]:

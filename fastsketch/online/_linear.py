@@ -1,17 +1,20 @@
-"""What all online linear models share: batches taken in whole or not at all, scores, progress, regret, state."""
+"""What all online linear models share: batches taken in whole or not at all, scores, progress, regret, state.
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar
+A batch passes through stages, each of which gives the same bits for any split of a stream: labels become class numbers
+(_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
+"""
+
+from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, as_targets, expected
+from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, integer, real
+from fastsketch._parameters import choice, integer, parameter, real
 from fastsketch._validation import (
     Rows,
-    all_finite,
     as_flag,
     as_numbers,
     as_real,
@@ -23,7 +26,20 @@ from fastsketch._validation import (
     is_sparse,
 )
 from fastsketch.io import _checks as checks
-from fastsketch.online._state import BEFORE, THEIRS, Batch, Csr, Floats, Learned, Zeros, outline
+from fastsketch.online import _metrics
+from fastsketch.online._against_rest import Unlearned, n_states
+from fastsketch.online._kept import Kept
+from fastsketch.online._labels import (
+    NOTHING_NEW,
+    ClassWeight,
+    Label,
+    Labels,
+    as_class_weight,
+    as_classes,
+    in_order,
+)
+from fastsketch.online._metrics import Metrics
+from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -40,6 +56,11 @@ class Progress(TypedDict):
     mean_loss: float
     error_rate: float
     regret: float | None
+    log_loss: float | None
+    accuracy: float | None
+    auc: float | None
+    mean_absolute_error: float | None
+    root_mean_squared_error: float | None
 
 
 class OnlineLinear(Model, Generic[S], abstract=True):
@@ -55,6 +76,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     sketch_size: int = integer(default=20, at_least=2, kw_only=False)
     loss: OnlineLossName = choice(ONLINE_LOSSES, default="squared_hinge")
     loss_scale: float = real(default=1.0, low_open=True)
+    classes: Any = parameter(as_classes, default=None, reads="_known_classes")
+    class_weight: ClassWeight = parameter(as_class_weight, default=None)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+
+    def _check(self) -> None:
+        if LOSSES[self.loss].targets == "label":
+            return
+        for name in ("classes", "class_weight"):
+            if self._values[name] is not None:
+                raise ValueError(f"{name} belongs to labels, and loss={self.loss!r} takes real targets")
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
@@ -75,27 +106,51 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     # -- learning --------------------------------------------------------------------------------------------------
     def _begin(self) -> None:
-        self._learned: S | None = None
+        self._kept: Kept[S] | None = None
         self._comparator: Floats | None = None
         self._coef: Floats | None = None
         self.last_scores: NDArray[np.float64] = np.empty(0)
 
+    @property
+    def _learned(self) -> S | None:
+        """The first state."""
+        return None if self._kept is None else self._kept.states.held[0]
+
+    def _labels(self) -> Labels | None:
+        """What is known of labels; None where targets are real."""
+        if self._kept is not None:
+            return self._kept.labels
+        if LOSSES[self.loss].targets != "label":
+            return None
+        given: tuple[Label, ...] | None = self._values["classes"]
+        return Labels(in_order(given or ()), given=given is not None)
+
+    def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
+        return _metrics.start(self.loss, self.decay, zeros)
+
+    def _known_classes(self) -> NDArray[Any] | None:
+        labels = self._labels()
+        return None if labels is None else labels.classes()
+
     @changes
-    def update(self, rows: Rows, targets: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, rows: Rows, targets: Any, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
             Real and finite. The first batch decides between the sparse and the dense form.
-        targets : array_like (n,) or float
+        targets : array_like (n,), or one for one row
+            For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones
+            are added as they come, unless ``classes`` are given. For other losses real numbers.
         sample_weight : array_like (n,) or float, optional
             Nonnegative; each multiplies the loss of its example.
 
         Returns
         -------
         self
-            ``last_scores`` (n,) holds the score of each row, from before it was learned from.
+            ``last_scores`` holds the scores of each row, from before it was learned from: (n,), or (n, n_classes) for
+            more than two classes, in the order of ``classes``, NaN for a class that had not appeared.
 
         Raises
         ------
@@ -112,35 +167,38 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
-        y = as_targets(as_numbers(targets, n), self.loss)
-        weights = as_weights(sample_weight, n)
-        weights = filled(n, self.loss_scale) if weights is None else weights * self.loss_scale
+        kept, labels = self._kept, self._labels()
+        y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
+        if new.rows and self._comparator is not None:
+            cast(Labels, labels).require_comparable(new)
+        counted = as_weights(sample_weight, n)
+        weights = filled(n, self.loss_scale) if counted is None else counted * self.loss_scale
+        if labels is not None and self.class_weight is not None:
+            weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
         if x.dtype is not FLOAT64:
             x = x.astype(FLOAT64)
         check_finite(x)
-        learned = self._learned
-        if learned is None:
+        if kept is None:
             sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            learned = self._start(d, sparse)
-        elif n != 1 or self._comparator is not None or not learned.is_atomic():
-            learned = learned.copied()  # a refused or interrupted batch comes back to the original
-        scores = filled(n, np.nan)
+            kept = Kept[S].beginning(self._start(d, sparse), labels, self._metrics())
+        elif n != 1 or new.rows or self._comparator is not None or not kept.states.is_atomic():
+            kept = kept.copied()  # a refused or interrupted batch comes back to the original
         self._coef = None
-        batch = _as_csr(x) if learned.sparse else _as_dense(x)
-        learned.prepare(batch)
+        batch = _as_csr(x) if kept.sparse() else _as_dense(x)
         try:
-            learned.learn(batch, y, weights, scores)
-        except np.linalg.LinAlgError:
-            scores[-1] = np.nan  # numbers of such sizes that no factorisation is left
-        if not all_finite(scores):
+            if kept is self._kept:
+                scores = kept.learn_one(batch, y, weights, counted=counted)
+            else:
+                begin = lambda: self._start(d, kept.sparse())  # noqa: E731
+                scores = kept.learn(batch, y, weights, counted=counted, new=new, begin=begin)
+        except Unlearned as refused:
             raise FloatingPointError(
-                f"the coefficients left the range of numbers in row {learned.totals()[0] + 1}: {self._cause(learned)}"
-            )
+                f"the coefficients left the range of numbers in row {refused.row + 1}: "
+                f"{self._cause(cast(S, refused.state))}"
+            ) from None
         if self._comparator is not None:
-            theirs = weights * self._loss(np.asarray(x @ self._comparator, np.float64), y)
-            # one after the other, so that a split into batches changes no bit
-            learned.regret[THEIRS] = np.cumsum(np.concatenate([learned.regret[:1], theirs]))[-1]
-        self.last_scores, self._learned = scores, learned
+            self._compare(kept, x, y, weights)
+        self.last_scores, self._kept = scores, kept
         return self
 
     @changes
@@ -162,11 +220,21 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         self._check_fading("there is no fade")
-        if self._learned is not None:
-            learned = self._learned.copied()
-            learned.fade(factor)
-            self._learned = learned
+        if self._kept is not None:
+            kept = self._kept.copied()
+            for state in kept.states.held:
+                state.fade(factor)
+            self._kept = kept
         return self
+
+    def _compare(self, kept: Kept[S], x: Any, y: NDArray[Any], weights: Floats) -> None:
+        """Add the loss of the comparator."""
+        if kept.labels is not None:
+            y = kept.states.targets(y)[0] * kept.sign()
+        regret = kept.states.held[0].regret
+        theirs = weights * self._loss(np.asarray(x @ cast(Floats, self._comparator), np.float64), y)
+        # one after the other, so that a split into batches changes no bit
+        regret[THEIRS] = np.cumsum(np.concatenate([regret[:1], theirs]))[-1]
 
     def _loss(self, z: Floats, y: Floats) -> Floats:
         return LOSSES[self.loss].value(z, y, as_loss_parameter(self.loss, None))
@@ -178,19 +246,29 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         Parameters
         ----------
         comparator : array_like (d,)
+            Of two classes, those whose positive scores mean the last in order.
 
         Returns
         -------
         self
             ``progress["regret"]`` is the model's loss minus theirs, on the rows that follow.
+
+        Raises
+        ------
+        ValueError
+            If it is no finite vector of the width of the rows, or there are more than two classes.
         """
         fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
         if fixed.ndim != 1:
             raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
-        if self._learned is not None:
-            learned = self._learned.copied()
-            learned.regret[THEIRS], learned.regret[BEFORE] = 0.0, learned.totals()[1]
-            self._learned = learned
+        labels = self._labels()
+        if labels is not None and n_states(len(labels.known)) > 1:
+            raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
+        if self._kept is not None:
+            kept = self._kept.copied()
+            regret = kept.states.held[0].regret
+            regret[THEIRS], regret[BEFORE] = 0.0, kept.states.totals()[1]
+            self._kept = kept
         self._comparator = fixed.astype(np.float64)
         return self
 
@@ -198,15 +276,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     @property
     @reads
     def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64."""
-        if self._learned is None:
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
+        if self._kept is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            self._coef = self._learned.coef()
+            held = self._kept.states.held
+            of_states = held[0].coef()[None] if len(held) == 1 else np.stack([state.coef() for state in held])
+            self._coef = self._kept.shown(of_states)
         return self._coef.copy()
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
-        """The score w'x of every row.
+        """The score w'x of every row; of two classes the last in order is the positive one.
 
         Parameters
         ----------
@@ -214,14 +294,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         Returns
         -------
-        ndarray (n,) float64
+        ndarray (n,) float64, or (n, n_classes) for more than two classes
         """
         coef = self.coef
         x: Any = as_rows(rows, self.n_features)
         check_finite(x)
-        return np.asarray(x @ coef, np.float64)
+        return np.asarray(x @ coef.T, np.float64)
 
-    def predict(self, rows: Rows) -> NDArray[np.float64]:
+    def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
 
         Parameters
@@ -230,15 +310,22 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         Returns
         -------
-        ndarray (n,) float64
-            For loss="logistic" and "squared_hinge" labels: +1 where the score is above 0, else -1. For other losses
-            the score itself.
+        ndarray (n,)
+            For loss="logistic" and "squared_hinge" labels as they were given: of two classes the last in order where
+            the score is above 0, of more the one of the largest score. For other losses the score itself.
         """
         scores = self.decision_function(rows)
-        return np.where(scores > 0, 1.0, -1.0) if LOSSES[self.loss].targets == "label" else scores
+        classes = self._known_classes()
+        if classes is None:
+            return scores
+        if len(classes) == 0:
+            raise ValueError("the model has seen no labels: call update first")
+        if len(classes) == 1:
+            return np.repeat(classes, len(scores))
+        return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
-        """The probability of the label +1, for loss="logistic" alone.
+        """The probability of every class, for losses of labels.
 
         Parameters
         ----------
@@ -246,22 +333,40 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         Returns
         -------
-        ndarray (n,) float64
+        ndarray (n, n_classes) float64
+            In the order of ``classes``. Of more than two, those of each class against the rest, divided by their sum.
 
         Raises
         ------
         ValueError
-            If the model has another loss.
+            If the loss takes real targets.
         """
-        if self.loss != "logistic":
-            raise ValueError(f"predict_proba needs loss='logistic', this model has loss={self.loss!r}")
-        return expected(self.loss, self.decision_function(rows))
+        if LOSSES[self.loss].targets != "label":
+            raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
+        scores = self.decision_function(rows)
+        n_classes = len(cast(Labels, self._labels()).known)
+        p = _probability(self.loss, scores)
+        if n_classes <= 1:
+            return np.ones((len(p), n_classes))
+        if p.ndim == 1:
+            return np.stack([1.0 - p, p], axis=1)
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
 
     @property
     @reads
     def progress(self) -> Progress:
-        """n_rows, cumulative_loss, mean_loss, error_rate (of signs) and regret (None without a comparator)."""
-        n_rows, loss, mistakes = (0, 0.0, 0) if self._learned is None else self._learned.totals()
+        """n_rows, cumulative_loss, mean_loss, error_rate and regret (None without a comparator).
+
+        error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
+        more than two classes the loss of a row is the sum of those of each class against the rest.
+
+        The others count each row with its sample_weight, and decay^age: of labels log_loss (of probabilities clipped
+        to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
+        classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
+        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss.
+        """
+        n_rows, loss, mistakes = (0, 0.0, 0) if self._kept is None else self._kept.states.totals()
         regret = None
         if self._learned is not None and self._comparator is not None:
             regret = float(loss - self._learned.regret[BEFORE] - self._learned.regret[THEIRS])
@@ -271,17 +376,18 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             "mean_loss": loss / max(n_rows, 1),
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
+            **(self._metrics() if self._kept is None else self._kept.metrics).figures(),
         }
 
     @property
     def n_rows(self) -> int:
         """Rows learned from."""
-        return 0 if self._learned is None else self._learned.totals()[0]
+        return 0 if self._kept is None else self._kept.states.held[0].totals()[0]
 
     @property
     def n_features(self) -> int | None:
         """Columns of the rows; None before the first."""
-        return None if self._learned is None else self._learned.base.shape[-1]
+        return None if self._kept is None else self._kept.states.held[0].base.shape[-1]
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
@@ -289,9 +395,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
-        if self._learned is None:
+        if self._kept is None:
             return {"sparse": None}, arrays
-        return {"sparse": self._learned.sparse}, {**arrays, **self._learned.saved()}
+        state, more = self._kept.saved()
+        return state, {**arrays, **more}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         sparse, comparator = state["sparse"], arrays.get("comparator")
@@ -305,15 +412,29 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         shape = arrays["base"].shape
         if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
             raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
-        self._start(shape[-1], sparse, outline).validate_all(arrays)
+        if "labels" in state and LOSSES[self.loss].targets != "label":
+            raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        Kept[S].validate(
+            state,
+            arrays,
+            lambda: self._start(shape[-1], sparse, outline),
+            self._metrics(outline),
+            self._values["classes"],
+        )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        learned = self._start(arrays["base"].shape[-1], state["sparse"])
-        learned.take(arrays)
-        self._learned = learned
+        d, sparse = arrays["base"].shape[-1], state["sparse"]
+        self._kept = Kept[S].read_back(
+            state,
+            arrays,
+            lambda: self._start(d, sparse),
+            self._metrics(),
+            of_labels=LOSSES[self.loss].targets == "label",
+            given=self._values["classes"] is not None,
+        )
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
@@ -324,6 +445,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if parameters.get("loss") == "square":
             parameters["loss_scale"] = 2.0  # it was (z - y)^2
         return parameters, state, {cls._ARRAYS_OF_SCHEMA_1.get(name, name): array for name, array in arrays.items()}
+
+
+def _probability(loss: str, z: Floats) -> Floats:
+    """The probability of the positive class, or of each class against the rest, at these scores."""
+    if loss == "squared_hinge":
+        return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the score of least expected loss is 2 p - 1
+    return expected(loss, z)
 
 
 def filled(n: int, value: float) -> Floats:

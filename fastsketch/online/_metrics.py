@@ -1,9 +1,9 @@
 """How a model does while it learns: metrics of progressive scores, each row predicted before it was learned from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from fastsketch._kernels.online.metrics import (
     UNIT,
     WEIGHT,
 )
+from fastsketch._losses import LOSSES
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import Arrays, Counts, Floats, Zeros
 
@@ -31,39 +32,52 @@ class Metrics(Arrays):
     """Sums over the rows seen, each row counting ``sample_weight * decay^age``.
 
     Log loss is that of probabilities clipped to [2^-52, 1 - 2^-52], as scikit-learn clips those in float64; of more
-    than two classes, only from below. AUC is that of log odds cut to seven significant bits (ties count half), of
-    which those beyond 32 are equal and those within 2^-9 of zero are so for each sign.
+    than two classes, only from below. AUC is that of scores cut to seven significant bits (ties count half), of which
+    those beyond 32 are equal and those within 2^-9 of zero are so for each sign. A row is right if the score of its
+    class is above all others. The first row of a class that nobody knew is wrong, and its log loss that of a state
+    that begins with it.
     """
 
+    how: int  # what a score stands for: LOG_ODDS, HALVES or REAL of the kernel
+    decay: float
     metric_sums: Floats  # entries of _kernels/online/metrics
     auc_bins: Floats | None  # (2, BINS), of two classes alone
 
     # -- rows ------------------------------------------------------------------------------------------------------
-    def take_two(
-        self, log_odds: Floats, targets: Floats, weights: Floats | None = None, *, decay: float = 1.0, probable: bool
+    def take_in(
+        self,
+        scores: Floats,
+        targets: Floats,
+        weights: Floats | None,
+        *,
+        signs: Sequence[float] = (),
+        numbers: Counts | None = None,
+        is_new: bool = False,
     ) -> None:
-        """Rows of two classes, targets -1 and +1; `probable` if log_odds are such and not just scores."""
-        kernel.take_two(self.metric_sums, self.auc_bins, log_odds, targets, weights, decay, probable)
+        """Rows with the scores (k, n) and the targets (k, n) of their states, each from before it was learned.
 
-    def take_more(
-        self, shares: Floats, classes: Counts, weights: Floats | None = None, *, decay: float = 1.0, probable: bool
-    ) -> None:
-        """Rows of K classes (n, K), of which the largest is predicted; class -1 is one that had no column yet."""
-        self.auc_bins = None
-        kernel.take_more(self.metric_sums, np.ascontiguousarray(shares), classes, weights, decay, probable)
-
-    def take_real(
-        self, predicted: Floats, targets: Floats, weights: Floats | None = None, *, decay: float = 1.0
-    ) -> None:
-        """Rows of real targets."""
-        kernel.take_real(self.metric_sums, predicted, targets, weights, decay)
-
-    def mirror(self) -> None:
-        """What was called the positive class is the negative one from here on."""
-        if self.auc_bins is not None:
-            self.auc_bins = np.ascontiguousarray(self.auc_bins[::-1, ::-1])
+        Of more than two classes, k states have signs, and rows class numbers (n,); is_new: that of row 0 is new.
+        """
+        if self.how == kernel.REAL:
+            kernel.take_real(self.metric_sums, scores[0], targets[0], weights, self.decay)
+        elif len(scores) == 1:
+            kernel.take_two(self.metric_sums, self.auc_bins, scores[0], targets[0], weights, self.decay, self.how)
+        else:
+            self.auc_bins, places = None, cast(Counts, numbers)
+            kernel.take_more(self.metric_sums, scores, np.array(signs), places, weights, self.decay, self.how, is_new)
 
     # -- what they say ---------------------------------------------------------------------------------------------
+    def figures(self) -> dict[str, float | None]:
+        """All of them by name: None for what does not belong to such targets, or is not known yet."""
+        real = self.how == kernel.REAL
+        return {
+            "log_loss": None if real else self.log_loss,
+            "accuracy": None if real else self.accuracy,
+            "auc": self.auc,
+            "mean_absolute_error": self.mean_absolute_error if real else None,
+            "root_mean_squared_error": self.root_mean_squared_error if real else None,
+        }
+
     def _mean(self, entry: int) -> float | None:
         total = float(self.metric_sums[WEIGHT])
         return float(self.metric_sums[entry]) / total if 0 < total < inf else None
@@ -107,6 +121,9 @@ class Metrics(Arrays):
     # -- keeping them ----------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless these are sums that rows could have made; returns their names."""
+        if "metric_sums" not in arrays:
+            checks.only(arrays, *(name for name in arrays if name != "auc_bins"))
+            return set()
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,), low=0.0)
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
         checks.number_within(sums[RIGHT], "weight of right predictions", 0.0, sums[WEIGHT])
@@ -123,8 +140,9 @@ class Metrics(Arrays):
             self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
-def start(labels: bool, zeros: Zeros = np.zeros) -> Metrics:
+def start(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros) -> Metrics:
     """Metrics of no rows: of two classes until others come, or of real targets."""
+    how = kernel.REAL if LOSSES[loss].targets != "label" else kernel.LOG_ODDS if loss == "logistic" else kernel.HALVES
     sums = np.zeros(METRIC_SUMS)
     sums[UNIT] = 1.0
-    return Metrics(metric_sums=sums, auc_bins=zeros((2, BINS)) if labels else None)
+    return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)))

@@ -110,9 +110,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     constraint: Constraint = choice(tuple(CONSTRAINTS), default="current", older={"same": "current", "none": None})
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)
-    decay: float = real(default=1.0, high=1.0, low_open=True)
 
     def _check(self) -> None:
+        super()._check()
         if not self.alpha0 and self.method != "rfd":
             raise ValueError(
                 f"alpha0 must be positive for method={self.method!r}, got {self.alpha0}: only 'rfd' finds its own"

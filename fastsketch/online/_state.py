@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.online.numbers import ROUND
 from fastsketch.io import _checks as checks
 
 Floats = NDArray[np.float64]
@@ -186,6 +187,11 @@ class Learned(Arrays):
     def fade(self, factor: float) -> None:
         """What came before counts `factor` of what it did in H."""
         raise NotImplementedError
+
+    @staticmethod
+    def rows_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+        """Rows seen, of arrays that have passed ``validate_all``."""
+        return int(arrays["count"][ROUND])
 
     def coef(self) -> Floats:
         """w, (d,)."""

@@ -145,3 +145,82 @@ def test_faded_models_follow_a_truth_that_moves():
         model = fs.SketchedNewton(5, decay=decay).update(rows[:20500], y[:20500])
         late[decay] = np.mean(np.sign(model.update(rows[20500:21500], y[20500:21500]).last_scores) == y[20500:21500])
     assert late[0.99] > 0.9 and late[1.0] < 0.85, late
+
+
+# -- adaptive subgradients ---------------------------------------------------------------------------------------------
+REFERENCES = {
+    "ada_fd": reference.adaptive_frequent_directions,
+    "ada_ffd": reference.adaptive_fast_frequent_directions,
+    "fd_son": reference.sketched_newton_subgradient,
+    "ada_full": reference.adaptive_full,
+    "ada_diag": reference.adaptive_diagonal,
+}
+
+
+def adaptive(method, decay=1.0, **parameters):
+    given = {"loss": "logistic", "learning_rate": 0.5, "delta": 0.1, **parameters}
+    return fs.AdaptiveSubgradient(5, method=method, decay=decay, **given)
+
+
+@pytest.mark.parametrize("method", REFERENCES)
+@pytest.mark.parametrize("decay", [0.999, 0.9, 0.5])
+def test_adaptive_against_an_explicit_h(method, decay):
+    rows, y = stream(300)
+    rows[100:130] = 0  # they fade as well
+
+    def subgradient(t, w):
+        x = rows[t - 1]
+        z = float(w @ x)
+        return np.logaddexp(0, -y[t - 1] * z), -y[t - 1] / (1 + np.exp(y[t - 1] * z)) * x
+
+    sizes = {} if method in ("ada_full", "ada_diag") else {"sketch_size": 5}
+    given = {"learning_rate": 0.5, "delta": 0.1, "decay": decay, **sizes}
+    w, _ = REFERENCES[method](rows.shape[1], len(rows), subgradient=subgradient, **given)
+    for x in (rows, sparse.csr_array(rows)):
+        model = adaptive(method, decay).update(x, y)
+        assert np.allclose(model.coef, w, rtol=1e-7, atol=1e-7 * np.abs(w).max())
+
+
+@pytest.mark.parametrize("method", REFERENCES)
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_adaptive_any_batches_give_the_same_bits(method, as_sparse):
+    rows, y = stream(300)
+    rows = sparse.csr_array(rows) if as_sparse else rows
+    whole = adaptive(method, 0.5).update(rows, y)
+    for size in (1, 13):
+        some = adaptive(method, 0.5)
+        for i in range(0, 300, size):
+            some.update(rows[i : i + size], y[i : i + size])
+        same_state(whole, some)
+    assert np.isfinite(whole.coef).all()
+
+
+def test_adaptive_models_that_cannot_forget():
+    for given in (
+        {"method": "ogd"},
+        {"method": "adam"},
+        {"method": "ada_lr"},
+        {"method": "ada_ffd", "form": "dual_averaging"},
+        {"method": "ada_diag", "penalty": "l2", "penalty_strength": 0.1},
+    ):
+        with pytest.raises(ValueError, match="decay must be 1"):
+            adaptive(decay=0.9, **given)
+        with pytest.raises(ValueError, match="fade"):
+            adaptive(**given).fade(0.9)
+
+
+@pytest.mark.parametrize("method", REFERENCES)
+def test_adaptive_fade_is_decay_by_hand(method):
+    rows, y = stream(200)
+    by_itself, by_hand = adaptive(method, 0.9).update(rows, y), adaptive(method)
+    for i in range(200):
+        by_hand.fade(0.9).update(rows[i], y[i])
+    assert np.allclose(by_itself.coef, by_hand.coef, rtol=1e-9, atol=1e-9)
+
+
+def test_a_grid_forgets_as_its_points_do():
+    rows, y = stream(200)
+    grid = fs.AdaptiveGrid([0.1, 1.0], [0.1], sketch_size=5, decay=0.95).update(rows, y)
+    best = grid.best()
+    alone = fs.AdaptiveSubgradient(5, loss="absolute", learning_rate=best.learning_rate, delta=0.1, decay=0.95)
+    assert best.decay == 0.95 and np.allclose(alone.update(rows, y).coef, best.coef, rtol=1e-9, atol=1e-12)

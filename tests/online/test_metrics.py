@@ -11,22 +11,18 @@ from fastsketch.online import _metrics
 RNG = np.random.default_rng(0)
 
 
-def scored(n=4000, k=2, spread=3.0, seed=0):
+def scored(n=4000, spread=3.0, seed=0):
     rng = np.random.default_rng(seed)
-    if k == 2:
-        z = spread * rng.standard_normal(n)
-        y = np.where(rng.random(n) < expit(z), 1.0, -1.0)
-    else:
-        z = rng.dirichlet(np.ones(k), n)
-        y = np.array([rng.choice(k, p=p) for p in z])
+    z = spread * rng.standard_normal(n)
+    y = np.where(rng.random(n) < expit(z), 1.0, -1.0)
     return z, y, rng.gamma(2.0, size=n)
 
 
 def of_two(z, y, w=None, *, decay=1.0, cuts=()):
-    metrics, begin = _metrics.start(labels=True), 0
+    metrics, begin = _metrics.start("logistic", decay), 0
     for end in [*cuts, len(z)]:
         some = slice(begin, end)
-        metrics.take_two(z[some], y[some], None if w is None else w[some], decay=decay, probable=True)
+        metrics.take_in(z[None, some], y[None, some], None if w is None else w[some])
         begin = end
     return metrics
 
@@ -95,21 +91,40 @@ def test_decay_weighs_rows_by_age(decay):
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.99])
-def test_more_classes(decay):
-    p, y, w = scored(500, k=5)
-    metrics = _metrics.start(labels=True)
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_more_classes(loss, decay):
+    rng = np.random.default_rng(1)
+    z, y, w = 2 * rng.standard_normal((5, 500)), rng.integers(0, 5, 500), rng.random(500)
+    signs = np.array([1.0, -1, 1, 1, -1])
+    metrics = _metrics.start(loss, decay)
     for i in range(0, 500, 70):
-        metrics.take_more(p[i : i + 70], y[i : i + 70], w[i : i + 70], decay=decay, probable=True)
+        some = slice(i, i + 70)
+        metrics.take_in(np.ascontiguousarray(z[:, some]), None, w[some], signs=list(signs), numbers=y[some])
+    shown = (z * signs[:, None]).T
+    p = expit(shown) if loss == "logistic" else 0.5 + 0.5 * np.clip(shown, -1, 1)
+    total = p.sum(axis=1, keepdims=True)
+    p = np.where(total > 0, p / np.where(total > 0, total, 1), 0.2)
     aged = w * decay ** np.arange(499, -1, -1.0)
-    assert np.isclose(metrics.accuracy, accuracy_score(y, p.argmax(axis=1), sample_weight=aged), rtol=1e-10)
-    assert np.isclose(metrics.log_loss, log_loss(y, p, sample_weight=aged, labels=range(5)), rtol=1e-10)
+    assert np.isclose(metrics.accuracy, accuracy_score(y, shown.argmax(axis=1), sample_weight=aged), rtol=1e-10)
+    own = np.maximum(p[np.arange(500), y], 2.0**-52)
+    assert np.isclose(metrics.log_loss, np.average(-np.log(own), weights=aged), rtol=1e-10)
     assert metrics.auc is None
 
 
-def test_a_class_without_probability_costs_what_clipping_says():
-    metrics = _metrics.start(labels=True)
-    metrics.take_more(np.array([[0.5, 0.5]]), np.array([-1]), probable=True)
-    assert np.isclose(metrics.log_loss, 52 * np.log(2)) and metrics.accuracy == 0
+def test_scores_of_squared_hinge_stand_for_halves():
+    z, y, w = scored(spread=0.6)
+    metrics = _metrics.start("squared_hinge")
+    metrics.take_in(z[None], y[None], w)
+    p = 0.5 + 0.5 * np.clip(z, -1, 1)
+    assert np.isclose(metrics.log_loss, log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9)
+    assert np.isclose(metrics.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
+
+
+def test_what_nobody_knew_and_what_is_clipped():
+    metrics = _metrics.start("logistic")
+    z = np.array([[3.0, 3.0], [-3.0, -3.0], [5.0, -5.0]])
+    metrics.take_in(z, None, None, signs=[1.0] * 3, numbers=np.array([2, 0]), is_new=True)
+    assert metrics.accuracy == 0.5
     certain = of_two(np.array([1e300]), np.array([-1.0]))
     assert np.isclose(certain.log_loss, 52 * np.log(2), rtol=1e-12)
 
@@ -117,9 +132,9 @@ def test_a_class_without_probability_costs_what_clipping_says():
 @pytest.mark.parametrize("decay", [1.0, 0.99])
 def test_real_targets(decay):
     z, y, w = RNG.standard_normal(800), RNG.standard_normal(800), RNG.random(800)
-    metrics = _metrics.start(labels=False)
+    metrics = _metrics.start("square", decay)
     for i in range(0, 800, 90):
-        metrics.take_real(z[i : i + 90], y[i : i + 90], w[i : i + 90], decay=decay)
+        metrics.take_in(z[None, i : i + 90], y[None, i : i + 90], w[i : i + 90])
     aged = w * decay ** np.arange(799, -1, -1.0)
     assert np.isclose(metrics.mean_absolute_error, np.average(np.abs(z - y), weights=aged), rtol=1e-11)
     assert np.isclose(metrics.root_mean_squared_error, np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11)
@@ -127,20 +142,17 @@ def test_real_targets(decay):
 
 
 def test_nothing_seen_and_rows_of_weight_zero():
-    metrics = _metrics.start(labels=True)
-    metrics.take_two(np.ones(3), np.ones(3), np.zeros(3), probable=True)
+    metrics = _metrics.start("logistic")
+    metrics.take_in(np.ones((1, 3)), np.ones((1, 3)), np.zeros(3))
     assert metrics.log_loss is metrics.accuracy is metrics.auc is metrics.mean_absolute_error is None
     assert metrics.root_mean_squared_error is None
-    metrics.take_two(np.ones(3), np.ones(3), probable=True)
+    metrics.take_in(np.ones((1, 3)), np.ones((1, 3)), None)
     assert metrics.accuracy == 1 and metrics.auc is None  # one class alone
 
 
-def test_mirrored_classes():
+def test_the_order_of_two_classes_does_not_matter():
     z, y, w = scored()
-    there, here = of_two(z, y, w), of_two(-z, -y, w)
-    there.mirror()
-    assert np.isclose(there.auc, here.auc, rtol=1e-12)
-    assert (there.auc_bins == here.auc_bins).all()
+    assert np.isclose(of_two(-z, -y, w).auc, of_two(z, y, w).auc, rtol=1e-12)
 
 
 def test_weights_at_the_edge_of_their_range():
@@ -154,7 +166,7 @@ def test_weights_at_the_edge_of_their_range():
 def test_state_comes_back_and_strangers_are_refused():
     metrics = of_two(*scored())
     arrays = {name: array.copy() for name, array in metrics.saved().items()}
-    other = _metrics.start(labels=True)
+    other = _metrics.start("logistic")
     assert other.validate(arrays) == {"metric_sums", "auc_bins"}
     other.take(arrays)
     assert other.auc == metrics.auc and other.log_loss == metrics.log_loss

@@ -8,25 +8,30 @@ RIGHT: int
 ABSOLUTE: int
 SQUARED: int
 METRIC_SUMS: int
+LOG_ODDS: int
+HALVES: int
+REAL: int
 HALF: int
 BINS: int
 
 def take_two(
     sums: NDArray[np.float64],
     bins: NDArray[np.float64] | None,
-    log_odds: NDArray[np.float64],
+    scores: NDArray[np.float64],
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     decay: float,
-    probable: bool,
+    how: int,
 ) -> None: ...
 def take_more(
     sums: NDArray[np.float64],
-    shares: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    signs: NDArray[np.float64],
     classes: NDArray[np.int64],
     weights: NDArray[np.float64] | None,
     decay: float,
-    probable: bool,
+    how: int,
+    is_new: bool,
 ) -> None: ...
 def take_real(
     sums: NDArray[np.float64],

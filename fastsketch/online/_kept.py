@@ -1,0 +1,249 @@
+"""All that an online linear model has learned, and the stages that a batch passes through."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.io import _checks as checks
+from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
+from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
+from fastsketch.online._metrics import Metrics
+from fastsketch.online._state import Batch, Counts, Floats, Learned
+
+S = TypeVar("S", bound=Learned)
+
+# Arrays of a file that belong to no one state.
+COMMON = ("comparator", "shared_loss", "metric_sums", "auc_bins")
+
+
+@dataclass(slots=True)
+class Kept(Generic[S]):
+    """Replaced as a whole: a batch is learned from or not."""
+
+    states: States[S]
+    labels: Labels | None  # None where targets are real
+    metrics: Metrics
+
+    @staticmethod
+    def beginning(state: S, labels: Labels | None, metrics: Metrics) -> "Kept[S]":
+        """Before the first row, on this state; `labels` may know classes that are given."""
+        if labels is None:
+            return Kept(States([state], [1.0]), None, metrics)
+        n = n_states(len(labels.known))
+        # of two classes the last in order is the positive one
+        return Kept(
+            States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0]), labels, metrics
+        )
+
+    def copied(self) -> "Kept[S]":
+        """The same with arrays of its own."""
+        labels = None if self.labels is None else self.labels.copied()
+        return Kept(self.states.copied(), labels, self.metrics.copied())
+
+    def sparse(self) -> bool:
+        """Whether sparse rows are learned from."""
+        return self.states.held[0].sparse
+
+    # -- the side that scores are read from --------------------------------------------------------------------------
+    def sign(self) -> float:
+        """By which to multiply what the only state gives: of two classes the last in order is the positive one."""
+        sign = self.states.signs[0]
+        if self.labels is None:
+            return sign
+        if len(self.labels.known) < 2:
+            return 1.0  # as first_sign has guessed
+        return sign if self.labels.order[-1] == 0 else -sign
+
+    def shown(self, values: Floats) -> Floats:
+        """Scores or coefficients (k, n) of the states as people see them: (n,), or (k, n) in the order of classes."""
+        if len(values) == 1:
+            return values[0] if self.sign() > 0 else -values[0] + 0.0
+        return self.states.signed(values)[cast(Labels, self.labels).order]
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+    def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats, *, counted: Floats | None) -> Floats:
+        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all.
+
+        counted: the weight of the row for the metrics, None for 1.
+        """
+        state, labels, scores = self.states.held[0], self.labels, np.array([np.nan])
+        counts: list[int] = []
+        if labels is not None:
+            number, sign = int(y[0]), self.states.signs[0]
+            y = np.array([-sign if number else sign])
+            counts = list(labels.counts)
+            counts[number] += 1
+        try:
+            state.learn(batch, y, weights, scores)
+        except np.linalg.LinAlgError:
+            scores[0] = np.nan  # numbers of such sizes that no factorisation is left
+        finally:
+            if scores[0] == scores[0]:  # an interrupt must not leave the counts behind
+                if labels is not None:
+                    labels.counts = counts
+                self.metrics.take_in(scores[None], y[None], counted)
+        if not isfinite(scores[0]):
+            raise Unlearned(state, state.totals()[0])
+        return scores if labels is None or self.sign() > 0 else -scores + 0.0
+
+    def learn(
+        self,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        *,
+        counted: Floats | None,
+        new: New = NOTHING_NEW,
+        begin: Callable[[], S],
+    ) -> Floats:
+        """Learn from rows; returns their scores as people see them, each from before its row was learned from.
+
+        y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
+        counted: weights of the rows for the metrics, None for 1.
+        """
+        states, labels = self.states, self.labels
+        if labels is None:
+            return self._part(batch, y, weights, counted, first=0, stop=len(y))[0]
+        known = len(labels.known)
+        cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
+        if known == 0 and new.rows:
+            states.signs[0] = first_sign(new.labels[0])
+        stops = [*cuts, len(y)]
+        scores = [] if cuts and cuts[0] == 0 else [self._part(batch, y, weights, counted, first=0, stop=stops[0])]
+        for row, stop in zip(cuts, stops[1:], strict=True):
+            states.add_class(begin)
+            scores.append(self._part(batch, y, weights, counted, first=row, stop=stop, is_new=True))
+        labels.add(new, cast(Counts, y))
+        return self._together(scores, len(y))
+
+    def _part(
+        self,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        *,
+        first: int,
+        stop: int,
+        is_new: bool = False,
+    ) -> Floats:
+        """Learn from some rows, which the present states serve: the scores (k, n) of the states."""
+        states, rows = self.states, self.states.totals()[0]
+        if stop - first < len(y):
+            batch, y, weights = part_of(batch, first, stop), y[first:stop], weights[first:stop]
+            counted = None if counted is None else counted[first:stop]
+        targets = y[None, :] if self.labels is None else states.targets(y)
+        try:
+            scores = states.learn(batch, targets, weights)
+        except Unlearned as refused:
+            raise Unlearned(refused.state, rows + refused.row) from None
+        states.count_mistakes(scores, y, is_new=is_new)
+        self.metrics.take_in(scores, targets, counted, signs=states.signs, numbers=y, is_new=is_new)
+        return scores
+
+    def _together(self, parts: Sequence[Floats], n: int) -> Floats:
+        """Scores (n,) or (n, k) as people see them, NaN for classes that had not appeared."""
+        k = len(self.states.held)
+        if k == 1:
+            return self.shown(parts[0]) if parts else np.empty(0)
+        out, first = np.full((n, k), np.nan), 0
+        signs = np.array(self.states.signs)
+        for part in parts:
+            stop = first + part.shape[1]
+            if len(part) == 1 and k > 1:  # one state for two classes
+                part = np.concatenate([part, part])
+            out[first:stop, : len(part)] = (part * signs[: len(part), None]).T + 0.0
+            first = stop
+        return out[:, cast(Labels, self.labels).order]
+
+    # -- keeping it --------------------------------------------------------------------------------------------------
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What json can write, and arrays."""
+        states, labels = self.states, self.labels
+        state: dict[str, Any] = {"sparse": states.held[0].sparse}
+        if labels is not None:
+            state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
+        arrays = {}
+        for k, held in enumerate(states.held):
+            arrays.update({name_of(k, name): array for name, array in held.saved().items()})
+        if len(states.held) > 1:
+            arrays["shared_loss"] = np.array([states.shared])
+        arrays.update(self.metrics.saved())
+        return state, arrays
+
+    @staticmethod
+    def validate(
+        state: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        start: Callable[[], S],
+        metrics: Metrics,
+        given: tuple[Label, ...] | None,
+    ) -> None:
+        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines."""
+        metrics.validate(arrays)
+        if "labels" not in state:
+            start().validate_all(_parts_of(arrays, 1)[0])
+            return
+        labels, signs = Labels.read_back(state["labels"], given), state["signs"]
+        n = n_states(len(labels.known))
+        if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
+            raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
+        parts = _parts_of(arrays, n)
+        if n > 1:
+            checks.sums(arrays, "shared_loss", (1,), low=0.0)
+        outline, rows = start(), 0
+        for part in parts:
+            outline.validate_all(part)
+            rows = rows or outline.rows_in(part)
+        checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
+        checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
+
+    @staticmethod
+    def read_back(
+        state: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        start: Callable[[], S],
+        metrics: Metrics,
+        *,
+        of_labels: bool,
+        given: bool,
+    ) -> "Kept[S]":
+        """The inverse of ``saved``."""
+        if "labels" in state:
+            labels = Labels.read_back(state["labels"], None)
+            labels.given = given
+            signs = list(state["signs"])
+        else:  # of a version that knew -1 and +1 alone
+            labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
+        held: list[S] = []
+        for part in _parts_of(arrays, len(signs)):
+            one = start()
+            one.take(part)
+            held.append(one)
+        shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
+        metrics.take(arrays)
+        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, metrics)
+
+
+def name_of(k: int, name: str) -> str:
+    """The name in a file of an array of state k: of the first, or only one, the array's own."""
+    return f"{k}.{name}" if k else name
+
+
+def _parts_of(arrays: dict[str, NDArray[Any]], n: int) -> list[dict[str, NDArray[Any]]]:
+    """The arrays of each state by their own names; the comparator and what is common are left out."""
+    parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
+    for name, array in arrays.items():
+        number, dot, rest = name.partition(".")
+        if not dot:
+            if name not in COMMON or (name == "shared_loss" and n == 1):
+                parts[0][name] = array
+        elif number.isdigit() and 0 < int(number) < n:
+            parts[int(number)][rest] = array
+        else:
+            raise ValueError(f"array {name!r} does not belong to it")
+    return parts

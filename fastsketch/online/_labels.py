@@ -1,0 +1,326 @@
+"""Labels as people have them: any of them become class numbers, in the order in which the rows first have them.
+
+The numbers of the classes are the order of their first rows, so that batches do not matter; people see `classes`,
+sorted. Labels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._validation import as_real
+from fastsketch.io import _checks as checks
+from fastsketch.online._state import Counts, Floats
+
+Label = bool | int | float | str
+ClassWeight = Literal["balanced"] | dict[Label, float] | None
+
+# Integers beyond this are not told apart as float64.
+MOST_LABEL = 2**53
+# Classes that are added as they come: each has a state of its own, and numbers that are no labels would be many.
+MOST_CLASSES = 1000
+# What a label is to the arrays of classes that are given out; a later kind holds the earlier ones.
+NUMBERS = ("bool", "int", "float")
+KINDS = (*NUMBERS, "str")
+
+
+class New(NamedTuple):
+    """Classes that a batch is the first to have, in the order of their rows."""
+
+    rows: list[int]
+    labels: list[Label]
+    kind: str | None = None
+
+
+NOTHING_NEW = New([], [])
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+def as_label(value: Any, what: str) -> Label:
+    """A label as it is kept: bool, int, float or str of Python."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        if not value:
+            raise ValueError(f"{what} must not be empty")
+        return value
+    if isinstance(value, int | float):
+        if value != value or abs(value) >= MOST_LABEL or value != int(value):
+            raise ValueError(f"{what} must be an integer below 2**53 in size, a bool or a string, got {value!r}")
+        return value
+    raise TypeError(f"{what} must be a number, a bool or a string, got {value!r}")
+
+
+def as_classes(value: Any, name: str) -> tuple[Label, ...]:
+    """At least two different labels of one kind."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | set | frozenset):
+        raise TypeError(f"{name} must be a sequence of labels, got {value!r}")
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {value.shape}")
+    labels = [as_label(label, f"a label of {name}") for label in cast("Sequence[Any]", value)]
+    if len(set(labels)) != len(labels) or len(labels) < 2:
+        raise ValueError(f"{name} must be at least two different labels, got {shown(labels)}")
+    if len({isinstance(label, str) for label in labels}) == 2:
+        raise TypeError(f"{name} must be numbers or strings, not both, got {shown(labels)}")
+    return tuple(labels)
+
+
+def as_class_weight(value: Any, name: str) -> Any:
+    """ "balanced", or {label: weight}; pairs will do, which is what files hold."""
+    if isinstance(value, str):
+        if value != "balanced":
+            raise ValueError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
+        return value
+    if isinstance(value, Mapping):
+        pairs = list(cast("Mapping[Any, Any]", value).items())
+    elif isinstance(value, list | tuple):
+        pairs = cast("list[Any]", value)
+        if not all(isinstance(pair, list | tuple) and len(cast("list[Any]", pair)) == 2 for pair in pairs):
+            raise TypeError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
+    else:
+        raise TypeError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
+    return {as_label(label, f"a label of {name}"): as_real(w, f"{name}[{label!r}]", 0.0, 1e300) for label, w in pairs}
+
+
+def first_sign(label: Label) -> float:
+    """The sign of a state that begins with rows of this label: of -1, 0 and False it is -1, as people mean them."""
+    return -1.0 if label in (-1, 0) else 1.0
+
+
+def in_order(labels: Sequence[Label]) -> list[Label]:
+    """Sorted; they are all numbers or all strings."""
+    return sorted(labels, key=lambda label: cast(Any, label))
+
+
+def shown(labels: Sequence[Any]) -> str:
+    """Some labels for a message."""
+    return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+
+
+# -- labels of a batch -------------------------------------------------------------------------------------------------
+def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
+    """Labels (n_rows,) as an array of numbers, of bools or of strings; a scalar will do for one row.
+
+    That numbers are finite and integers is asked of new ones alone, in ``Labels.numbers``.
+    """
+    if isinstance(targets, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    try:
+        out: NDArray[Any] = np.asarray(targets)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector of labels: {error}") from None
+    if out.ndim == 0 and n_rows == 1:
+        out = out.reshape(1)
+    if out.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
+    if out.dtype.kind == "O":
+        return _of_objects(out.tolist(), name)
+    if out.dtype.kind == "T":  # strings of any length, of NumPy 2
+        return _of_objects(out.tolist(), name)
+    if out.dtype.kind == "U" and isinstance(targets, list | tuple):
+        return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy makes words of the numbers among words
+    if out.dtype.kind not in "fiubU":
+        raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
+    return out
+
+
+def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
+    strings = bool(values) and isinstance(values[0], str)
+    for row, value in enumerate(values):
+        if not isinstance(value, str if strings else int | float | np.number | np.bool_):
+            rule = "a string as those before" if strings else "a number or a bool"
+            raise TypeError(f"{name}: the label of row {row} must be {rule}, got {value!r}")
+    out = np.array(values) if values else np.empty(0)
+    if out.dtype.kind not in "fiubU":
+        raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
+    return out
+
+
+class Labels:
+    """The classes seen so far, or given; a class has the number of its place in `known`."""
+
+    __slots__ = ("_number", "counts", "given", "kind", "known", "order", "zero_is_minus")
+
+    def __init__(
+        self,
+        known: Sequence[Label] = (),
+        counts: Sequence[int] | None = None,
+        *,
+        given: bool = False,
+        kind: str | None = None,
+        zero_is_minus: bool = False,
+    ) -> None:
+        self.known = list(known)
+        self.counts = [0] * len(self.known) if counts is None else list(counts)  # rows of each class
+        self.given = given  # others are refused
+        self.kind = kind
+        self.zero_is_minus = zero_is_minus  # of models of older versions: 0 and 1 stand for -1 and +1
+        for label in self.known:
+            self.kind = _wider(self.kind, _kind_of(label))
+        self._number = {label: k for k, label in enumerate(self.known)}
+        self.order = self._sorted()  # numbers of the classes as people see them
+        if zero_is_minus and -1 in self._number:
+            self._number.setdefault(0, self._number[-1])
+
+    def copied(self) -> "Labels":
+        """The same, to add to."""
+        return Labels(self.known, self.counts, given=self.given, kind=self.kind, zero_is_minus=self.zero_is_minus)
+
+    def _sorted(self) -> list[int]:
+        return sorted(range(len(self.known)), key=lambda k: cast(Any, self.known[k]))
+
+    # -- what people see ---------------------------------------------------------------------------------------------
+    def classes(self) -> NDArray[Any]:
+        """The labels, sorted."""
+        dtype = {"bool": np.bool_, "int": np.int64, "float": np.float64}.get(self.kind or "float")
+        return np.array([self.known[k] for k in self.order], dtype)
+
+    # -- a batch -----------------------------------------------------------------------------------------------------
+    def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, New]:
+        """(class numbers (n,), what is new); nothing is changed.
+
+        New classes have the numbers that they will get when they are added.
+        """
+        if n_rows == 1:
+            label = cast(Any, targets)
+            if isinstance(label, list | tuple | np.ndarray) and np.shape(label) == (1,):
+                label = label[0]
+            if isinstance(label, int | float | str | np.number | np.bool_):
+                number = self._number.get(cast(Label, label))
+                if number is not None:
+                    return np.array([number]), NOTHING_NEW
+        values = as_labels(targets, n_rows)
+        kind = "str" if values.dtype.kind == "U" else {"b": "bool", "f": "float"}.get(values.dtype.kind, "int")
+        if n_rows and self.kind is not None and (kind == "str") != (self.kind == "str"):
+            raise ValueError(
+                f"targets: row 0 has the label {values[0].item()!r}, and those before are "
+                f"{'strings' if self.kind == 'str' else 'numbers'} ({shown(self.known)})"
+            )
+        numbers = self._known_numbers(values)
+        unknown = np.flatnonzero(numbers < 0)
+        if not len(unknown):
+            return numbers, NOTHING_NEW
+        found, first = np.unique(values[unknown], return_index=True, equal_nan=False)
+        new = New([], [], kind)
+        for i in np.argsort(first):
+            row, value = int(unknown[first[i]]), found[i].item()
+            number = len(self.known) + len(new.rows)
+            self._admit(row, value, number)
+            numbers[unknown[values[unknown] == found[i]]] = number
+            new.rows.append(row)
+            new.labels.append(value)
+        return numbers, new
+
+    def _known_numbers(self, values: NDArray[Any]) -> Counts:
+        """The number of each label that is known, else -1."""
+        numbers = np.full(len(values), -1)
+        if len(self._number) <= 4:
+            for label, k in self._number.items():
+                numbers[values == label] = k
+            return numbers
+        labels = sorted(self._number)
+        known = np.array(labels)
+        places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+        places = np.array([self._number[label] for label in labels])[places], known[places] == values
+        return np.where(places[1], places[0], numbers)
+
+    def _admit(self, row: int, value: Any, n_classes: int) -> None:
+        """Raise ValueError unless this may be a new label."""
+        what = f"targets: the label of row {row}"
+        if isinstance(value, float) and not np.isfinite(value):
+            raise ValueError(f"targets must be finite: entry {row} is not")
+        if isinstance(value, float) and value != int(value):
+            raise ValueError(
+                f"{what} must be an integer, a bool or a string, got {value!r}: real targets need loss='square'"
+            )
+        as_label(value, what)
+        if self.given:
+            raise ValueError(f"targets: row {row} has the label {value!r}, which is not in classes={self.known!r}")
+        if n_classes >= MOST_CLASSES:
+            raise ValueError(
+                f"targets: row {row} has the label {value!r}, after {n_classes} others: are these real targets, which "
+                "need loss='square'? If not, give all labels as classes"
+            )
+
+    def add(self, new: New, numbers: Counts) -> None:
+        """Take in what ``read`` found."""
+        for label in new.labels:
+            self._number[label] = len(self.known)
+            self.known.append(label)
+            self.kind = _wider(self.kind, cast(str, new.kind))
+        self.order = self._sorted() if new.labels else self.order
+        found = np.bincount(numbers, minlength=len(self.known)).tolist()
+        before = self.counts + [0] * len(new.labels)
+        self.counts = [one + two for one, two in zip(before, found, strict=True)]
+
+    def require_comparable(self, new: New) -> None:
+        """Raise ValueError if new classes turn what a comparator has been taken to score positively."""
+        labels = [*self.known, *new.labels]
+        if len(labels) > 2:
+            raise ValueError(
+                f"targets: row {new.rows[-1]} has a third label, {labels[2]!r}, and the comparator is of two classes"
+            )
+        if len(labels) == 2 and (in_order(labels)[-1] == labels[0]) != (first_sign(labels[0]) > 0):
+            raise ValueError(
+                f"targets: row {new.rows[-1]} is the first to show that positive scores of the comparator mean "
+                f"{in_order(labels)[-1]!r}: give classes to the model"
+            )
+
+    def weights(self, numbers: Counts, new: New, class_weight: ClassWeight) -> Floats:
+        """The weight of each row's class, (n,).
+
+        "balanced" is n / (k n_c): n rows seen, n_c of this class, k classes; all until the row and with it.
+        """
+        if isinstance(class_weight, dict):
+            labels = [*self.known, *new.labels]
+            return np.array([class_weight.get(label, 1.0) for label in labels], np.float64)[numbers]
+        seen = np.zeros(len(numbers), np.int64)
+        firsts = np.zeros(len(numbers), np.int64)
+        for k in np.unique(numbers):
+            before = self.counts[k] if k < len(self.counts) else 0
+            rows = np.flatnonzero(numbers == k)
+            seen[rows] = before + np.arange(1, len(rows) + 1)
+            firsts[rows[0]] = before == 0
+        n_classes = sum(count > 0 for count in self.counts) + np.cumsum(firsts)
+        return (sum(self.counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
+
+    # -- keeping them ------------------------------------------------------------------------------------------------
+    def saved(self) -> dict[str, Any]:
+        """As json can write it."""
+        return {
+            "known": list(self.known),
+            "counts": list(self.counts),
+            "kind": self.kind,
+            "zero_is_minus": self.zero_is_minus,
+        }
+
+    @staticmethod
+    def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "Labels":
+        """The inverse of ``saved``, for a model with these classes; ValueError for what is none."""
+        known = [as_label(label, "a label that it knows") for label in saved["known"]]
+        counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
+        if len(set(known)) != len(known) or len(counts) != len(known):
+            raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {shown(known)}")
+        if saved["kind"] not in (None, *KINDS):
+            raise ValueError(f"its labels are of the kind {saved['kind']!r}")
+        out = Labels(
+            known, counts, given=given is not None, kind=saved["kind"], zero_is_minus=bool(saved["zero_is_minus"])
+        )
+        if given is not None and set(known) != set(given):
+            raise ValueError(f"it knows the labels {shown(known)}, its parameters say {shown(given)}")
+        return out
+
+
+def _kind_of(label: Label) -> str:
+    return "str" if isinstance(label, str) else "bool" if isinstance(label, bool) else type(label).__name__
+
+
+def _wider(one: str | None, other: str) -> str:
+    """The kind that holds labels of both."""
+    if one is None or one == other:
+        return other
+    if "str" in (one, other):
+        raise ValueError("labels must be numbers or strings, not both")
+    return max(one, other, key=NUMBERS.index)
