@@ -92,7 +92,8 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
         return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> PointsState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> PointsState:
+        slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
@@ -101,7 +102,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             diagonal = _diagonal.DiagonalSetting(
                 DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, self.decay
             )
-            return _diagonal.start(diagonal, *self._points(), d=d, sparse=sparse, zeros=zeros)
+            return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
             loss=loss,
@@ -114,7 +115,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             strength=self.penalty_strength,
             decay=self.decay,
         )
-        return _sketched.start(sketched, *self._points(), d=d, sparse=sparse, zeros=zeros)
+        return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
         if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
@@ -143,7 +144,7 @@ class AdaptiveSubgradient(_Adaptive):
     sketch_size : int, default 20
         tau >= 2, for the methods that sketch or project.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "squared_hinge"
-        Targets of "logistic" and "squared_hinge" are labels -1 and +1 (or 0 and 1); "square" is (z - y)^2 / 2.
+        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss.
     method : str, default "ada_ffd"
@@ -159,6 +160,12 @@ class AdaptiveSubgradient(_Adaptive):
         Of the random projections.
     learning_rate : float, default 0.1
         eta, the factor on every step.
+    classes : sequence, optional
+        The labels that there are, two or more: others are refused. If they are not given, labels are added as they
+        come. The attribute of this name holds those known, sorted.
+    class_weight : {None, "balanced"} or dict, optional
+        Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
+        so far, n_c of them of this label, and k labels.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
 
@@ -166,9 +173,11 @@ class AdaptiveSubgradient(_Adaptive):
     ----------
     n_rows, n_features : int
     coef : ndarray (n_features,)
-        w.
+        w; (n_classes, n_features) for more than two classes.
+    classes : ndarray
+        The labels known, sorted; None where targets are real.
     last_scores : ndarray
-        w'x of the rows of the last batch, each from before it was learned from.
+        Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
         n_rows, cumulative_loss, mean_loss, error_rate, regret.
     notes : dict
@@ -291,10 +300,11 @@ class AdaptiveGrid(_Adaptive):
         rates, deltas = self._points()
         shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}
         model = AdaptiveSubgradient(**shared, loss="absolute", learning_rate=float(rates[i]), delta=float(deltas[i]))
-        if self._learned is not None:
-            single = model._start(self._learned.base.shape[1], self._learned.sparse)
+        if self._kept is not None and self._learned is not None:
+            columns, slots = self._kept.columns, self._learned.n_slots
+            single = model._start(columns.most, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
-            model._kept = Kept[PointsState].beginning(single, None, model._metrics())
+            model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots), model._metrics())
         return model
 
     def _facts(self) -> dict[str, Any]:

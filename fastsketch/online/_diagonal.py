@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, Batch, Csr, Floats, Zeros
+from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class DiagonalState(PointsState):
     """Arrays of k points in d features."""
 
     setting: DiagonalSetting
-    squares: Floats  # sum of squared gradients, or Adam's second moment, (d,)
+    squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
     fading: Annotated[Floats, LATER]  # what squares are to be multiplied with, (1,)
-    first: Annotated[Floats | None, OF_POINTS]  # Adam's first moment, (k, d)
-    last: Annotated[Floats, OF_POINTS]  # the part of the clock that a coordinate has been given, (k, d)
+    first: Annotated[Floats | None, OF_POINTS, SLOTS]  # Adam's first moment, (k, d)
+    last: Annotated[Floats, OF_POINTS, SLOTS]  # the part of the clock that a coordinate has been given, (k, d)
     clock: Annotated[Floats, OF_POINTS]  # (k,)
     slopes: Annotated[Floats, SCRATCH]  # (k,)
     scores: Annotated[Floats, SCRATCH]  # (k,)

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
+from fastsketch.online._columns import Columns
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._metrics import Metrics
 from fastsketch.online._state import Batch, Counts, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
 
-# Arrays of a file that belong to no one state.
-COMMON = ("comparator", "shared_loss", "metric_sums", "auc_bins")
+# Arrays in a file that are those of no state.
+COMMON = ("comparator", "shared_loss", "columns", "metric_sums", "auc_bins")
 
 
 @dataclass(slots=True)
@@ -26,27 +27,52 @@ class Kept(Generic[S]):
 
     states: States[S]
     labels: Labels | None  # None where targets are real
+    columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     metrics: Metrics
 
     @staticmethod
-    def beginning(state: S, labels: Labels | None, metrics: Metrics) -> "Kept[S]":
+    def beginning(state: S, labels: Labels | None, columns: Columns, metrics: Metrics) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given."""
         if labels is None:
-            return Kept(States([state], [1.0]), None, metrics)
+            return Kept(States([state], [1.0]), None, columns, metrics)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
-        return Kept(
-            States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0]), labels, metrics
-        )
+        states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
+        return Kept(states, labels, columns, metrics)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
-        return Kept(self.states.copied(), labels, self.metrics.copied())
+        return Kept(self.states.copied(), labels, self.columns, self.metrics.copied(0))
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
         return self.states.held[0].sparse
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+    def n_slots(self) -> int:
+        """Slots that have occurred."""
+        return max(state.n_slots for state in self.states.held)
+
+    def has_room(self) -> bool:
+        """Whether the states have room for all slots."""
+        return not self.sparse() or all(state.has_slots(len(self.columns)) for state in self.states.held)
+
+    def make_room(self) -> None:
+        """So that the states may meet all slots."""
+        if self.sparse():
+            for state in self.states.held:
+                state.make_slots(len(self.columns))
+
+    def coefs(self) -> Floats:
+        """w of every state (k, d), for sparse rows by slot (k, n_slots)."""
+        each = [state.coef() for state in self.states.held]
+        if len(each) == 1:
+            return each[0][None]
+        out = np.zeros((len(each), max(len(w) for w in each)))  # a class that came late may know fewer slots
+        for row, w in zip(out, each, strict=True):
+            row[: len(w)] = w
+        return out
 
     # -- the side that scores are read from --------------------------------------------------------------------------
     def sign(self) -> float:
@@ -164,29 +190,32 @@ class Kept(Generic[S]):
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What json can write, and arrays."""
         states, labels = self.states, self.labels
-        state: dict[str, Any] = {"sparse": states.held[0].sparse}
+        state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
         arrays = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
+        if self.sparse():
+            arrays["columns"] = self.columns.array(self.n_slots())
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
-        arrays.update(self.metrics.saved())
+        arrays.update(self.metrics.saved(0))
         return state, arrays
 
     @staticmethod
     def validate(
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        start: Callable[[], S],
+        start: Callable[[int], S],
         metrics: Metrics,
         given: tuple[Label, ...] | None,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines."""
+        """Raise ValueError unless a model could have learned this; `start` makes outlines of a state."""
         metrics.validate(arrays)
         if "labels" not in state:
-            start().validate_all(_parts_of(arrays, 1)[0])
+            (part,) = _parts_of(arrays, 1)
+            start(_slots_of(part)).validate_all(part)
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -195,8 +224,9 @@ class Kept(Generic[S]):
         parts = _parts_of(arrays, n)
         if n > 1:
             checks.sums(arrays, "shared_loss", (1,), low=0.0)
-        outline, rows = start(), 0
+        rows = 0
         for part in parts:
+            outline = start(_slots_of(part))
             outline.validate_all(part)
             rows = rows or outline.rows_in(part)
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
@@ -206,7 +236,8 @@ class Kept(Generic[S]):
     def read_back(
         state: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        start: Callable[[], S],
+        start: Callable[[int], S],
+        columns: Columns,
         metrics: Metrics,
         *,
         of_labels: bool,
@@ -221,12 +252,20 @@ class Kept(Generic[S]):
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         held: list[S] = []
         for part in _parts_of(arrays, len(signs)):
-            one = start()
+            one = start(_slots_of(part))
             one.take(part)
             held.append(one)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
         metrics.take(arrays)
-        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, metrics)
+        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, columns, metrics)
+
+
+def _slots_of(part: dict[str, NDArray[Any]]) -> int:
+    """Slots, or columns, of a state in a file."""
+    shape = part["base"].shape
+    if not shape:
+        raise ValueError("array 'base' has no columns")
+    return shape[-1]
 
 
 def name_of(k: int, name: str) -> str:

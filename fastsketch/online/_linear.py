@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter, expected
 from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, integer, parameter, real
+from fastsketch._parameters import choice, flag, integer, parameter, real
 from fastsketch._validation import (
     Rows,
     as_flag,
@@ -28,6 +28,7 @@ from fastsketch._validation import (
 from fastsketch.io import _checks as checks
 from fastsketch.online import _metrics
 from fastsketch.online._against_rest import Unlearned, n_states
+from fastsketch.online._columns import Columns
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -79,8 +80,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     decay: float = real(default=1.0, high=1.0, low_open=True)
+    open_columns: bool = flag(default=False)
 
     def _check(self) -> None:
+        if self.open_columns and not (self._takes_sparse() and self._by_slot()):
+            raise ValueError(
+                "open_columns needs a form for sparse rows that begins with no columns: this model has none"
+            )
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -92,13 +98,20 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether there is a form for sparse rows."""
         raise NotImplementedError
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> S:
+        """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+
+        d: columns that there may be; slots: of sparse rows, how many the arrays have room for, d if not given.
+        """
         raise NotImplementedError
 
     def _check_fading(self, rule: str) -> None:
         """ValueError that begins with `rule` unless H can fade."""
         raise NotImplementedError
+
+    def _by_slot(self) -> bool:
+        """Whether columns of sparse rows get their slots as they appear, and not all at once."""
+        return True
 
     def _cause(self, learned: S) -> str:
         """Why the coefficients left the range of numbers."""
@@ -163,7 +176,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
@@ -179,17 +192,22 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             x = x.astype(FLOAT64)
         check_finite(x)
         if kept is None:
-            sparse = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
-            kept = Kept[S].beginning(self._start(d, sparse), labels, self._metrics())
-        elif n != 1 or new.rows or self._comparator is not None or not kept.states.is_atomic():
+            few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
+            sparse = few or self.open_columns
+            columns = Columns.beginning(None if self.open_columns else d, all_at_once=sparse and not self._by_slot())
+            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, self._metrics())
+        batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
+        if kept is self._kept and (
+            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
+        ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
+        kept.make_room()
         self._coef = None
-        batch = _as_csr(x) if kept.sparse() else _as_dense(x)
         try:
             if kept is self._kept:
                 scores = kept.learn_one(batch, y, weights, counted=counted)
             else:
-                begin = lambda: self._start(d, kept.sparse())  # noqa: E731
+                begin = lambda: self._late_state(kept)  # noqa: E731
                 scores = kept.learn(batch, y, weights, counted=counted, new=new, begin=begin)
         except Unlearned as refused:
             raise FloatingPointError(
@@ -226,6 +244,25 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 state.fade(factor)
             self._kept = kept
         return self
+
+    def _as_rows(self, rows: Rows) -> Any:
+        x: Any = as_rows(rows)
+        width = self.n_features
+        if width is not None and x.shape[1] != width:
+            wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
+            more = ": open_columns=True takes rows of any width" if wide else ""
+            raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
+        return x
+
+    def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
+        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+
+    def _late_state(self, kept: Kept[S]) -> S:
+        """The state of a class that appears now."""
+        state = self._first_state(kept.columns, kept.sparse())
+        if kept.sparse():
+            state.make_slots(len(kept.columns))
+        return state
 
     def _compare(self, kept: Kept[S], x: Any, y: NDArray[Any], weights: Floats) -> None:
         """Add the loss of the comparator."""
@@ -280,10 +317,19 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is None:
             raise ValueError("the model has seen no rows: call update first")
         if self._coef is None:
-            held = self._kept.states.held
-            of_states = held[0].coef()[None] if len(held) == 1 else np.stack([state.coef() for state in held])
-            self._coef = self._kept.shown(of_states)
-        return self._coef.copy()
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._kept.columns.by_column(self._coef) if self._kept.sparse() else self._coef.copy()
+
+    @reads
+    def _scores(self, x: Any) -> Floats:
+        """w'x of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        if self._kept is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._kept.shown(self._kept.coefs())
+        if self._kept.sparse():
+            return self._kept.columns.scores(_as_csr(x), self._coef)
+        return np.asarray(x @ self._coef.T, np.float64)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -296,10 +342,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -------
         ndarray (n,) float64, or (n, n_classes) for more than two classes
         """
-        coef = self.coef
-        x: Any = as_rows(rows, self.n_features)
+        x = self._as_rows(rows)
         check_finite(x)
-        return np.asarray(x @ coef.T, np.float64)
+        return self._scores(x if x.dtype is FLOAT64 else x.astype(FLOAT64))
 
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
@@ -386,8 +431,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
-        return None if self._kept is None else self._kept.states.held[0].base.shape[-1]
+        """Columns of the rows; None before the first, and with ``open_columns``."""
+        return None if self._kept is None else self._kept.columns.width
 
     def _facts(self) -> dict[str, Any]:
         return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
@@ -409,15 +454,15 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        shape = arrays["base"].shape
-        if not shape or shape[-1] < 1 or (comparator is not None and comparator.shape != shape[-1:]):
-            raise ValueError(f"array 'base' has shape {shape}, which fits neither a model nor its comparator")
+        columns = Columns.checked(state, arrays, is_open=self.open_columns)
+        if columns.width is not None and comparator is not None and len(comparator) != columns.width:
+            raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
         Kept[S].validate(
             state,
             arrays,
-            lambda: self._start(shape[-1], sparse, outline),
+            lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
             self._metrics(outline),
             self._values["classes"],
         )
@@ -426,11 +471,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        d, sparse = arrays["base"].shape[-1], state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda: self._start(d, sparse),
+            lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
+            columns,
             self._metrics(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
@@ -459,7 +505,7 @@ def filled(n: int, value: float) -> Floats:
     return np.array([value]) if n == 1 else np.full(n, value)
 
 
-def _as_csr(rows: Any) -> Batch:
+def _as_csr(rows: Any) -> Csr:
     if not is_sparse(rows):
         from scipy.sparse import csr_array
 

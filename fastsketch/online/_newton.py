@@ -40,7 +40,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     sketch_size : int, default 20
         m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "squared_hinge"
-        Targets of "logistic" and "squared_hinge" are labels -1 and +1 (or 0 and 1); "square" is (z - y)^2 / 2.
+        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
     method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
@@ -57,16 +57,24 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         Share of rows that "pfd" shrinks, 0.2 if not given.
     seed : int, default 0
         Of the random numbers of "rp" and "oja".
+    classes : sequence, optional
+        The labels that there are, two or more: others are refused. If they are not given, labels are added as they
+        come. The attribute of this name holds those known, sorted.
+    class_weight : {None, "balanced"} or dict, optional
+        Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
+        so far, n_c of them of this label, and k labels.
 
     Attributes
     ----------
     n_rows, n_features : int
     coef : ndarray (n_features,)
-        w.
+        w; (n_classes, n_features) for more than two classes.
+    classes : ndarray
+        The labels known, sorted; None where targets are real.
     alpha : float
         The regulariser of H.
     last_scores : ndarray
-        w'x of the rows of the last batch, each from before it was learned from.
+        Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
         n_rows, cumulative_loss, mean_loss, error_rate, regret.
     notes : dict
@@ -135,7 +143,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     def _takes_sparse(self) -> bool:
         return self.method != "full"
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> NewtonState:
         m = self.sketch_size
         setting = NewtonSetting(
             method=self.method,
@@ -148,7 +156,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             seed=self.seed,
             decay=self.decay,
         )
-        return start(setting, d, sparse, zeros)
+        return start(setting, d if slots is None else slots, sparse, zeros)
+
+    def _by_slot(self) -> bool:
+        return self.method != "oja"  # whose first directions are those of all columns
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]

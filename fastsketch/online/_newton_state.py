@@ -34,6 +34,7 @@ from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
     LATER,
     OF_LOSSES,
+    SLOT_ROWS,
     Arrays,
     Batch,
     Counts,
@@ -88,7 +89,7 @@ class DenseRows(Arrays):
 class SparseRows(KeptRows):
     """X in CSR form with at most 2 m rows."""
 
-    z: Floats  # Z, (d, m)
+    z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, m)
 
 
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
@@ -244,12 +245,12 @@ class SketchState(NewtonState):
         return int(self.count[RANK]) + int(self.count[ROWS]) + 1 == 2 * self.setting.sketch_size
 
     def coef(self) -> Floats:
-        w = self.base.copy()
-        r, n = int(self.count[RANK]), int(self.count[ROWS])
+        slots, r, n = self.n_slots, int(self.count[RANK]), int(self.count[ROWS])
+        w = self.base[:slots].copy()
         b, e, rows = self.space.b, self.space.e, self.rows
         if isinstance(rows, DenseRows):
             return w + b[:r] @ rows.z[:r] + e[:n] @ rows.kept[:n]
-        return w + rows.z[:, :r] @ b[:r] + e[:n] @ rows.as_csr(n, len(w))
+        return w + rows.z[:slots, :r] @ b[:r] + e[:n] @ rows.as_csr(n, slots)
 
 
 def _first_square(batch: Batch) -> float:
@@ -271,12 +272,16 @@ def _first_square(batch: Batch) -> float:
 
 # -- beginnings --------------------------------------------------------------------------------------------------------
 def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
-    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+
+    d: columns of dense rows, else slots to begin with.
+    """
     m, k = setting.sketch_size, 2 * setting.sketch_size
     common: dict[str, Any] = {
         "sparse": sparse,
         "base": zeros(d),
         "regret": zeros(2),
+        "seen": np.full(1, 0 if sparse else d),
         "setting": setting,
         "scalar": np.zeros(NEWTON_SCALARS),
         "count": np.zeros(NEWTON_COUNTS, np.int64),
@@ -303,6 +308,7 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
     if setting.method == "oja" and zeros is not outline:
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
+        common["seen"][0] = d
     return SketchState(**common, rows=rows, space=space)
 
 

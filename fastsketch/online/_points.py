@@ -14,6 +14,7 @@ from fastsketch.online._state import (
     OF_LOSSES,
     OF_POINTS,
     SCRATCH,
+    SLOTS,
     Arrays,
     Counts,
     Floats,
@@ -27,7 +28,7 @@ from fastsketch.online._state import (
 class PointsState(Learned):
     """Arrays of k points in d features."""
 
-    base: Annotated[Floats, OF_POINTS]  # (k, d)
+    base: Annotated[Floats, OF_POINTS, SLOTS]  # (k, d)
     losses: Annotated[Floats, OF_POINTS, OF_LOSSES]  # cumulative, (k,)
     mistakes: Annotated[Counts, OF_POINTS]  # (k,)
     count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
@@ -35,7 +36,7 @@ class PointsState(Learned):
     delta: Annotated[Floats, OF_POINTS, DECIDED]  # (k,), in use
 
     def coefs(self) -> Floats:
-        """w of every point, (k, d)."""
+        """w of every point, (k, d); (k, n_slots) of sparse rows."""
         raise NotImplementedError
 
     def best(self) -> int:
@@ -85,6 +86,7 @@ def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zer
         "sparse": sparse,
         "base": zeros((k, d)),
         "regret": np.zeros(2),
+        "seen": np.full(1, 0 if sparse else d),
         "losses": np.zeros(k),
         "mistakes": np.zeros(k, np.int64),
         "count": np.zeros(COUNTS, np.int64),

@@ -12,7 +12,19 @@ from fastsketch._kernels.online import adaptive as kernel
 from fastsketch._kernels.online.numbers import EVERY_ROUND, NEVER, OLD, RANK, ROWS, TURNS
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, Arrays, Batch, Csr, Floats, KeptRows, Places, Zeros
+from fastsketch.online._state import (
+    OF_POINTS,
+    SCRATCH,
+    SLOT_ROWS,
+    SLOTS,
+    Arrays,
+    Batch,
+    Csr,
+    Floats,
+    KeptRows,
+    Places,
+    Zeros,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +55,10 @@ class DenseRows(Arrays):
 class SparseRows(KeptRows):
     """C = [F Z'; X], X in CSR form."""
 
-    z: Floats  # Z, (d, width)
+    z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, width)
     b: Annotated[Floats, OF_POINTS]  # (k, width)
     frame: Floats  # F, (width, width)
-    work: Annotated[Floats, SCRATCH]  # d zeros
+    work: Annotated[Floats, SCRATCH, SLOTS]  # a zero for each slot
 
 
 @dataclass(slots=True)
@@ -96,10 +108,11 @@ class SketchedState(PointsState):
         n, old, held = int(self.count[ROWS]), int(self.count[OLD]), self.held
         if isinstance(held, DenseRows):
             return self.scale[:, None] * self.base + self.steps[:, :n] @ held.rows[:n]
-        z, frame = held.z[:, :old], held.frame[:old, :old]
-        kept = held.as_csr(n - old, self.base.shape[1])
+        slots = self.n_slots
+        z, frame = held.z[:slots, :old], held.frame[:old, :old]
+        kept = held.as_csr(n - old, slots)
         old_part = self.scale[:, None] * held.b[:, :old] + self.steps[:, :old] @ frame
-        return self.scale[:, None] * self.base + old_part @ z.T + self.steps[:, old:n] @ kept
+        return self.scale[:, None] * self.base[:, :slots] + old_part @ z.T + self.steps[:, old:n] @ kept
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         PointsState.validate_all(self, arrays)
@@ -122,9 +135,19 @@ class SketchedState(PointsState):
 
 
 def start(
-    setting: SketchedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+    setting: SketchedSetting,
+    learning_rate: Floats,
+    delta: Floats,
+    *,
+    d: int,
+    slots: int,
+    sparse: bool,
+    zeros: Zeros = np.zeros,
 ) -> SketchedState:
-    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
+    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+
+    d: columns that there may be; slots: of dense rows d, else those to begin with.
+    """
     tau, k = setting.sketch_size, len(learning_rate)
     if setting.rule == EVERY_ROUND:
         most, cap = min(d, tau), 2 * tau
@@ -138,10 +161,10 @@ def start(
             kept_data=zeros(0),
             kept_indices=zeros(0, np.int32),
             kept_indptr=zeros(cap + 1, np.int64),
-            z=zeros((d, width)),
+            z=zeros((slots, width)),
             b=zeros((k, width)),
             frame=zeros((width, width)),
-            work=zeros(d),
+            work=zeros(slots),
         )
         if sparse
         else DenseRows(
@@ -152,7 +175,7 @@ def start(
     )
     doubles, integers = kernel.space_sizes(most, cap, width, k)
     return SketchedState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
+        **beginning(learning_rate, delta, d=slots, sparse=sparse, zeros=zeros),
         setting=setting,
         turn=zeros((most, cap)),
         lam=zeros(most),

@@ -28,6 +28,8 @@ OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
 BOUND = "made of the arrays of this object, and made again for others"
 LATER = "what older files, which lack it, mean is what it begins with"
+SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
+SLOT_ROWS = "one row for each slot of a column, with room to grow"
 DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
 
 
@@ -62,28 +64,39 @@ class Arrays:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    def copied(self) -> Self:
-        """The same with arrays of its own."""
+    def copied(self, n_slots: int) -> Self:
+        """The same with arrays of its own, of which the first n_slots slots are in use."""
         copies: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Arrays):
-                copies[item.name] = value.copied()
+                copies[item.name] = value.copied(n_slots)
+            elif isinstance(value, np.ndarray) and _slots_of(item, value) > n_slots:
+                copies[item.name] = _of_slots(item, value, n_slots, _slots_of(item, value))
             elif marked(item, BOUND):
                 copies[item.name] = None
             else:
                 copies[item.name] = value.copy() if isinstance(value, np.ndarray) else value
         return type(self)(**copies)
 
-    def saved(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a resume needs, by name; views."""
+    def widen(self, n_slots: int, room: int) -> None:
+        """Make room for `room` slots, of which the first n_slots are in use."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Arrays):
+                value.widen(n_slots, room)
+            elif isinstance(value, np.ndarray) and (marked(item, SLOTS) or marked(item, SLOT_ROWS)):
+                setattr(self, item.name, _of_slots(item, value, n_slots, room))
+
+    def saved(self, n_slots: int) -> dict[str, NDArray[Any]]:
+        """The arrays that a resume needs, by name, without room beyond the first n_slots slots; views."""
         out: dict[str, NDArray[Any]] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Arrays):
-                out.update(value.saved())
+                out.update(value.saved(n_slots))
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
-                out[item.name] = value
+                out[item.name] = _used(item, value, n_slots)
         return out
 
     def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -119,6 +132,24 @@ class Arrays:
                     checks.finite(arrays, item.name, shape, expected.dtype)
                 names.add(item.name)
         return names
+
+
+def _slots_of(item: Field[Any], array: NDArray[Any]) -> int:
+    """How many slots a field has room for; 0 if it has none."""
+    return array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0
+
+
+def _used(item: Field[Any], array: NDArray[Any], n_slots: int) -> NDArray[Any]:
+    """The part of the first n_slots slots."""
+    return array[..., :n_slots] if marked(item, SLOTS) else array[:n_slots] if marked(item, SLOT_ROWS) else array
+
+
+def _of_slots(item: Field[Any], array: NDArray[Any], n_slots: int, room: int) -> NDArray[Any]:
+    """The same with room for `room` slots; the n_slots in use alone are copied."""
+    shape = (*array.shape[:-1], room) if marked(item, SLOTS) else (room, *array.shape[1:])
+    out = np.zeros(shape, array.dtype)
+    _used(item, out, n_slots)[...] = _used(item, array, n_slots)
+    return out
 
 
 @dataclass(slots=True)
@@ -160,10 +191,37 @@ class KeptRows(Arrays):
 class Learned(Arrays):
     """The state of one model, and how it learns on."""
 
-    sparse: bool  # the form of rows that it takes
-    base: Floats
+    sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
+    base: Annotated[Floats, SLOTS]
     regret: Annotated[Floats, OF_LOSSES]
+    seen: Annotated[Counts, SCRATCH] = field(kw_only=True)  # slots that have occurred, or columns of dense rows, (1,)
     bound: Annotated[Any, BOUND] = field(default=None, kw_only=True)  # what the kernel has made of the arrays
+
+    @property
+    def n_slots(self) -> int:
+        """Slots that have occurred in the rows learned from; all columns of dense rows."""
+        return int(self.seen[0])
+
+    def has_slots(self, n_slots: int) -> bool:
+        """Whether there is room for this many slots."""
+        return n_slots <= self.base.shape[-1]
+
+    def make_slots(self, n_slots: int) -> None:
+        """Make room for this many slots, so that kernels may meet them; not on a state that others still need."""
+        if not self.has_slots(n_slots):
+            # twice as many: the bits do not depend on it
+            self.widen(self.n_slots, max(2 * self.base.shape[-1], n_slots))
+            self.bound = None
+
+    def copied(self, n_slots: int | None = None) -> Self:
+        return Arrays.copied(self, self.n_slots if n_slots is None else n_slots)
+
+    def saved(self, n_slots: int | None = None) -> dict[str, NDArray[Any]]:
+        return Arrays.saved(self, self.n_slots if n_slots is None else n_slots)
+
+    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        Arrays.take(self, arrays)
+        self.seen[0] = self.base.shape[-1]
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Raise ValueError unless a model could have learned these arrays; `self` may be one of outlines."""
@@ -194,5 +252,5 @@ class Learned(Arrays):
         return int(arrays["count"][ROUND])
 
     def coef(self) -> Floats:
-        """w, (d,)."""
+        """w, (d,); (n_slots,) of sparse rows."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch.io import load_svmlight
 from fastsketch.online import _adaptive, _projected
+from fastsketch.online._columns import Columns
 from fastsketch.online._kept import Kept
 
 RNG = np.random.default_rng(0)
@@ -192,7 +193,9 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
         rows = rng.standard_normal((2000, 3)) @ rows[:3] * (rng.random((2000, 1)) < 0.9)
     y = rows @ rng.standard_normal(12)
     model = fs.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
-    model._kept = Kept.beginning(model._start(12, form == "sparse" and method != "ada_full"), None)
+    by_slot = form == "sparse" and method != "ada_full"
+    columns = Columns.beginning(12, all_at_once=False)
+    model._kept = Kept.beginning(model._start(12, by_slot), None, columns)
     for _ in range(500):
         model.update(rows, y)
     v = basis(model)

@@ -44,8 +44,8 @@ def test_a_refused_batch_leaves_it_open():
     before = model.to_bytes()
     with pytest.raises(ValueError, match="row 1 holds a NaN"):
         model.update([[1.0, 1.0, 1.0, 1.0], [np.nan, 0.0, 0.0, 0.0]], [1.0, 1.0])
-    with pytest.raises(ValueError, match="labels"):
-        model.update(np.ones((1, 4)), [2.0])
+    with pytest.raises(ValueError, match="the label of row 0"):
+        model.update(np.ones((1, 4)), [0.5])
     assert model.to_bytes() == before
     assert model.update(np.ones((1, 4)), [1.0]).alpha == pytest.approx(0.04)
 

@@ -165,7 +165,7 @@ def test_weights_at_the_edge_of_their_range():
 
 def test_state_comes_back_and_strangers_are_refused():
     metrics = of_two(*scored())
-    arrays = {name: array.copy() for name, array in metrics.saved().items()}
+    arrays = {name: array.copy() for name, array in metrics.saved(0).items()}
     other = _metrics.start("logistic")
     assert other.validate(arrays) == {"metric_sums", "auc_bins"}
     other.take(arrays)

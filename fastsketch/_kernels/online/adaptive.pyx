@@ -9,7 +9,7 @@ At point k of the grid of (learning rate eta, delta) the model is w = scale (bas
 base and steps; dual averaging keeps the sum of gradients in base, scale = -eta / delta.
 
 Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/online/basis.pxd, and a round
-costs the nonzeros of x. The arrays are those of fastsketch.online._sketched.SketchedState:
+costs the nonzeros of x; d then stands for slots of columns. The arrays are those of fastsketch.online._sketched.SketchedState:
 
     turn (most, cap)    T'                      lam (most,)         descending
     gram (cap, cap)     C C', from the products of the rounds
@@ -28,7 +28,7 @@ from fastsketch._kernels.online.adaptive_dense cimport dense_round
 from fastsketch._kernels.online.adaptive_l1 cimport PACKED
 from fastsketch._kernels.online.adaptive_model cimport Model
 from fastsketch._kernels.online.adaptive_sparse cimport LEARNED, ROOM, sparse_round
-from fastsketch._kernels.online.basis cimport SOME, Basis
+from fastsketch._kernels.online.basis cimport SOME, Basis, seen_with
 from fastsketch._kernels.online.turning cimport ints_size, secular_size, small_size
 from fastsketch._kernels.pool cimport join
 
@@ -51,11 +51,14 @@ cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const doub
                             const int64_t* indptr, const double* targets, const double* sample_weight,
                             double* scores, int* status) noexcept nogil:
     """The same for rows from `first` on, which may also stop for lack of room."""
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, before
     for i in range(first, n):
+        before = s.c.seen
+        s.c.seen = seen_with(before, places + indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i]))
         status[0] = sparse_round(s, values + indptr[i], places + indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i]),
                                  targets[i], sample_weight[i], scores + i)
         if status[0] != LEARNED:
+            s.c.seen = before
             return i
     return n
 
@@ -118,6 +121,7 @@ cdef class Rounds:
 
     cdef Model s
     cdef double* extra
+    cdef int64_t* seen
     cdef list arrays             # whose memory the pointers point to
 
     def __init__(self, state, setting):
@@ -126,16 +130,18 @@ cdef class Rounds:
         cdef double[:, ::1] inner = state.inner
         cdef double[::1] lam = state.lam, scale = state.scale, losses = state.losses, space = state.space
         cdef const double[::1] eta = state.learning_rate, delta = state.delta
-        cdef int64_t[::1] count = state.count, mistakes = state.mistakes
+        cdef int64_t[::1] count = state.count, mistakes = state.mistakes, seen = state.seen
         cdef int32_t[::1] ints = state.ints
         cdef Sizes sizes
         self.arrays = [state.turn, state.gram, state.base, state.steps, state.inner, state.lam, state.scale,
                        state.losses, state.space, state.learning_rate, state.delta, state.count, state.mistakes,
-                       state.ints]
+                       state.ints, state.seen]
+        self.seen = &seen[0]
         s.loss, s.t.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
         s.t.root, s.fade, s.t.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
         s.decay = setting.decay
         s.points, s.d = base.shape[0], base.shape[1]
+        s.c.seen = seen[0]
         s.t.most, s.t.cap = turn.shape[0], turn.shape[1]
         if eta.shape[0] != s.points or delta.shape[0] != s.points:
             raise ValueError("learning_rate and delta must have one entry for each point")
@@ -170,7 +176,7 @@ cdef class Rounds:
         cdef int64_t[::1] kept_indptr = held.kept_indptr
         self.arrays += [held.z, held.b, held.frame, held.kept_data, held.work, held.kept_indices, held.kept_indptr]
         self.s.width = c.width = c.ld_frame = z.shape[1]
-        c.d, c.z, c.frame, c.work, c.room = self.s.d, &z[0, 0], &frame[0, 0], &work[0], kept_data.shape[0]
+        c.z, c.frame, c.work, c.room = &z[0, 0], &frame[0, 0], &work[0], kept_data.shape[0]
         c.data = &kept_data[0] if c.room else NULL
         c.indices = &kept_indices[0] if c.room else NULL
         c.indptr = &kept_indptr[0]
@@ -192,7 +198,7 @@ cdef class Rounds:
 
     def sparse(self, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, Py_ssize_t first,
                const double[::1] targets, const double[::1] sample_weight, double[::1] scores):
-        """Learn from the CSR rows from `first` on: (rows done in all, whether it stopped for lack of room in what is kept)."""
+        """Learn from the CSR rows in slots from `first` on: (rows done in all, whether it stopped for lack of room in what is kept)."""
         cdef Py_ssize_t n = indptr.shape[0] - 1, done
         cdef Model* s = &self.s
         cdef const double* values
@@ -201,11 +207,13 @@ cdef class Rounds:
         if n == 0:
             return 0, False
         values, places = &data[0] if data.shape[0] else NULL, &indices[0] if data.shape[0] else NULL
-        if is_brief(1, s.t.cap * (data.shape[0] + n * s.t.most)) and s.d <= BRIEF:
+        s.c.seen = self.seen[0]
+        if is_brief(1, s.t.cap * (data.shape[0] + n * s.t.most)) and s.c.seen <= BRIEF:
             done = sparse_loop(s, first, n, values, places, &indptr[0], &targets[0], &sample_weight[0], &scores[0],
                                &status)
         else:
             with nogil:
                 done = sparse_loop(s, first, n, values, places, &indptr[0], &targets[0], &sample_weight[0],
                                    &scores[0], &status)
+        self.seen[0] = s.c.seen
         return done, status == ROOM

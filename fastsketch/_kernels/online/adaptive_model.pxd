@@ -15,7 +15,7 @@ from fastsketch._kernels.online.turning cimport (Turning, add_turned, border, fu
 
 cdef struct Model:
     Turning t
-    Py_ssize_t d, points, width
+    Py_ssize_t d, points, width  # d: of base, slots of sparse rows
     int loss, phi
     bint dual, fade
     double decay
@@ -167,7 +167,7 @@ cdef inline void keep_scale(Model* s, Py_ssize_t k) noexcept nogil:
     cdef Py_ssize_t i
     if s.dual or not s.scale[k] < 1e-100:
         return
-    for i in range(s.d):
+    for i in range(s.c.seen):
         s.base[k * s.d + i] *= s.scale[k]
     for i in range(s.width):
         s.b[k * s.width + i] *= s.scale[k]

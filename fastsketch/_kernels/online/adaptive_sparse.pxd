@@ -64,11 +64,12 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
             fresh_basis(&s.t)
             return
     fs_blas_alone(1)
-    recompute(&s.c, n, old, fresh, moved, s.t.turn + old, s.t.cap, copy, s.points, s.b, s.base)
+    recompute(&s.c, n, old, fresh, moved, s.t.turn + old, s.t.cap, copy, s.points, s.b, s.base,
+              s.d)
     memset(s.b, 0, s.points * width * sizeof(double))
     # F = 3/2 I - 1/2 Z'Z: the computed Z is not exactly orthonormal
     memset(s.c.frame, 0, width * width * sizeof(double))
-    gemm(c'N', c'T', n, n, s.d, -0.5, s.c.z, width, s.c.z, width, 0.0, s.c.frame, width)
+    gemm(c'N', c'T', n, n, s.c.seen, -0.5, s.c.z, width, s.c.z, width, 0.0, s.c.frame, width)
     fs_blas_alone(0)
     for i in range(n):
         s.c.frame[i * width + i] += 1.5
@@ -84,14 +85,14 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
     cdef double* p = s.f + s.t.most
     cdef double* g = s.t.small
     cdef double size, total
-    if used + s.d > s.c.room:
+    if used + s.c.seen > s.c.room:
         return False
     for i in range(nonzeros):
         v[places[i]] = values[i]
     for again in range(3):
         # p = C v: twice for the residual, once for the gram matrix
         memset(g, 0, old * sizeof(double))
-        for c in range(s.d):
+        for c in range(s.c.seen):
             if v[c] != 0:
                 add(old, v[c], s.c.z + c * s.width, g)
         for i in range(old):
@@ -111,15 +112,15 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
         for i in range(old):
             add(old, g[i], s.c.frame + i * s.width, g + rows)
         if old:
-            for c in range(s.d):
+            for c in range(s.c.seen):
                 v[c] -= dot(old, s.c.z + c * s.width, g + rows)
         for j in range(rows - old):
             add_kept_row(&s.c, j, -g[old + j], v)
-    size = sqrt(dot(s.d, v, v))
+    size = sqrt(dot(s.c.seen, v, v))
     if size > least_new() * sqrt(s.x_square):
         for i in range(rows):
             p[i] /= size
-        for c in range(s.d):
+        for c in range(s.c.seen):
             if v[c] != 0:
                 s.c.data[used], s.c.indices[used] = v[c] / size, <int32_t> c
                 used += 1
@@ -130,11 +131,11 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
         s.p[rows] = total / size
         for k in range(s.points):
             total = 0
-            for c in range(s.d):
+            for c in range(s.c.seen):
                 total += v[c] * (s.base[k * s.d + c] + dot(old, s.c.z + c * s.width, s.b + k * s.width))
             s.base_x[k] = total / size
         take_row(s, p, 1.0, s.p[rows], True)
-    memset(v, 0, s.d * sizeof(double))
+    memset(v, 0, s.c.seen * sizeof(double))
     return True
 
 

@@ -1,5 +1,7 @@
 # C = [F Z'; X]: the rows that a sketch of sparse rows stands on. Z (d, width) is feature-major, what earlier rebases
-# left; F small; X the sparse rows since. A round costs the nonzeros of its row; only a rebase may touch all of Z.
+# left; F small; X the sparse rows since. A round costs the nonzeros of its row; only a rebase may touch all of Z that
+# rows have reached. A column is a slot, given out in the order of first appearance: `seen` follows from the rows alone,
+# however long the arrays are and in whatever batches the rows came.
 # Adaptive subgradients keep V = C'T, the online Newton step B = [F Z'; diag(factors) X].
 
 from libc.math cimport fabs, sqrt
@@ -19,14 +21,15 @@ cdef inline double most_condition() noexcept nogil:
 
 
 cdef struct Basis:
-    Py_ssize_t d, width, ld_frame
-    double* z                    # (d, width)
+    Py_ssize_t seen              # slots that have occurred: beyond them all is zero
+    Py_ssize_t width, ld_frame
+    double* z                    # (slots, width)
     double* frame                # F, leading dimension ld_frame
     double* data                 # X, CSR
     int32_t* indices
     int64_t* indptr
     Py_ssize_t room              # of data
-    double* work                 # d zeros
+    double* work                 # a zero for each slot
 
 
 cdef inline void add(Py_ssize_t n, double f, const double* a, double* out) noexcept nogil:
@@ -57,6 +60,14 @@ cdef inline void add_kept_row(const Basis* c, Py_ssize_t row, double f, double* 
     # out += f X[row]
     cdef int64_t first = c.indptr[row]
     add_row(f, c.data + first, c.indices + first, <Py_ssize_t> (c.indptr[row + 1] - first), out)
+
+
+cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
+    # slots that have occurred, this row included
+    cdef Py_ssize_t i
+    for i in range(nonzeros):
+        seen = max(seen, <Py_ssize_t> places[i] + 1)
+    return seen
 
 
 cdef inline double row_products(const Basis* c, Py_ssize_t old, Py_ssize_t fresh, const double* values,
@@ -162,19 +173,19 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
 
 cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssize_t fresh, const double* moved,
                            const double* mix, Py_ssize_t ld, double* copy, Py_ssize_t points, const double* b,
-                           double* base) noexcept nogil:
+                           double* base, Py_ssize_t ld_base) noexcept nogil:
     """Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
 
-    Before it base (points, d) += b Z', b (points, width): in the same pass, for all of Z comes from memory.
+    Before it base (points, ld_base) += b Z', b (points, width): in the same pass, for all of Z comes from memory.
     """
     cdef Py_ssize_t i, j = 0, k, m
     cdef double* row
-    while j < c.d:
-        m = min(<Py_ssize_t> SOME, c.d - j)
+    while j < c.seen:
+        m = min(<Py_ssize_t> SOME, c.seen - j)
         memset(copy, 0, m * n * sizeof(double))
         if old:
             for k in range(points):
-                gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * c.d + j)
+                gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * ld_base + j)
             # a row-major matrix is its transpose to gemm
             gemm(c'T', c'N', n, m, old, 1.0, moved, old, c.z + j * c.width, c.width, 0.0, copy, n)
         for i in range(m):

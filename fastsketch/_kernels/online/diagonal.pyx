@@ -2,7 +2,8 @@
 
 A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and the effect of a
 regulariser on it has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
-that its rounds cost d). The arrays are those of fastsketch.online._diagonal.DiagonalState:
+that its rounds cost all slots seen). The arrays are those of fastsketch.online._diagonal.DiagonalState; of sparse rows
+d is a number of slots (basis.pxd):
 
     base (points, d)     w of mirror descent, the sum of gradients of dual averaging
     squares (d,)         sum of squared gradients; ADAM's second moment
@@ -18,6 +19,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
+from fastsketch._kernels.online.basis cimport seen_with
 from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
 
 cdef double BETA1 = 0.9
@@ -28,6 +30,7 @@ cdef struct Model:
     int method, loss, phi
     bint dual
     Py_ssize_t d, points
+    Py_ssize_t seen              # slots that have occurred, or d
     double strength
     const double* eta
     const double* delta
@@ -96,18 +99,18 @@ cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ss
                     double h_slope) noexcept nogil:
     cdef Py_ssize_t i, j, k, at
     cdef double t = <double> s.count[ROUND], one = 1 - BETA1**t, two = 1 - BETA2**t, h, rate
-    for j in range(s.d):
+    for j in range(s.seen):
         s.squares[j] *= BETA2
     for i in range(nonzeros):
         j = places[i] if places != NULL else i
         s.squares[j] += (1 - BETA2) * (h_slope * values[i]) * (h_slope * values[i])
     for k in range(s.points):
-        for j in range(s.d):
+        for j in range(s.seen):
             s.first[k * s.d + j] *= BETA1
         for i in range(nonzeros):
             j = places[i] if places != NULL else i
             s.first[k * s.d + j] += (1 - BETA1) * s.slopes[k] * values[i]
-        for j in range(s.d):
+        for j in range(s.seen):
             at = k * s.d + j
             h = sqrt(s.squares[j] / two) + s.delta[k]
             s.base[at] -= s.eta[k] * (s.first[at] / one) / h
@@ -145,13 +148,15 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
 
 cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* indices, const int64_t* indptr,
                      const double* targets, const double* sample_weight, double* scores) noexcept nogil:
-    cdef Py_ssize_t i, j, k, nonzeros
+    cdef Py_ssize_t i, j, k, nonzeros, before
     cdef const double* values
     cdef const int32_t* places = NULL
     cdef double x_square, slope, h_slope
     for i in range(n):
+        before = s.seen
         if indptr != NULL:
             values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
+            s.seen = seen_with(before, places, nonzeros)
         else:
             values, nonzeros = data + i * s.d, s.d
         x_square = 0
@@ -164,6 +169,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
             loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
             s.slopes[k] *= sample_weight[i]
             if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
+                s.seen = before
                 return i
         scores[i] = s.z[0]
         s.count[ROUND] += 1
@@ -187,10 +193,10 @@ cdef int fill(Model* s, state, setting) except -1:
     cdef double[::1] squares = state.squares, clock = state.clock, losses = state.losses
     cdef double[::1] slopes = state.slopes, scores = state.scores
     cdef const double[::1] eta = state.learning_rate, delta = state.delta
-    cdef int64_t[::1] mistakes = state.mistakes, count = state.count
+    cdef int64_t[::1] mistakes = state.mistakes, count = state.count, seen = state.seen
     s.method, s.loss, s.phi, s.dual, s.strength = (setting.method, setting.loss, setting.phi, setting.dual,
                                                    setting.strength)
-    s.points, s.d = base.shape[0], base.shape[1]
+    s.points, s.d, s.seen = base.shape[0], base.shape[1], seen[0]
     if eta.shape[0] != s.points or delta.shape[0] != s.points:
         raise ValueError("learning_rate and delta must have one entry for each point")
     s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
@@ -219,22 +225,25 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     cdef const int32_t* places = &indices[0] if indptr is not None and some else NULL
     cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
     cdef const double* values = &data[0] if some else NULL
-    if is_brief(s.points * n, s.d):
-        return loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
-    with nogil:
+    cdef int64_t[::1] seen = state.seen
+    if is_brief(s.points * n, s.seen):
         done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
+    else:
+        with nogil:
+            done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
+    seen[0] = s.seen
     return done
 
 
 def coef_now(state, setting):
-    """w (points, d); the pull that a regulariser still owes is applied to base, which changes no score."""
+    """w (points, slots seen); the pull that a regulariser still owes is applied to base, which changes no score."""
     import numpy as np
 
     cdef Model s
     cdef Py_ssize_t k, j
     fill(&s, state, setting)
-    cdef double[:, ::1] out = np.empty((s.points, s.d))
+    cdef double[:, ::1] out = np.empty((s.points, s.seen))
     for k in range(s.points):
-        for j in range(s.d):
+        for j in range(s.seen):
             out[k, j] = coef_of(&s, k, j)
     return np.asarray(out)

@@ -26,7 +26,7 @@ from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int, gemv
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
 from fastsketch._kernels.losses cimport finite, flat
-from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products
+from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
 from fastsketch._kernels.online.newton_mixed cimport mixed_round
 from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, bordered_inverse_t,
                                                       flat_projection_t, flat_steps_t, less_rank_one_t, lower_solve_t,
@@ -56,14 +56,17 @@ cdef int sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int3
     cdef Py_ssize_t i, n, nonzeros
     cdef const double* values
     cdef const int32_t* places
+    cdef Py_ssize_t before
     cdef int status
     for i in range(n_rows):
         values, places, nonzeros = data + indptr[i], indices + indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i])
-        n = s.count[ROWS]
+        n, before = s.count[ROWS], s.c.seen
+        s.c.seen = seen_with(before, places, nonzeros)
         s.x_square = row_products(&s.c, s.count[RANK], n, values, places, nonzeros, s.zx, s.gx)
         s.base_x = row_dot(0, values, places, nonzeros, s.base)
         status = round_of(s, targets[i], sample_weight[i], rho + i * s.m if rho else NULL, scores + i)
         if status != LEARNED:
+            s.c.seen = before
             return status
         if s.extra != 0:
             add_row(s.extra, values, places, nonzeros, s.base)
@@ -185,7 +188,7 @@ cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
     """Give every workspace its place in one array; returns its size."""
     cdef double* at = first
     cdef Py_ssize_t m = s.m, k = s.k
-    s.line = place(&at, max(s.d, k))
+    s.line = place(&at, k if sparse else max(s.d, k))
     if s.frame == NULL:
         return at - first
     # gx follows zx
@@ -218,6 +221,7 @@ cdef class Rounds:
     cdef Model s
     cdef Py_buffer views[VIEWS]  # of the arrays that the pointers point to
     cdef int n_views
+    cdef int64_t* seen
     cdef double[::1] scratch
 
     def __init__(self, state, setting):
@@ -232,6 +236,7 @@ cdef class Rounds:
         s.base, s.scalar = <double*> self.of(state.base, b"d"), <double*> self.of(state.scalar, b"d")
         s.count = <int64_t*> self.of(state.count, b"l")
         s.fading, s.decay = <double*> self.of(state.fading, b"d"), setting.decay
+        self.seen = <int64_t*> self.of(state.seen, b"l")
         s.d = state.base.shape[0]
         self.take_steps(setting.method, s.scalar[ALPHA] == 0)
         if setting.method == "full":
@@ -287,7 +292,7 @@ cdef class Rounds:
         if not sparse:
             s.kept = <double*> self.of(rows.kept, b"d")
             return 0
-        s.c.d, s.c.width, s.c.z = s.d, s.m, s.z
+        s.c.width, s.c.z = s.m, s.z
         s.c.data, s.c.room = <double*> self.of(rows.kept_data, b"d"), rows.kept_data.shape[0]
         s.c.indices = <int32_t*> self.of(rows.kept_indices, b"i")
         s.c.indptr = <int64_t*> self.of(rows.kept_indptr, b"l")
@@ -333,7 +338,7 @@ cdef class Rounds:
     def sparse(self, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
                const double[::1] targets, const double[::1] sample_weight, const double[:, ::1] rho,
                double[::1] scores):
-        """Learn from CSR rows; there must be room for 2 m of the longest in what is kept."""
+        """Learn from CSR rows in slots; there must be room for 2 m of the longest in what is kept, and for their slots."""
         cdef Py_ssize_t n = indptr.shape[0] - 1
         cdef int status
         cdef const double* numbers = NULL
@@ -345,12 +350,14 @@ cdef class Rounds:
             values, places = &data[0], &indices[0]
         if rho is not None:
             numbers = &rho[0, 0]
-        if is_brief(1, self.s.k * (data.shape[0] + n * self.s.k)) and self.s.d <= BRIEF:
+        self.s.c.seen = self.seen[0]
+        if is_brief(1, self.s.k * (data.shape[0] + n * self.s.k)) and self.s.c.seen <= BRIEF:
             status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0], numbers,
                                  &scores[0])
         else:
             with nogil:
                 status = sparse_loop(&self.s, n, values, places, &indptr[0], &targets[0], &sample_weight[0], numbers,
                                      &scores[0])
+        self.seen[0] = self.s.c.seen
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")

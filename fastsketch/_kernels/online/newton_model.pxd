@@ -33,7 +33,7 @@ cdef inline double mu() noexcept nogil:
 
 
 cdef struct Model:
-    Py_ssize_t d, m, k, spared
+    Py_ssize_t d, m, k, spared   # d: of base, slots of sparse rows
     int loss
     bint same, ahead, grows, mixed, oja
     double* base
@@ -68,7 +68,7 @@ cdef struct Model:
     Py_ssize_t n_lapack
     double* copy
     double* products             # of the rows of a block
-    double* line                 # d
+    double* line                 # of dense rows d, else k
     Py_ssize_t* places
     blas_int* ints
     Py_ssize_t rank              # after the shrink that must follow, or -1

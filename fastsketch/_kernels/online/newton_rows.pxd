@@ -66,12 +66,12 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
     mix = mixture(s, moved, 0, &ld)
     fs_blas_alone(1)
     # base += Z b + X'e
-    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, 1, s.b, s.base)
+    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, 1, s.b, s.base, s.d)
     for j in range(n):
         add_kept_row(&s.c, j, s.e[j], s.base)
     if s.mixed:
         # gram = Z'Z
-        gemm(c'N', c'T', rank, rank, s.d, 1.0, s.z, s.m, s.z, s.m, 0.0, s.copy, rank)
+        gemm(c'N', c'T', rank, rank, s.c.seen, 1.0, s.z, s.m, s.z, s.m, 0.0, s.copy, rank)
     fs_blas_alone(0)
     if s.mixed:
         return mixed_settle(s, s.copy)

@@ -1,0 +1,175 @@
+"""Slots of columns: the numbers 0, 1, 2, ... in the order in which columns first appear.
+
+A hash map with open addresses. The slot of a column depends on the columns before it alone, not on how large the table
+is, nor on the batches that they came in; the last slots can be taken back.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+
+from fastsketch._kernels.brief cimport is_brief
+
+import numpy as np
+
+# A key that no column of a matrix has: they end before it.
+INTERCEPT = 2**31 - 1
+
+ctypedef fused Index:
+    int32_t
+    int64_t
+
+cdef enum:
+    FEWEST_BITS = 6              # of the number of places in a table
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class ColumnMap:
+    """From columns, integers in [0, 2**31), to slots.
+
+    columns: those of the first slots, (n,) int64, distinct: ValueError if they are not.
+    """
+
+    # The upper half of an entry is a column, the lower half its slot + 1: 0 is an empty place.
+    cdef uint64_t* table
+    cdef int bits
+    cdef int32_t* columns        # by slot
+    cdef Py_ssize_t room         # of columns
+    cdef Py_ssize_t n
+
+    def __init__(self, const int64_t[::1] columns=None):
+        cdef int32_t slot
+        cdef Py_ssize_t i
+        if self.table == NULL and not self.make_table(FEWEST_BITS):
+            raise MemoryError
+        self.forget(0)
+        if columns is None:
+            return
+        for i in range(columns.shape[0]):
+            slot = self.slot_of(<int32_t> columns[i])
+            if slot < 0:
+                raise MemoryError
+            if slot != i:
+                raise ValueError(f"column {columns[i]} has two slots, {slot} and {i}")
+
+    def __dealloc__(self):
+        free(self.table)
+        free(self.columns)
+
+    def __len__(self):
+        return self.n
+
+    cdef inline uint64_t* place_of(self, int32_t column) noexcept nogil:
+        """The entry of a column, or the empty place that it is to have."""
+        cdef uint32_t key = <uint32_t> column
+        cdef uint64_t mask = (<uint64_t> 1 << self.bits) - 1
+        cdef uint64_t at = <uint32_t> ((key ^ (key >> 15)) * <uint32_t> 2654435769) >> (32 - self.bits)
+        while self.table[at] != 0 and <uint32_t> (self.table[at] >> 32) != key:
+            at = (at + 1) & mask
+        return self.table + at
+
+    cdef bint make_table(self, int bits) noexcept nogil:
+        """A table of 2**bits places, with the columns in the order of their slots; False if there is no memory."""
+        cdef uint64_t* table = <uint64_t*> calloc(<size_t> 1 << bits, sizeof(uint64_t))
+        cdef int32_t* columns = <int32_t*> realloc(self.columns, (<size_t> 1 << (bits - 1)) * sizeof(int32_t))
+        cdef Py_ssize_t i
+        if columns != NULL:
+            self.columns = columns
+        if table == NULL or columns == NULL:
+            free(table)
+            return False
+        free(self.table)
+        self.table, self.bits, self.room = table, bits, <Py_ssize_t> 1 << (bits - 1)
+        for i in range(self.n):
+            self.place_of(columns[i])[0] = (<uint64_t> <uint32_t> columns[i] << 32) | <uint64_t> (i + 1)
+        return True
+
+    cdef inline int32_t slot_of(self, int32_t column) noexcept nogil:
+        """The slot of a column, the next one if it has none; -1 if there is no memory."""
+        cdef uint64_t* place = self.place_of(column)
+        if place[0] == 0:
+            if self.n == self.room:
+                if self.bits == 31 or not self.make_table(self.bits + 1):
+                    return -1
+                place = self.place_of(column)
+            self.columns[self.n] = column
+            self.n += 1
+            place[0] = (<uint64_t> <uint32_t> column << 32) | <uint64_t> self.n
+        return <int32_t> <uint32_t> place[0] - 1
+
+    cdef bint add_some(self, const Index* indices, Py_ssize_t n, int32_t* slots) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(n):
+            slots[i] = self.slot_of(<int32_t> indices[i])
+            if slots[i] < 0:
+                return False
+        return True
+
+    cdef void find_some(self, const Index* indices, Py_ssize_t n, int32_t known, int32_t* slots) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef uint32_t found
+        for i in range(n):
+            found = <uint32_t> self.place_of(<int32_t> indices[i])[0]
+            slots[i] = <int32_t> found - 1 if 0 < found <= <uint32_t> known else known
+
+    def add(self, const Index[::1] indices):
+        """The slots of columns (n,) int32 or int64, (n,) int32; a column that comes for the first time gets the next."""
+        cdef Py_ssize_t n = indices.shape[0]
+        out = np.empty(n, np.int32)
+        cdef int32_t[::1] slots = out
+        cdef bint enough
+        if n == 0:
+            return out
+        if is_brief(n, 16):
+            enough = self.add_some(&indices[0], n, &slots[0])
+        else:
+            with nogil:
+                enough = self.add_some(&indices[0], n, &slots[0])
+        if not enough:
+            raise MemoryError(f"no memory for the slots of more than {self.n} columns")
+        return out
+
+    def find(self, const Index[::1] indices, Py_ssize_t known):
+        """The slots of columns (n,), (n,) int32: `known` for those that have none below it. Changes nothing."""
+        cdef Py_ssize_t n = indices.shape[0]
+        out = np.empty(n, np.int32)
+        cdef int32_t[::1] slots = out
+        if n == 0:
+            return out
+        with nogil:
+            self.find_some(&indices[0], n, <int32_t> known, &slots[0])
+        return out
+
+    def forget(self, Py_ssize_t n):
+        """Take back all slots from n on: as if their columns had never come."""
+        # the last first: what is in the way of an entry came before it
+        while self.n > n:
+            self.n -= 1
+            self.place_of(self.columns[self.n])[0] = 0
+
+    def array(self):
+        """The columns in the order of their slots, (n,) int64."""
+        out = np.empty(self.n, np.int64)
+        cdef int64_t[::1] columns = out
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            columns[i] = self.columns[i]
+        return out
+
+
+def row_scores(const double[::1] data, const int32_t[::1] slots, const int64_t[::1] indptr, const double[::1] coef):
+    """x'w of CSR rows in slots, (n,), each sum in the order of its entries; slots from len(coef) on count nothing."""
+    cdef Py_ssize_t n = indptr.shape[0] - 1, known = coef.shape[0], i
+    cdef int64_t j
+    cdef double total
+    out = np.empty(n)
+    cdef double[::1] scores = out
+    with nogil:
+        for i in range(n):
+            total = 0
+            for j in range(indptr[i], indptr[i + 1]):
+                if slots[j] < known:
+                    total += data[j] * coef[slots[j]]
+            scores[i] = total
+    return out
