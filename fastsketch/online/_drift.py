@@ -25,7 +25,8 @@ SAME_SIZE = 5
 SIZES = 48  # the largest holds 2^47 CHECK rows
 # Chance that one look at a window without change finds one; of warnings.
 CERTAIN, WARNING = 0.002, 0.05
-# Looks without a warning after which states that have begun at one are given up; for which new ones may show to be better.
+# Looks without a warning after which states that have begun at one are given up; looks after a certain rise at which
+# they may take over.
 PATIENCE, TRIAL = 32, 128
 # Rows that are told: the last ones at which states have begun anew.
 MOST_TOLD = 1000
@@ -49,7 +50,7 @@ class Watch(Arrays):
 
     # -- errors --------------------------------------------------------------------------------------------------------
     def errors(self, scores: Floats, targets: Floats, right: NDArray[np.bool_] | None) -> Floats:
-        """What rows (n,) err by: 0 or 1 by `right`; or, of real targets, r / (r + mean |residual| until the last look)."""
+        """What rows (n,) err by: 0 or 1 by `right`; of real targets r / (r + mean |residual| until the last look)."""
         if right is not None:
             return np.where(right, 0.0, 1.0)
         sizes, n = np.abs(scores - targets), self.drift_sums[N_RESIDUALS]
@@ -58,11 +59,16 @@ class Watch(Arrays):
             shares = sizes / (sizes + usual)
         return np.where(np.isfinite(shares), shares, 0.5 if n else 0.0)
 
+    def until_look(self) -> int:
+        """Rows until the next look, 0 where it is due."""
+        return CHECK - int(self.drift_counts[IN_BLOCK])
+
     def take_in(self, errors: Floats, theirs: Floats | None, sizes: Floats | None) -> None:
         """Rows of one block: what they err by, also with the new states; `sizes` of residuals, of real targets."""
         sums, counts = self.drift_sums, self.drift_counts
         # one after the other, so that a split into batches changes no bit
-        for entry, values in ((BLOCK, errors), (OLD, errors if theirs is not None else None), (NEW, theirs), (LATELY, sizes)):
+        since = None if theirs is None else errors
+        for entry, values in ((BLOCK, errors), (OLD, since), (NEW, theirs), (LATELY, sizes)):
             if values is not None:
                 sums[entry] = sum(values.tolist(), float(sums[entry]))
         counts[IN_BLOCK] += len(errors)

@@ -8,9 +8,11 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._validation import as_flag
 from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
+from fastsketch.online._drift import Watch
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._metrics import Metrics
 from fastsketch.online._state import Batch, Counts, Floats, Learned
@@ -18,7 +20,8 @@ from fastsketch.online._state import Batch, Counts, Floats, Learned
 S = TypeVar("S", bound=Learned)
 
 # Arrays in a file that are those of no state.
-COMMON = ("comparator", "shared_loss", "columns", "metric_sums", "auc_bins")
+OF_DRIFT = ("drift_past", "drift_buckets", "drift_used", "drift_counts", "drift_sums", "drift_rows")
+COMMON = ("comparator", "shared_loss", "columns", "metric_sums", "auc_bins", *OF_DRIFT)
 
 
 @dataclass(slots=True)
@@ -29,21 +32,31 @@ class Kept(Generic[S]):
     labels: Labels | None  # None where targets are real
     columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     metrics: Metrics
+    watch: Watch | None = None  # for drift
+    later: States[S] | None = None  # begun at a warning
 
     @staticmethod
-    def beginning(state: S, labels: Labels | None, columns: Columns, metrics: Metrics) -> "Kept[S]":
+    def beginning(
+        state: S, labels: Labels | None, columns: Columns, metrics: Metrics, watch: Watch | None
+    ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given."""
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, metrics)
+            return Kept(States([state], [1.0]), None, columns, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
-        return Kept(states, labels, columns, metrics)
+        return Kept(states, labels, columns, metrics, watch)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
-        return Kept(self.states.copied(), labels, self.columns, self.metrics.copied(0))
+        watch = None if self.watch is None else self.watch.copied(0)
+        later = None if self.later is None else self.later.copied()
+        return Kept(self.states.copied(), labels, self.columns, self.metrics.copied(0), watch, later)
+
+    def is_atomic(self) -> bool:
+        """Whether one row is learned from in whole or not at all, so that no copy is needed."""
+        return self.watch is None and self.states.is_atomic()
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
@@ -61,7 +74,7 @@ class Kept(Generic[S]):
     def make_room(self) -> None:
         """So that the states may meet all slots."""
         if self.sparse():
-            for state in self.states.held:
+            for state in [*self.states.held, *(self.later.held if self.later else ())]:
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
@@ -133,16 +146,20 @@ class Kept(Generic[S]):
         """
         states, labels = self.states, self.labels
         if labels is None:
-            return self._part(batch, y, weights, counted, first=0, stop=len(y))[0]
+            return self._part(batch, y, weights, counted, begin, first=0, stop=len(y))[0]
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
             states.signs[0] = first_sign(new.labels[0])
         stops = [*cuts, len(y)]
-        scores = [] if cuts and cuts[0] == 0 else [self._part(batch, y, weights, counted, first=0, stop=stops[0])]
+        scores: list[Floats] = []
+        if not cuts or cuts[0] > 0:
+            scores.append(self._part(batch, y, weights, counted, begin, first=0, stop=stops[0]))
         for row, stop in zip(cuts, stops[1:], strict=True):
-            states.add_class(begin)
-            scores.append(self._part(batch, y, weights, counted, first=row, stop=stop, is_new=True))
+            self.states.add_class(begin)
+            if self.later is not None:
+                self.later.add_class(begin)
+            scores.append(self._part(batch, y, weights, counted, begin, first=row, stop=stop, is_new=True))
         labels.add(new, cast(Counts, y))
         return self._together(scores, len(y))
 
@@ -152,17 +169,82 @@ class Kept(Generic[S]):
         y: NDArray[Any],
         weights: Floats,
         counted: Floats | None,
+        begin: Callable[[], S],
         *,
         first: int,
         stop: int,
         is_new: bool = False,
     ) -> Floats:
         """Learn from some rows, which the present states serve: the scores (k, n) of the states."""
-        states, rows = self.states, self.states.totals()[0]
+        states = self.states
         if stop - first < len(y):
             batch, y, weights = part_of(batch, first, stop), y[first:stop], weights[first:stop]
             counted = None if counted is None else counted[first:stop]
-        targets = y[None, :] if self.labels is None else states.targets(y)
+        if self.watch is not None:
+            return self._watched(self.watch, batch, y, weights, counted, begin, is_new=is_new)
+        return self._learned_by(states, batch, y, weights, counted, is_new=is_new)
+
+    def _targets(self, y: NDArray[Any]) -> Floats:
+        return y[None, :] if self.labels is None else self.states.targets(y)
+
+    def _watched(
+        self,
+        watch: Watch,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        begin: Callable[[], S],
+        *,
+        is_new: bool,
+    ) -> Floats:
+        """The same with a look at drift at the rows for it, which may exchange the states."""
+        parts: list[Floats] = []
+        first = 0
+        while first < len(y):
+            stop = min(len(y), first + watch.until_look())
+            some, of_some, w = part_of(batch, first, stop), y[first:stop], weights[first:stop]
+            for_metrics = None if counted is None else counted[first:stop]
+            is_new = is_new and first == 0
+            targets = self._targets(of_some)
+            scores = self._learned_by(self.states, some, of_some, w, for_metrics, is_new=is_new)
+            right = None if self.labels is None else self.states.right(scores, of_some, is_new=is_new)
+            errors, theirs = watch.errors(scores[0], targets[0], right), None
+            if self.later is not None:
+                try:
+                    new = self.later.learn(some, targets, w)
+                    right = None if self.labels is None else self.later.right(new, of_some, is_new=is_new)
+                    theirs = watch.errors(new[0], targets[0], right)
+                except Unlearned:
+                    self.later = None  # these states have no need to live
+            watch.take_in(errors, theirs, np.abs(scores[0] - targets[0]) if right is None else None)
+            if watch.until_look() == 0:
+                self._decide(watch, begin)
+            parts.append(scores)
+            first = stop
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(self.states.held), 0))
+
+    def _decide(self, watch: Watch, begin: Callable[[], S]) -> None:
+        what = watch.decide(self.later is not None, self.states.totals()[0])
+        if what == "begin":
+            self.later = self.states.anew(begin)
+        elif what == "drop":
+            self.later = None
+        elif what == "take" and self.later is not None:
+            self.later.follow(self.states)
+            self.states, self.later = self.later, None
+
+    def _learned_by(
+        self,
+        states: States[S],
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        *,
+        is_new: bool,
+    ) -> Floats:
+        rows, targets = states.totals()[0], self._targets(y)
         try:
             scores = states.learn(batch, targets, weights)
         except Unlearned as refused:
@@ -201,6 +283,14 @@ class Kept(Generic[S]):
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         arrays.update(self.metrics.saved(0))
+        if self.watch is not None:
+            arrays.update(self.watch.saved(0))
+            arrays["drift_past"] = np.array(
+                [*states.past, 0.0 if self.later is None else self.later.shared], np.float64
+            )
+            state["later"] = self.later is not None
+            for k, held in enumerate(self.later.held if self.later else ()):
+                arrays.update({f"later.{name_of(k, name)}": array for name, array in held.saved().items()})
         return state, arrays
 
     @staticmethod
@@ -209,10 +299,13 @@ class Kept(Generic[S]):
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
         metrics: Metrics,
+        watch: Watch | None,
         given: tuple[Label, ...] | None,
     ) -> None:
         """Raise ValueError unless a model could have learned this; `start` makes outlines of a state."""
         metrics.validate(arrays)
+        n = len(state["signs"]) if "labels" in state else 1
+        arrays, before = _validate_watch(state, arrays, start, watch, n)
         if "labels" not in state:
             (part,) = _parts_of(arrays, 1)
             start(_slots_of(part)).validate_all(part)
@@ -228,7 +321,7 @@ class Kept(Generic[S]):
         for part in parts:
             outline = start(_slots_of(part))
             outline.validate_all(part)
-            rows = rows or outline.rows_in(part)
+            rows = rows or outline.rows_in(part) + before
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -239,6 +332,7 @@ class Kept(Generic[S]):
         start: Callable[[int], S],
         columns: Columns,
         metrics: Metrics,
+        watch: Watch | None,
         *,
         of_labels: bool,
         given: bool,
@@ -250,19 +344,67 @@ class Kept(Generic[S]):
             signs = list(state["signs"])
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
-        held: list[S] = []
-        for part in _parts_of(arrays, len(signs)):
-            one = start(_slots_of(part))
-            one.take(part)
-            held.append(one)
+        arrays, of_later = _apart(arrays)
+        held = _states_in(arrays, len(signs), start)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
         metrics.take(arrays)
-        return Kept(States(held, signs, state.get("mistakes", 0), shared), labels, columns, metrics)
+        states = States(held, signs, state.get("mistakes", 0), shared)
+        later = None
+        if watch is not None and "drift_past" in arrays:
+            watch.take(arrays)
+            rows, loss, mistakes, of_both = arrays["drift_past"].tolist()
+            states.past = int(rows), loss, int(mistakes)
+            if state["later"]:
+                later = States(_states_in(of_later, len(signs), start), list(signs), 0, of_both)
+        return Kept(states, labels, columns, metrics, watch, later)
+
+
+def _validate_watch(
+    state: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    start: Callable[[int], Learned],
+    watch: Watch | None,
+    n: int,
+) -> tuple[dict[str, NDArray[Any]], int]:
+    """The arrays without those of later states, and the rows before the present ones; ValueError if they cannot be."""
+    arrays, of_later = _apart(arrays)
+    if "drift_past" not in arrays:
+        checks.only(of_later)
+        checks.only({name: array for name, array in arrays.items() if name in OF_DRIFT})
+        return arrays, 0
+    if watch is None:
+        raise ValueError("it has looked for drift, and its parameters say drift=None")
+    past = checks.sums(arrays, "drift_past", (4,))
+    checks.number_within(past[0], "rows before a restart", 0, 2**53)
+    checks.number_within(past[2], "mistakes before a restart", -(2**53), 2**53)
+    watch.validate_all(arrays, int(past[0]) + start(1).rows_in(_parts_of(arrays, n)[0]))
+    if as_flag(state["later"], "later") != bool(of_later):
+        raise ValueError("its state does not say whether others have begun")
+    for part in _parts_of(of_later, n) if of_later else ():
+        start(_slots_of(part)).validate_all(part)
+    return arrays, int(past[0])
+
+
+def _apart(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """All but the arrays of later states, and these by their own names."""
+    of_later = {name.removeprefix("later."): array for name, array in arrays.items() if name.startswith("later.")}
+    return {name: array for name, array in arrays.items() if not name.startswith("later.")}, of_later
+
+
+def _states_in(arrays: dict[str, NDArray[Any]], n: int, start: Callable[[int], S]) -> list[S]:
+    held: list[S] = []
+    for part in _parts_of(arrays, n):
+        one = start(_slots_of(part))
+        one.take(part)
+        held.append(one)
+    return held
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:
     """Slots, or columns, of a state in a file."""
-    shape = part["base"].shape
+    shape = part["base"].shape if "base" in part else None
+    if shape is None:
+        raise ValueError("array 'base' is missing")
     if not shape:
         raise ValueError("array 'base' has no columns")
     return shape[-1]

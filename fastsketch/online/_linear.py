@@ -4,7 +4,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
-from typing import Any, ClassVar, Generic, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from fastsketch._validation import (
     is_sparse,
 )
 from fastsketch.io import _checks as checks
-from fastsketch.online import _metrics
+from fastsketch.online import _drift, _metrics
 from fastsketch.online._against_rest import Unlearned, n_states
 from fastsketch.online._columns import Columns
 from fastsketch.online._kept import Kept
@@ -80,6 +80,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     decay: float = real(default=1.0, high=1.0, low_open=True)
+    drift: Literal["restart"] | None = choice(("restart", None), default=None)
     open_columns: bool = flag(default=False)
 
     def _check(self) -> None:
@@ -141,6 +142,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
         return _metrics.start(self.loss, self.decay, zeros)
 
+    def _watch(self) -> _drift.Watch | None:
+        return None if self.drift is None else _drift.start()
+
     def _known_classes(self) -> NDArray[Any] | None:
         labels = self._labels()
         return None if labels is None else labels.classes()
@@ -195,10 +199,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             sparse = few or self.open_columns
             columns = Columns.beginning(None if self.open_columns else d, all_at_once=sparse and not self._by_slot())
-            kept = Kept[S].beginning(self._first_state(columns, sparse), labels, columns, self._metrics())
+            kept = Kept[S].beginning(
+                self._first_state(columns, sparse), labels, columns, self._metrics(), self._watch()
+            )
         batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
         if kept is self._kept and (
-            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
+            n != 1 or new.rows or self._comparator is not None or not (kept.is_atomic() and kept.has_room())
         ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
         kept.make_room()
@@ -427,7 +433,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     @property
     def n_rows(self) -> int:
         """Rows learned from."""
-        return 0 if self._kept is None else self._kept.states.held[0].totals()[0]
+        return 0 if self._kept is None else self._kept.states.totals()[0]
+
+    @property
+    @reads
+    def restarts(self) -> NDArray[np.int64]:
+        """Numbers of rows after which a model with drift="restart" began anew, the last thousand; (k,)."""
+        watch = None if self._kept is None else self._kept.watch
+        return np.zeros(0, np.int64) if watch is None else watch.drift_rows.copy()
 
     @property
     def n_features(self) -> int | None:
@@ -435,7 +448,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return None if self._kept is None else self._kept.columns.width
 
     def _facts(self) -> dict[str, Any]:
-        return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
+        facts = {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
+        return facts if self.drift is None else {**facts, "restarts": self.restarts.tolist()}
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -464,6 +478,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             arrays,
             lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
             self._metrics(outline),
+            self._watch(),
             self._values["classes"],
         )
 
@@ -478,6 +493,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
             columns,
             self._metrics(),
+            self._watch(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )

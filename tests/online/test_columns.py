@@ -91,7 +91,9 @@ def test_a_column_twice_is_refused():
 
 
 def test_scores_of_rows_leave_unknown_columns_out():
-    out = row_scores(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 1], np.int32), np.array([0, 2, 2, 3]), np.array([5.0, 7.0]))
+    out = row_scores(
+        np.array([1.0, 2.0, 3.0]), np.array([0, 2, 1], np.int32), np.array([0, 2, 2, 3]), np.array([5.0, 7.0])
+    )
     assert out.tolist() == [5.0, 0.0, 21.0]
 
 
