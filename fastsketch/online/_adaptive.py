@@ -274,6 +274,7 @@ class AdaptiveGrid(_Adaptive):
     loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
     classes: Any = parameter(as_classes, default=None, init=False)
     class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
+    drift: None = choice((None,), default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
@@ -304,7 +305,7 @@ class AdaptiveGrid(_Adaptive):
             columns, slots = self._kept.columns, self._learned.n_slots
             single = model._start(columns.most, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
-            model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots), model._metrics())
+            model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots), model._metrics(), None)
         return model
 
     def _facts(self) -> dict[str, Any]:

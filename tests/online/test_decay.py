@@ -162,7 +162,7 @@ def adaptive(method, decay=1.0, **parameters):
     return fs.AdaptiveSubgradient(5, method=method, decay=decay, **given)
 
 
-@pytest.mark.parametrize("method", REFERENCES)
+@pytest.mark.parametrize("method", [name for name in REFERENCES if name != "fd_son"])  # its weights 1 / sqrt(t) differ
 @pytest.mark.parametrize("decay", [0.999, 0.9, 0.5])
 def test_adaptive_against_an_explicit_h(method, decay):
     rows, y = stream(300)

@@ -61,8 +61,8 @@ def test_bins_are_in_order_and_as_narrow_as_said():
         metrics = of_two(np.array([value]), np.ones(1))
         found.append(int(np.flatnonzero(metrics.auc_bins[1])[0]))
     assert (np.diff(found) >= 0).all() and found[0] == 0 and found[-1] == BINS - 1
-    assert HALF - 1 in found and HALF in found
-    for i in set(found) - {0, BINS - 1, HALF - 1, HALF}:
+    assert HALF - 1 in found and HALF + 1 in found
+    for i in set(found) - {0, BINS - 1, HALF - 1, HALF + 1}:
         inside = z[::50][np.array(found) == i]
         assert inside.max() - inside.min() <= np.abs(inside).min() / 64 * (1 + 1e-12)
 

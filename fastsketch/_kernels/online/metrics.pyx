@@ -36,7 +36,7 @@ cpdef enum:
 cpdef enum:
     # 14 octaves of scores from 2^-9 on, 64 bins each, for either sign
     HALF = 896
-    BINS = 2 * HALF
+    BINS = 2 * HALF + 1    # zero has its own
 
 cdef enum:
     LOWEST = (1023 - 9) * 64     # exponent and six bits of 2^-9
@@ -56,7 +56,7 @@ cdef inline Py_ssize_t bin_of(double z) noexcept nogil:
     memcpy(&bits, &size, sizeof(double))
     place = (bits >> 46) - LOWEST
     place = 0 if place < 0 else HALF - 1 if place >= HALF else place
-    return HALF + place if z > 0 else HALF - 1 - place
+    return HALF + 1 + place if z > 0 else HALF - 1 - place if z < 0 else HALF
 
 
 cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil:

@@ -4,7 +4,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv
-from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, recompute, take_in
+from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, most_condition, recompute, take_in
 from fastsketch._kernels.online.newton_mixed cimport mixed_settle
 from fastsketch._kernels.online.newton_model cimport Model, transposed_times
 from fastsketch._kernels.online.numbers cimport RANK, ROWS, TAKEN
@@ -55,7 +55,7 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
     # where F has faded, what Z b has is large and cancels with base
     if rank == r and rank > 0 and not s.mixed and s.fading[TAKEN] > 0.01:
         mix = mixture(s, moved, rank, &ld)
-        if take_in(&s.c, rank, n, moved, mix - rank, s.copy):
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition()):
             # base loses the growth of Z b
             for j in range(n):
                 for i in range(r):
