@@ -303,9 +303,12 @@ class AdaptiveGrid(_Adaptive):
         model = AdaptiveSubgradient(**shared, loss="absolute", learning_rate=float(rates[i]), delta=float(deltas[i]))
         if self._kept is not None and self._learned is not None:
             columns, slots = self._kept.columns, self._learned.n_slots
-            single = model._start(columns.most, self._learned.sparse, slots=slots)
+            single = model._start(columns.most + self.fit_intercept, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
-            model._kept = Kept[PointsState].beginning(single, None, columns.copied(slots), model._metrics(), None)
+            inputs = self._kept.inputs.copied(slots)
+            model._kept = Kept[PointsState].beginning(
+                single, None, columns.copied(slots), inputs, model._metrics(), None
+            )
         return model
 
     def _facts(self) -> dict[str, Any]:

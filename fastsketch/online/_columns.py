@@ -5,7 +5,7 @@ arrays have, nor the batches that rows come in change a bit of what is learned. 
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,12 @@ class Columns:
         self._map = ColumnMap(columns)
 
     @classmethod
-    def beginning(cls, width: int | None, *, all_at_once: bool) -> Self:
-        """Before the first row; all_at_once: every column has its own number for a slot."""
-        return cls(width, np.arange(width) if all_at_once else None)
+    def beginning(cls, width: int | None, *, all_at_once: bool, intercept: bool = False) -> Self:
+        """Before the first row; all_at_once: every column has its own number for a slot, the intercept the last one."""
+        if not all_at_once:
+            return cls(width)
+        columns = np.arange(width)
+        return cls(width, np.append(columns, INTERCEPT) if intercept else columns)
 
     def copied(self, n_slots: int) -> Self:
         """The same with a map of its own."""
@@ -59,12 +62,9 @@ class Columns:
         self._map.forget(n_slots)
         return Csr(rows.data, self._map.add(rows.indices), rows.indptr)
 
-    def scores(self, rows: Csr, coef: Floats) -> Floats:
-        """x'w of rows (n,), or (n, k) for k vectors w, given by slot: columns that have none count nothing."""
-        slots = self._map.find(rows.indices, coef.shape[-1])
-        if coef.ndim == 1:
-            return row_scores(rows.data, slots, rows.indptr, coef)
-        return np.stack([row_scores(rows.data, slots, rows.indptr, w) for w in coef], axis=1)
+    def found(self, rows: Csr, n_slots: int) -> Csr:
+        """The rows in slots, n_slots in the place of those that columns do not have below it."""
+        return rows._replace(indices=self._map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
         """The columns by slot, (n_slots,)."""
@@ -73,22 +73,28 @@ class Columns:
     def by_column(self, coef: Floats) -> Floats:
         """Coefficients (..., n_slots) by slot as coefficients (..., d) by column."""
         columns = self.array(coef.shape[-1])
-        own = columns != INTERCEPT
+        own = columns != INTERCEPT  # which is no column of the rows
         width = self.width if self.width is not None else int(columns[own].max(initial=-1)) + 1
         out = np.zeros((*coef.shape[:-1], width))
         out[..., columns[own]] = coef[..., own]
         return out
 
+    def intercept(self, coef: Floats) -> Floats:
+        """What coefficients (..., n_slots) by slot give the column of the intercept, (...)."""
+        return coef[..., self.array(coef.shape[-1]) == INTERCEPT].sum(axis=-1)
+
     # -- files -------------------------------------------------------------------------------------------------------
     @classmethod
-    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, intercept: bool) -> Self:
         """From a model's state and arrays; those of older versions have an entry for every column."""
         slots = arrays["base"].shape[-1]
         columns = arrays.get("columns", np.arange(slots)) if state["sparse"] else None
-        return cls(state.get("n_features", slots), columns)
+        return cls(state.get("n_features", slots - intercept), columns)
 
     @classmethod
-    def checked(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool) -> Self:
+    def checked(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
+    ) -> Self:
         """Raise ValueError unless columns and width fit each other; returns the width, without columns."""
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
@@ -98,7 +104,7 @@ class Columns:
         if (width is None) != (is_open and state["sparse"]):
             raise ValueError(f"its rows have {width} columns, which does not go with open_columns={is_open}")
         if "columns" not in arrays:
-            if slots != width:
+            if slots != cast(int, width) + intercept:
                 raise ValueError(f"array 'base' has {slots} columns, its rows {width}")
             return cls(width)
         if not state["sparse"]:
@@ -107,9 +113,18 @@ class Columns:
         checks.array_of(arrays, "columns", (columns.size,), np.dtype(np.int64))
         if columns.size != slots:
             raise ValueError(f"array 'columns' has {columns.size} entries for {slots} slots")
+        if (columns == INTERCEPT).any() and not intercept:
+            raise ValueError("array 'columns' has an intercept, its parameters have none")
         own, most = columns[columns != INTERCEPT], MOST_COLUMNS if width is None else width
         if own.size and not 0 <= own.min() <= own.max() < most:
             raise ValueError(f"array 'columns' must lie in [0, {most}), got {own.min()} and {own.max()}")
         if len(np.unique(columns)) < columns.size:
             raise ValueError("array 'columns' must not hold a column twice")
         return cls(width)
+
+
+def products(rows: Csr, coef: Floats) -> Floats:
+    """x'w of rows in slots (n,), or (n, k) for k vectors w: slots beyond them count nothing."""
+    if coef.ndim == 1:
+        return row_scores(*rows, coef)
+    return np.stack([row_scores(*rows, w) for w in coef], axis=1)

@@ -13,6 +13,8 @@ from fastsketch.io import _checks as checks
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
 from fastsketch.online._drift import Watch
+from fastsketch.online._inputs import NAMES as INPUTS
+from fastsketch.online._inputs import Inputs
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._metrics import Metrics
 from fastsketch.online._state import Batch, Counts, Floats, Learned
@@ -21,7 +23,7 @@ S = TypeVar("S", bound=Learned)
 
 # Arrays in a file that are those of no state.
 OF_DRIFT = ("drift_past", "drift_buckets", "drift_used", "drift_counts", "drift_sums", "drift_rows")
-COMMON = ("comparator", "shared_loss", "columns", "metric_sums", "auc_bins", *OF_DRIFT)
+COMMON = ("comparator", "shared_loss", "columns", *INPUTS, "metric_sums", "auc_bins", *OF_DRIFT)
 
 
 @dataclass(slots=True)
@@ -31,28 +33,37 @@ class Kept(Generic[S]):
     states: States[S]
     labels: Labels | None  # None where targets are real
     columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
+    inputs: Inputs
     metrics: Metrics
     watch: Watch | None = None  # for drift
     later: States[S] | None = None  # begun at a warning
 
     @staticmethod
     def beginning(
-        state: S, labels: Labels | None, columns: Columns, metrics: Metrics, watch: Watch | None
+        state: S, labels: Labels | None, columns: Columns, inputs: Inputs, metrics: Metrics, watch: Watch | None
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given."""
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, metrics, watch)
+            return Kept(States([state], [1.0]), None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
-        return Kept(states, labels, columns, metrics, watch)
+        return Kept(states, labels, columns, inputs, metrics, watch)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
         watch = None if self.watch is None else self.watch.copied(0)
         later = None if self.later is None else self.later.copied()
-        return Kept(self.states.copied(), labels, self.columns, self.metrics.copied(0), watch, later)
+        return Kept(
+            self.states.copied(),
+            labels,
+            self.columns,
+            self.inputs.copied(self.n_slots()),
+            self.metrics.copied(0),
+            watch,
+            later,
+        )
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
@@ -74,6 +85,7 @@ class Kept(Generic[S]):
     def make_room(self) -> None:
         """So that the states may meet all slots."""
         if self.sparse():
+            self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in [*self.states.held, *(self.later.held if self.later else ())]:
                 state.make_slots(len(self.columns))
 
@@ -116,12 +128,15 @@ class Kept(Generic[S]):
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
+        undo = self.inputs.undoing(batch)
         try:
-            state.learn(batch, y, weights, scores)
+            state.learn(self.inputs.joined(batch), y, weights, scores)
         except np.linalg.LinAlgError:
             scores[0] = np.nan  # numbers of such sizes that no factorisation is left
         finally:
-            if scores[0] == scores[0]:  # an interrupt must not leave the counts behind
+            if scores[0] != scores[0]:  # not learned from
+                undo()
+            else:  # an interrupt must not leave the counts behind
                 if labels is not None:
                     labels.counts = counts
                 self.metrics.take_in(scores[None], y[None], counted)
@@ -145,6 +160,7 @@ class Kept(Generic[S]):
         counted: weights of the rows for the metrics, None for 1.
         """
         states, labels = self.states, self.labels
+        batch = self.inputs.joined(batch)
         if labels is None:
             return self._part(batch, y, weights, counted, begin, first=0, stop=len(y))[0]
         known = len(labels.known)
@@ -280,6 +296,7 @@ class Kept(Generic[S]):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
+        arrays.update(self.inputs.saved(self.n_slots()))
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
         arrays.update(self.metrics.saved(0))
@@ -301,14 +318,23 @@ class Kept(Generic[S]):
         metrics: Metrics,
         watch: Watch | None,
         given: tuple[Label, ...] | None,
+        inputs: Inputs,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes outlines of a state."""
+        """Raise ValueError unless a model could have learned this; `start` makes outlines of a state.
+
+        inputs: as its parameters say.
+        """
+        if inputs.moments is None:
+            for name in INPUTS:
+                checks.only({key: array for key, array in arrays.items() if key == name})
         metrics.validate(arrays)
         n = len(state["signs"]) if "labels" in state else 1
         arrays, before = _validate_watch(state, arrays, start, watch, n)
         if "labels" not in state:
             (part,) = _parts_of(arrays, 1)
-            start(_slots_of(part)).validate_all(part)
+            outline = start(_slots_of(part))
+            outline.validate_all(part)
+            inputs.validate_moments(arrays, outline.rows_in(part) + before, inputs.slots_in(_slots_of(part)))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -322,6 +348,7 @@ class Kept(Generic[S]):
             outline = start(_slots_of(part))
             outline.validate_all(part)
             rows = rows or outline.rows_in(part) + before
+        inputs.validate_moments(arrays, rows, inputs.slots_in(max(map(_slots_of, parts))))
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -331,6 +358,7 @@ class Kept(Generic[S]):
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
         columns: Columns,
+        inputs: Inputs,
         metrics: Metrics,
         watch: Watch | None,
         *,
@@ -347,6 +375,7 @@ class Kept(Generic[S]):
         arrays, of_later = _apart(arrays)
         held = _states_in(arrays, len(signs), start)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
+        inputs.take(arrays)
         metrics.take(arrays)
         states = States(held, signs, state.get("mistakes", 0), shared)
         later = None
@@ -356,7 +385,7 @@ class Kept(Generic[S]):
             states.past = int(rows), loss, int(mistakes)
             if state["later"]:
                 later = States(_states_in(of_later, len(signs), start), list(signs), 0, of_both)
-        return Kept(states, labels, columns, metrics, watch, later)
+        return Kept(states, labels, columns, inputs, metrics, watch, later)
 
 
 def _validate_watch(
@@ -402,12 +431,10 @@ def _states_in(arrays: dict[str, NDArray[Any]], n: int, start: Callable[[int], S
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:
     """Slots, or columns, of a state in a file."""
-    shape = part["base"].shape if "base" in part else None
-    if shape is None:
-        raise ValueError("array 'base' is missing")
-    if not shape:
-        raise ValueError("array 'base' has no columns")
-    return shape[-1]
+    base = part.get("base")
+    if base is None or base.ndim == 0:
+        raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
+    return base.shape[-1]
 
 
 def name_of(k: int, name: str) -> str:

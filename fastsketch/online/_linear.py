@@ -28,7 +28,9 @@ from fastsketch._validation import (
 from fastsketch.io import _checks as checks
 from fastsketch.online import _drift, _metrics
 from fastsketch.online._against_rest import Unlearned, n_states
-from fastsketch.online._columns import Columns
+from fastsketch.online._columns import Columns, products
+from fastsketch.online._inputs import Inputs, OutOfRange
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -82,6 +84,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     decay: float = real(default=1.0, high=1.0, low_open=True)
     drift: Literal["restart"] | None = choice(("restart", None), default=None)
     open_columns: bool = flag(default=False)
+    fit_intercept: bool = flag(default=False)
+    scale: Literal["moments"] | None = choice(("moments", None), default=None)
 
     def _check(self) -> None:
         if self.open_columns and not (self._takes_sparse() and self._by_slot()):
@@ -198,11 +202,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if kept is None:
             few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
             sparse = few or self.open_columns
-            columns = Columns.beginning(None if self.open_columns else d, all_at_once=sparse and not self._by_slot())
+            columns = self._first_columns(None if self.open_columns else d, sparse)
+            inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
             kept = Kept[S].beginning(
-                self._first_state(columns, sparse), labels, columns, self._metrics(), self._watch()
+                self._first_state(columns, sparse), labels, columns, inputs, self._metrics(), self._watch()
             )
-        batch = kept.columns.enter(_as_csr(x), kept.n_slots()) if kept.sparse() else _as_dense(x)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (
             n != 1 or new.rows or self._comparator is not None or not (kept.is_atomic() and kept.has_room())
         ):
@@ -215,6 +222,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             else:
                 begin = lambda: self._late_state(kept)  # noqa: E731
                 scores = kept.learn(batch, y, weights, counted=counted, new=new, begin=begin)
+        except OutOfRange as refused:
+            row = self.n_rows + refused.row + 1
+            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
             raise FloatingPointError(
                 f"the coefficients left the range of numbers in row {refused.row + 1}: "
@@ -260,8 +270,21 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
         return x
 
-    def _first_state(self, columns: Columns, sparse: bool, zeros: Zeros = np.zeros) -> S:
-        return self._start(columns.most, sparse, zeros, columns.first_room() if sparse else None)
+    def _first_columns(self, width: int | None, sparse: bool) -> Columns:
+        at_once = sparse and not self._by_slot()
+        return Columns.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+        return start_inputs(
+            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+        )
+
+    def _first_state(self, columns: Columns, sparse: bool) -> S:
+        most = columns.most + self.fit_intercept
+        state = self._start(most, sparse, slots=columns.first_room() if sparse else None)
+        if sparse and not self._by_slot():
+            state.seen[0] = len(columns)
+        return state
 
     def _late_state(self, kept: Kept[S]) -> S:
         """The state of a class that appears now."""
@@ -316,26 +339,48 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     # -- what it knows: never changes the state --------------------------------------------------------------------
+    def _prepared_coef(self) -> Floats:
+        """w as people see classes, but of prepared rows, and by slot where rows are sparse."""
+        if self._kept is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._coef
+
     @property
     @reads
     def coef(self) -> NDArray[np.float64]:
-        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        return self._kept.columns.by_column(self._coef) if self._kept.sparse() else self._coef.copy()
+        """w, (d,) float64; of more than two classes (n_classes, d), in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.sparse() else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """What is added to the score; of more than two classes (n_classes,)."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.sparse():
+            added = added + kept.columns.intercept(w)
+        return float(added) if w.ndim == 1 else added
 
     @reads
     def _scores(self, x: Any) -> Floats:
-        """w'x of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        if self._kept is None:
-            raise ValueError("the model has seen no rows: call update first")
-        if self._coef is None:
-            self._coef = self._kept.shown(self._kept.coefs())
-        if self._kept.sparse():
-            return self._kept.columns.scores(_as_csr(x), self._coef)
-        return np.asarray(x @ self._coef.T, np.float64)
+        """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        if isinstance(batch, Csr):
+            batch = kept.columns.found(batch, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        return products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
 
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
@@ -468,30 +513,34 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return
         if as_flag(sparse, "sparse") and not self._takes_sparse():
             raise ValueError("a model of these parameters has no form for sparse rows")
-        columns = Columns.checked(state, arrays, is_open=self.open_columns)
+        columns = Columns.checked(state, arrays, is_open=self.open_columns, intercept=self.fit_intercept)
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
         if "labels" in state and LOSSES[self.loss].targets != "label":
             raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        most = columns.most + self.fit_intercept
         Kept[S].validate(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, outline, slots if sparse else None),
+            lambda slots: self._start(most, sparse, outline, slots if sparse else None),
             self._metrics(outline),
             self._watch(),
             self._values["classes"],
+            self._first_inputs(1, sparse, outline),
         )
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
             arrays,
-            lambda slots: self._start(columns.most, sparse, slots=slots if sparse else None),
+            lambda slots: self._start(most, sparse, slots=slots if sparse else None),
             columns,
+            self._first_inputs(1, sparse),
             self._metrics(),
             self._watch(),
             of_labels=LOSSES[self.loss].targets == "label",

@@ -308,7 +308,6 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
     if setting.method == "oja" and zeros is not outline:
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
-        common["seen"][0] = d
     return SketchState(**common, rows=rows, space=space)
 
 

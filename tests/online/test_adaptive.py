@@ -17,6 +17,7 @@ from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch.io import load_svmlight
 from fastsketch.online import _adaptive, _projected
 from fastsketch.online._columns import Columns
+from fastsketch.online._inputs import start as start_inputs
 from fastsketch.online._kept import Kept
 
 RNG = np.random.default_rng(0)
@@ -195,7 +196,9 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
     model = fs.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
     by_slot = form == "sparse" and method != "ada_full"
     columns = Columns.beginning(12, all_at_once=False)
-    model._kept = Kept.beginning(model._start(12, by_slot), None, columns)
+    model._kept = Kept.beginning(
+        model._start(12, by_slot), None, columns, start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
+    )
     for _ in range(500):
         model.update(rows, y)
     v = basis(model)

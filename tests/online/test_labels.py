@@ -1,6 +1,7 @@
 """Labels of any kind, more than two classes, class weights: what the rows say, whatever the batches are."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -65,13 +66,18 @@ def test_it_is_one_against_the_rest_by_hand(kind, form):
             scores[k] = np.append(scores.get(k, []), one.last_scores)
         by_hand[k] = one
     order = np.argsort(NAMES)
-    assert np.array_equal(model.coef, [by_hand[k].coef for k in order])
+    # a model that begins late numbers the columns of sparse rows in another order: equal to rounding, and for ADA-FFD to
+    # the 3e-7 of a row below which nothing is a new direction
+    same_order = form == "dense"
+    equal = np.array_equal if same_order else partial(np.allclose, rtol=1e-6, atol=1e-6)
+    assert equal(model.coef, [by_hand[k].coef for k in order])
     by_hand_scores = np.stack([rows @ by_hand[k].coef for k in order], axis=1)
-    assert np.allclose(model.decision_function(rows), by_hand_scores, rtol=1e-13, atol=1e-13)
+    assert np.allclose(model.decision_function(rows), rows @ model.coef.T, rtol=1e-13, atol=1e-13)
+    assert np.allclose(model.decision_function(rows), by_hand_scores, rtol=1e-5, atol=1e-5)
     for column, k in enumerate(order):
         mine = model.last_scores[:, column]
         late = 0 if k in pair else first[k]
-        assert np.array_equal(mine[late:], scores[k]) and np.isnan(mine[:late]).all()
+        assert equal(mine[late:], scores[k]) and np.isnan(mine[:late]).all()
     assert np.array_equal(model.predict(rows), np.sort(NAMES)[model.decision_function(rows).argmax(axis=1)])
 
 

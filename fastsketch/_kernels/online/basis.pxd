@@ -63,11 +63,12 @@ cdef inline void add_kept_row(const Basis* c, Py_ssize_t row, double f, double* 
 
 
 cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
-    # slots that have occurred, this row included
+    # slots that have occurred, these included
     cdef Py_ssize_t i
+    cdef int32_t last = -1
     for i in range(nonzeros):
-        seen = max(seen, <Py_ssize_t> places[i] + 1)
-    return seen
+        last = max(last, places[i])
+    return max(seen, <Py_ssize_t> last + 1)
 
 
 cdef inline double row_products(const Basis* c, Py_ssize_t old, Py_ssize_t fresh, const double* values,

@@ -1,12 +1,14 @@
 """Slots of columns: the numbers 0, 1, 2, ... in the order in which columns first appear.
 
-A hash map with open addresses. The slot of a column depends on the columns before it alone, not on how large the table
-is, nor on the batches that they came in; the last slots can be taken back.
+A plain table for the first columns, a hash map with open addresses for the others. The slot of a column depends on the
+columns before it alone, not on how large the tables are, nor on the batches that they came in; the last slots can be
+taken back.
 """
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
 
 from fastsketch._kernels.brief cimport is_brief
 
@@ -21,6 +23,8 @@ ctypedef fused Index:
 
 cdef enum:
     FEWEST_BITS = 6              # of the number of places in a table
+    # Columns in the plain table, at most: of a9a a nonzero takes 0.7 ns there, 1.4 ns in the other.
+    NARROW = 1 << 16
 
 
 @cython.final
@@ -31,6 +35,8 @@ cdef class ColumnMap:
     columns: those of the first slots, (n,) int64, distinct: ValueError if they are not.
     """
 
+    cdef int32_t* narrow         # slot + 1 of the first `n_narrow` columns: 0 for none
+    cdef uint32_t n_narrow
     # The upper half of an entry is a column, the lower half its slot + 1: 0 is an empty place.
     cdef uint64_t* table
     cdef int bits
@@ -54,6 +60,7 @@ cdef class ColumnMap:
                 raise ValueError(f"column {columns[i]} has two slots, {slot} and {i}")
 
     def __dealloc__(self):
+        free(self.narrow)
         free(self.table)
         free(self.columns)
 
@@ -82,12 +89,44 @@ cdef class ColumnMap:
         free(self.table)
         self.table, self.bits, self.room = table, bits, <Py_ssize_t> 1 << (bits - 1)
         for i in range(self.n):
-            self.place_of(columns[i])[0] = (<uint64_t> <uint32_t> columns[i] << 32) | <uint64_t> (i + 1)
+            if <uint32_t> columns[i] >= NARROW:
+                self.place_of(columns[i])[0] = (<uint64_t> <uint32_t> columns[i] << 32) | <uint64_t> (i + 1)
         return True
+
+    cdef bint make_narrow(self, uint32_t column) noexcept nogil:
+        """Room for a column in the plain table; False if there is no memory."""
+        cdef uint32_t size = max(<uint32_t> 1 << FEWEST_BITS, self.n_narrow)
+        cdef int32_t* narrow
+        while size <= column:
+            size *= 2
+        narrow = <int32_t*> calloc(size, sizeof(int32_t))
+        if narrow == NULL:
+            return False
+        if self.n_narrow:
+            memcpy(narrow, self.narrow, self.n_narrow * sizeof(int32_t))
+        free(self.narrow)
+        self.narrow, self.n_narrow = narrow, size
+        return True
+
+    cdef int32_t new_narrow(self, uint32_t column) noexcept nogil:
+        """The next slot for a column of the plain table; -1 if there is no memory."""
+        if column >= self.n_narrow and not self.make_narrow(column):
+            return -1
+        if self.n == self.room and (self.bits == 31 or not self.make_table(self.bits + 1)):
+            return -1
+        self.columns[self.n] = column
+        self.n += 1
+        self.narrow[column] = <int32_t> self.n
+        return <int32_t> self.n - 1
 
     cdef inline int32_t slot_of(self, int32_t column) noexcept nogil:
         """The slot of a column, the next one if it has none; -1 if there is no memory."""
-        cdef uint64_t* place = self.place_of(column)
+        cdef uint64_t* place
+        if <uint32_t> column < self.n_narrow and self.narrow[column]:
+            return self.narrow[column] - 1
+        if <uint32_t> column < NARROW:
+            return self.new_narrow(column)
+        place = self.place_of(column)
         if place[0] == 0:
             if self.n == self.room:
                 if self.bits == 31 or not self.make_table(self.bits + 1):
@@ -110,7 +149,10 @@ cdef class ColumnMap:
         cdef Py_ssize_t i
         cdef uint32_t found
         for i in range(n):
-            found = <uint32_t> self.place_of(<int32_t> indices[i])[0]
+            if <uint32_t> indices[i] < NARROW:
+                found = self.narrow[indices[i]] if <uint32_t> indices[i] < self.n_narrow else 0
+            else:
+                found = <uint32_t> self.place_of(<int32_t> indices[i])[0]
             slots[i] = <int32_t> found - 1 if 0 < found <= <uint32_t> known else known
 
     def add(self, const Index[::1] indices):
@@ -146,7 +188,10 @@ cdef class ColumnMap:
         # the last first: what is in the way of an entry came before it
         while self.n > n:
             self.n -= 1
-            self.place_of(self.columns[self.n])[0] = 0
+            if <uint32_t> self.columns[self.n] < NARROW:
+                self.narrow[self.columns[self.n]] = 0
+            else:
+                self.place_of(self.columns[self.n])[0] = 0
 
     def array(self):
         """The columns in the order of their slots, (n,) int64."""

@@ -156,7 +156,8 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         before = s.seen
         if indptr != NULL:
             values, places, nonzeros = data + indptr[i], indices + indptr[i], indptr[i + 1] - indptr[i]
-            s.seen = seen_with(before, places, nonzeros)
+            if s.method == ADAM:  # of the others no other coordinate has a part in a row
+                s.seen = seen_with(before, places, nonzeros)
         else:
             values, nonzeros = data + i * s.d, s.d
         x_square = 0
@@ -231,7 +232,8 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     else:
         with nogil:
             done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
-    seen[0] = s.seen
+    if indptr is not None:
+        seen[0] = seen_with(seen[0], places, indptr[done])
     return done
 
 
