@@ -168,6 +168,13 @@ class AdaptiveSubgradient(_Adaptive):
         so far, n_c of them of this label, and k labels.
     delta : float, optional
         0.1 for mirror descent, 10 for dual averaging, 1e-8 for "ada_diag", "ogd" and "adam".
+    decay : float in (0, 1], default 1.0
+        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
+        metrics of ``progress``. For mirror descent with a sketch, the whole G or its diagonal (without a
+        penalty). See also ``fade``.
+    drift : {None, "restart"}, default None
+        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
+        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
 
     Attributes
     ----------
@@ -179,7 +186,10 @@ class AdaptiveSubgradient(_Adaptive):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret.
+        n_rows, cumulative_loss, mean_loss, error_rate, regret; log_loss, accuracy and auc of labels,
+        mean_absolute_error and root_mean_squared_error of real targets.
+    restarts : ndarray
+        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -248,7 +258,7 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, decay
         Those of AdaptiveSubgradient.
 
     Notes

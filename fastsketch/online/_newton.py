@@ -63,6 +63,13 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
         so far, n_c of them of this label, and k labels.
+    decay : float in (0, 1], default 1.0
+        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
+        metrics of ``progress``. alpha fades too, and is put back to its first value when it falls below
+        half of it: directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and "pfd". See also ``fade``.
+    drift : {None, "restart"}, default None
+        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
+        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
 
     Attributes
     ----------
@@ -76,7 +83,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret.
+        n_rows, cumulative_loss, mean_loss, error_rate, regret; log_loss, accuracy and auc of labels,
+        mean_absolute_error and root_mean_squared_error of real targets.
+    restarts : ndarray
+        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
