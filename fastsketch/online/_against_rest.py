@@ -8,9 +8,11 @@ appears, and a class that appears begins with nothing, at the row where it appea
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._validation import all_finite
 from fastsketch.online import _readout
@@ -35,6 +37,7 @@ class States(Generic[S]):
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
     beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
     readout: ReadOut | None = None  # what is made of the scores
+    past: tuple[int, float, int] = (0, 0.0, 0)  # totals of states before these
 
     def copied(self) -> "States[S]":
         """The same with arrays of its own."""
@@ -45,7 +48,28 @@ class States(Generic[S]):
             self.shared,
             [state.copied() for state in self.beside],
             None if self.readout is None else self.readout.copied(0),
+            self.past,
         )
+
+    def anew(self, begin: Callable[[], tuple[S, Learned | None]]) -> "States[S]":
+        """States of the same classes that have learned nothing."""
+        held, beside = zip(*(begin() for _ in self.held), strict=True)
+        new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
+        if self.readout is not None:
+            new.readout = _readout.start(len(new.members()), len(held))
+        return new
+
+    def follow(self, old: "States[S]") -> None:
+        """Go on in place of others, that have learned from the same rows and from more before them."""
+        rows, loss, mistakes = old.totals()
+        own_rows, own_loss, own_mistakes = self.totals()
+        left = loss - own_loss
+        self.past = rows - own_rows, left if isfinite(left) else loss, mistakes - own_mistakes
+        for state, other in zip(self.all(), old.all(), strict=True):
+            state.regret[:] = other.regret
+            # slots stay what they are, also those that these have not met
+            state.make_slots(other.n_slots)
+            state.seen[0] = max(int(state.seen[0]), other.n_slots)
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
@@ -62,9 +86,12 @@ class States(Generic[S]):
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes): with several states the sum of their losses."""
         rows, loss, mistakes = self.held[0].totals()
-        if len(self.held) == 1:
-            return rows, loss, mistakes if self.readout is None else self.mistakes
-        return rows, sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
+        if len(self.held) > 1:
+            loss, mistakes = sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
+        elif self.readout is not None:
+            mistakes = self.mistakes
+        before = self.past
+        return rows + before[0], loss + before[1], mistakes + before[2]
 
     def signed(self, values: Floats) -> Floats:
         """Scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
@@ -73,7 +100,8 @@ class States(Generic[S]):
     def add_class(self, begin: Callable[[], tuple[S, Learned | None]]) -> None:
         """One class more than two, or than there are."""
         if len(self.held) == 1:
-            _, self.shared, self.mistakes = self.totals()
+            _, self.shared, mistakes = self.held[0].totals()
+            self.mistakes = mistakes if self.readout is None else self.mistakes
             self.held.append(self.held[0].copied())
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
@@ -136,8 +164,13 @@ class States(Generic[S]):
 
     def count_mistakes(self, scores: Floats, numbers: Counts, *, is_new: bool) -> None:
         """Count the rows whose class has not the largest score, of more than two; is_new: the first has a new one."""
+        if len(self.held) > 1:
+            self.mistakes += len(numbers) - int(np.count_nonzero(self.right(scores, numbers, is_new=is_new)))
+
+    def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
+        """Whether the score of the own class is above all others, (n,)."""
         if len(self.held) == 1:
-            return
+            return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
         places = numbers, np.arange(len(numbers))
         own = signed[places]
@@ -145,7 +178,7 @@ class States(Generic[S]):
         right = own > signed.max(axis=0)
         if is_new:
             right[0] = False  # nobody could have said it
-        self.mistakes += len(numbers) - int(np.count_nonzero(right))
+        return right
 
 
 class Unlearned(ArithmeticError):

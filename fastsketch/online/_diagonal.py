@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Zeros
+from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class DiagonalSetting:
     phi: int
     dual: bool
     strength: float
+    decay: float = 1.0
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class DiagonalState(PointsState):
 
     setting: DiagonalSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
+    fading: Annotated[Floats, LATER]  # what squares are to be multiplied with, (1,)
     first: Annotated[Floats | None, OF_POINTS, SLOTS]  # Adam's first moment, (k, d)
     last: Annotated[Floats, OF_POINTS, SLOTS]  # the part of the clock that a coordinate has been given, (k, d)
     clock: Annotated[Floats, OF_POINTS]  # (k,)
@@ -46,6 +48,7 @@ class DiagonalState(PointsState):
         PointsState.validate_all(self, arrays)
         k, d = self.base.shape
         checks.not_negative(arrays, "squares", (d,))
+        checks.number_within(arrays.get("fading", self.fading)[0], "share that has not faded", 1e-110, 1.0)
         clock = checks.not_negative(arrays, "clock", (k,))
         last = checks.not_negative(arrays, "last", (k, d))
         if (last > clock[:, None]).any():
@@ -71,6 +74,9 @@ class DiagonalState(PointsState):
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY
 
+    def fade(self, factor: float) -> None:
+        self.squares *= factor
+
     def coefs(self) -> Floats:
         return kernel.coef_now(self.copied(), self.setting)
 
@@ -84,6 +90,7 @@ def start(
         **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
         squares=zeros(d),
+        fading=np.ones(1),
         first=zeros((k, d)) if setting.method == ADAM else None,
         last=zeros((k, d)),
         clock=zeros(k),
