@@ -122,8 +122,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     -----
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
-    above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
-    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
+    above it: with loss="square" and a sketch that loses nothing the model is ridge regression of the rows so far. Many
+    columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
     the sketch loses, makes steps short, and more rows of the sketch, or AdaptiveSubgradient, do better.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
