@@ -36,7 +36,7 @@ class Columns:
     @classmethod
     def beginning(cls, width: int | None, *, all_at_once: bool) -> Self:
         """Before the first row; all_at_once: every column has its own number for a slot."""
-        return cls(width, np.arange(width) if all_at_once else None)
+        return cls(width, np.arange(width, dtype=np.int64) if all_at_once and width is not None else None)
 
     def copied(self, n_slots: int) -> Self:
         """The same with a map of its own."""
@@ -84,7 +84,9 @@ class Columns:
     def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """From a model's state and arrays; those of older versions have an entry for every column."""
         slots = arrays["base"].shape[-1]
-        columns = arrays.get("columns", np.arange(slots)) if state["sparse"] else None
+        columns = None
+        if state["sparse"]:
+            columns = arrays["columns"] if "columns" in arrays else np.arange(slots, dtype=np.int64)
         return cls(state.get("n_features", slots), columns)
 
     @classmethod

@@ -165,7 +165,7 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
         if self.sparse():
@@ -181,7 +181,7 @@ class Kept(Generic[S]):
         start: Callable[[int], S],
         given: tuple[Label, ...] | None,
     ) -> None:
-        """Raise ValueError unless a model could have learned this; `start` makes a state of outlines for so many slots."""
+        """Raise ValueError unless a model could have learned this; `start` makes outlines of so many slots."""
         if "labels" not in state:
             (part,) = _parts_of(arrays, 1)
             start(_slots_of(part)).validate_all(part)

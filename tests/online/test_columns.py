@@ -40,7 +40,7 @@ def stream(d=1000, n=150, active=300, seed=0):
     some = np.array([rng.choice(active, 4, replace=False) for _ in range(n)])
     some = np.unique(np.minimum(some, rng.integers(0, active, some.shape) // 2 + 3), axis=1)
     rows = sparse.coo_array((rng.standard_normal(some.size), (np.repeat(np.arange(n), some.shape[1]), some.ravel())))
-    rows = sparse.csr_array((rows.tocsr() if rows.shape[1] == active else sparse.csr_array(rows, shape=(n, active))))
+    rows = sparse.csr_array(rows.tocsr() if rows.shape[1] == active else sparse.csr_array(rows, shape=(n, active)))
     wide = sparse.csr_array((rows.data, columns[rows.indices], rows.indptr), (n, d))
     return wide, np.where(rows @ rng.standard_normal(active) > 0, 1.0, -1.0)
 
