@@ -128,9 +128,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
-    shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however wide
-    they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an installation compiles for about half a second; the
-    result is kept on the disk where that can be (``fastsketch warm-up``).
+    shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however
+    wide they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an
+    installation compiles for about half a second; the result is kept on the disk where that can be (``fastsketch
+    warm-up``).
 
     References
     ----------

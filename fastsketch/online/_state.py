@@ -136,9 +136,9 @@ class Arrays:
 
 def _slots_of(item: Field[Any], array: Any) -> int:
     """How many slots a field has room for; 0 if it has none."""
-    if not isinstance(array, np.ndarray):
+    if array is None:
         return 0
-    return array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0
+    return int(array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0)
 
 
 def _used(item: Field[Any], array: Any, n_slots: int) -> NDArray[Any]:
