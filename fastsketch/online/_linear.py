@@ -97,7 +97,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     calibrate: bool = flag(default=True)
     blend: bool | None = parameter(_as_choice_of_blend, default=None)
 
-    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "blend": False, "fit_intercept": False, "scale": None}
+    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "fit_intercept": False, "scale": None}
 
     def _check(self) -> None:
         for name in ("open_columns", "hash_bits"):
