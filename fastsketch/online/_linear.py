@@ -573,8 +573,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         # as the rows came, and as they are learned from: without scaling the same
         shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
         m = shown.shape[1]
-        columns: Counts = kept.columns.array(m) if kept.sparse() else np.arange(m)
-        own: NDArray[np.bool_] = columns != INTERCEPT
+        columns = kept.columns.array(m) if kept.sparse() else cast("Counts", np.arange(m))
+        own = cast(NDArray[np.bool_], columns != INTERCEPT)
         names = self._names.known(self.n_rows)
 
         def of(number: int) -> list[Weighed]:
