@@ -213,7 +213,7 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
-        arrays = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
         for k, beside in enumerate(states.beside):
