@@ -372,9 +372,7 @@ class Kept(Generic[S]):
                 checks.only({key: array for key, array in arrays.items() if key == name})
         metrics.validate(arrays)
         n = len(state["signs"]) if "labels" in state else 1
-        arrays, before = _validate_watch(
-            state, arrays, start, start_beside, watch, n, calibrate=calibrate
-        )
+        arrays, before = _validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
         if "labels" not in state:
             rows, slots = _validate_states(arrays, 1, start, None, calibrate=False)
             inputs.validate_moments(arrays, rows + before, inputs.slots_in(slots))

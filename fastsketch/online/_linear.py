@@ -190,7 +190,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return Labels(in_order(given or ()), given=given is not None)
 
     def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
-        return _metrics.start(self.loss, self.decay, zeros)
+        return _metrics.start(self.loss, self.decay, zeros, calibrated=self._calibrates())
 
     def _watch(self) -> _drift.Watch | None:
         return None if self.drift is None else _drift.start()
@@ -304,6 +304,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._names.is_named(self.n_rows):
             raise ValueError(NAMED)
         return self._as_rows(rows)
+
     @changes
     def fade(self, factor: float) -> Self:
         """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.

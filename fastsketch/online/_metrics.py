@@ -141,9 +141,14 @@ class Metrics(Arrays):
             self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
-def start(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros) -> Metrics:
+def start(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
     """Metrics of no rows: of two classes until others come, or of real targets."""
-    how = kernel.REAL if LOSSES[loss].targets != "label" else kernel.LOG_ODDS if loss == "logistic" else kernel.HALVES
+    if LOSSES[loss].targets != "label":
+        how = kernel.REAL
+    elif calibrated:
+        how = kernel.CALIBRATED
+    else:
+        how = kernel.LOG_ODDS if loss == "logistic" else kernel.HALVES
     sums = np.zeros(METRIC_SUMS)
     sums[UNIT] = 1.0
     return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)))

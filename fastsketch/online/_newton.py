@@ -58,8 +58,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
-        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01 if
-        scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
+        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01
+        if scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
     constraint : {"current", "next", "both", None}, default None
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None.

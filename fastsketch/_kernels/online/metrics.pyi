@@ -11,6 +11,7 @@ METRIC_SUMS: int
 LOG_ODDS: int
 HALVES: int
 REAL: int
+CALIBRATED: int
 HALF: int
 BINS: int
 

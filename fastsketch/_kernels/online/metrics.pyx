@@ -32,6 +32,7 @@ cpdef enum:
     LOG_ODDS = 0
     HALVES = 1             # the probability (1 + z) / 2, cut to [0, 1]
     REAL = 2               # a real target
+    CALIBRATED = 3         # log-odds; of more than two classes those of a softmax
 
 cpdef enum:
     # 14 octaves of scores from 2^-9 on, 64 bins each, for either sign
@@ -111,19 +112,23 @@ cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* score
 cdef void loop_more(double* sums, Py_ssize_t n, Py_ssize_t k, const double* scores, const double* signs,
                     const int64_t* classes, const double* weights, double decay, int how, bint is_new) noexcept nogil:
     cdef Py_ssize_t i, j
-    cdef double w, z, own, rest, total
+    cdef double w, z, own, rest, total, largest
     for i in range(n):
         w = fade(sums, decay, NULL) * (weights[i] if weights != NULL else 1.0)
         own, rest, total = scores[classes[i] * n + i] * signs[classes[i]], -DBL_MAX, 0
         for j in range(k):
             z = scores[j * n + i] * signs[j]
-            total += chance(z, how)
             if j != classes[i]:
                 rest = max(rest, z)
+        largest = max(own, rest)
+        for j in range(k):
+            z = scores[j * n + i] * signs[j]
+            total += exp(z - largest) if how == CALIBRATED else chance(z, how)
         sums[WEIGHT] += w
         if own > rest and not (is_new and i == 0):
             sums[RIGHT] += w
-        sums[LOG_LOSS] -= w * log(max(chance(own, how) / total if total > 0 else 1.0 / k, least()))
+        own = exp(own - largest) if how == CALIBRATED else chance(own, how)
+        sums[LOG_LOSS] -= w * log(max(own / total if total > 0 else 1.0 / k, least()))
 
 
 cdef void loop_real(double* sums, Py_ssize_t n, const double* predicted, const double* targets, const double* weights,
@@ -157,7 +162,7 @@ def take_more(double[::1] sums, const double[:, ::1] scores, const double[::1] s
               const double[::1] weights, double decay, int how, bint is_new):
     """Take in rows of K classes (n,): scores (K, n) of each against the rest, times its sign.
 
-    A probability is the class's own divided by the sum of all. is_new: nobody could have said the class of row 0.
+    A probability is the class's own divided by the sum of all; CALIBRATED: that of a softmax. is_new: nobody could have said the class of row 0.
     """
     cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
     if n == 0 or k == 0:
