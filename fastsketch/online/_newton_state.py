@@ -1,13 +1,13 @@
 """The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.newton import Rounds
+from fastsketch._kernels.online.newton import Rounds, together
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
@@ -143,6 +143,22 @@ class NewtonState(Learned):
             self.bound.sparse(*batch, targets, sample_weight, None, scores)
         else:
             self.bound.dense(batch, targets, sample_weight, None, scores)
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        ours = cast("Sequence[NewtonState]", states)
+        if ours[0].setting.method == "rp":  # whose random numbers are those of its own rounds
+            Learned.learn_together(states, batch, targets, sample_weight, scores)
+            return
+        for state in ours:
+            if isinstance(batch, Csr):
+                state.make_room(batch)
+            if state.bound is None:
+                state.bound = Rounds(state, state.setting)
+        data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
+        together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
 
     def _learn_randomly(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """A random projection: as many rows at a time as have their random numbers made together."""
