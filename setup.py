@@ -114,7 +114,7 @@ def extensions():
         "recommending/items": ["csrc/fs_sparse.c"],
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/columns": [],
-        "online/diagonal": [],
+        "online/diagonal": ["csrc/fs_adagrad.c"],
         "online/inputs": [],
         "online/metrics": [],
         "online/newton": ["csrc/fs_dots.c"],

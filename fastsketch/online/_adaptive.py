@@ -319,7 +319,7 @@ class AdaptiveGrid(_Adaptive):
     scale: Literal["moments"] | None = choice(("moments", None), default=None)
     calibrate: bool = flag(default=False, init=False)
     blend: bool | None = flag(default=False, init=False)
-    drift: None = choice((None,), default=None, init=False)
+    drift: Literal["restart"] | None = choice((None,), default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest

@@ -14,12 +14,14 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import all_finite
 from fastsketch.online import _readout
 from fastsketch.online._readout import ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
+
+# Bytes of rows that all states learn from before they go on: they stay in a cache, and there is work for all threads.
+TOGETHER = 1 << 20
 
 
 def n_states(n_classes: int) -> int:
@@ -122,22 +124,27 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned.
+        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned from.
 
-        Unlearned says which row was refused.
+        All of them walk some rows, which stay in the caches, before they go on. Unlearned says which row was refused.
         """
-        members = self.members()
+        members, n = self.members(), targets.shape[1]
         scores = np.full((len(members), *targets.shape), np.nan)
-        for learners, of_member in zip(members, scores, strict=True):
-            for k, (state, y, out) in enumerate(zip(learners, targets, of_member, strict=True)):
-                before = state.totals()[0]
-                state.prepare(batch)
-                try:
-                    state.learn(batch, y, sample_weight, out)
-                except np.linalg.LinAlgError:
-                    out[-1] = np.nan  # numbers of such sizes that no factorisation is left
-                if not all_finite(out):
-                    raise Unlearned(self.held[k], state.totals()[0] - before)
+        some = n if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
+        for first in range(0, n, some):
+            here = slice(first, min(first + some, n))
+            rows = batch if some >= n else part_of(batch, here.start, here.stop)
+            before = [[state.totals()[0] for state in learners] for learners in members]
+            for learners, of_member in zip(members, scores, strict=True):
+                for state in learners:
+                    state.prepare(rows)
+                type(learners[0]).learn_together(
+                    learners, rows, targets[:, here], sample_weight[here], of_member[:, here]
+                )
+            refused = ~np.isfinite(scores[:, :, here]).all(axis=2)
+            if refused.any():
+                row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused))
+                raise Unlearned(self.held[k], first + row)
         return self.read_out(scores, targets, sample_weight)
 
     def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
@@ -188,6 +195,11 @@ class Unlearned(ArithmeticError):
         super().__init__(row)
         self.state = state
         self.row = row  # of the batch
+
+
+def _size_of(batch: Batch) -> int:
+    """Bytes of its rows."""
+    return batch.data.nbytes + batch.indices.nbytes if isinstance(batch, Csr) else batch.nbytes
 
 
 def part_of(batch: Batch, first: int, stop: int) -> Batch:

@@ -1,8 +1,8 @@
 """The arrays of the adaptive methods with a diagonal H; the rounds are in _kernels/online/diagonal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Zeros
+from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Learned, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,19 @@ class DiagonalState(PointsState):
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
         kernel.rounds(self, self.setting, data, indices, indptr, targets, sample_weight, scores)
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        first = cast("DiagonalState", states[0])
+        if not first.is_atomic() or len(first.clock) != 1 or first.setting.dual:
+            Learned.learn_together(states, batch, targets, sample_weight, scores)
+            return
+        data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
+        kernel.rounds_together(
+            list(states), first.setting, data, indices, indptr, targets, sample_weight, scores
+        )
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         PointsState.validate_all(self, arrays)

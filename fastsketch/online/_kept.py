@@ -405,6 +405,7 @@ class Kept(Generic[S]):
         calibrate: bool,
     ) -> "Kept[S]":
         """The inverse of ``saved``."""
+        labels: Labels | None
         if "labels" in state:
             labels = Labels.read_back(state["labels"], None)
             labels.given = given

@@ -5,7 +5,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +48,7 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
-from fastsketch.online._metrics import Metrics
+from fastsketch.online._metrics import Figures, Metrics
 from fastsketch.online._names import NAMED, NamedRows, Names
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 from fastsketch.online._top import Weighed, largest
@@ -63,7 +63,7 @@ RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
 S = TypeVar("S", bound=Learned)
 
 
-class Progress(TypedDict):
+class Progress(Figures):
     """How a model has done so far, each row predicted before it was learned from."""
 
     n_rows: int
@@ -71,11 +71,6 @@ class Progress(TypedDict):
     mean_loss: float
     error_rate: float
     regret: float | None
-    log_loss: float | None
-    accuracy: float | None
-    auc: float | None
-    mean_absolute_error: float | None
-    root_mean_squared_error: float | None
 
 
 def _as_choice_of_blend(value: Any, name: str) -> bool | None:

@@ -1,13 +1,13 @@
 """The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.newton import Rounds
+from fastsketch._kernels.online.newton import Rounds, together
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
@@ -144,6 +144,22 @@ class NewtonState(Learned):
         else:
             self.bound.dense(batch, targets, sample_weight, None, scores)
 
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        ours = cast("Sequence[NewtonState]", states)
+        if ours[0].setting.method == "rp":  # whose random numbers are those of its own rounds
+            Learned.learn_together(states, batch, targets, sample_weight, scores)
+            return
+        for state in ours:
+            if isinstance(batch, Csr):
+                state.make_room(batch)
+            if state.bound is None:
+                state.bound = Rounds(state, state.setting)
+        data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
+        together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
+
     def _learn_randomly(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """A random projection: as many rows at a time as have their random numbers made together."""
         for first in range(0, len(targets), ROUNDS_A_BLOCK):
@@ -184,7 +200,8 @@ class NewtonState(Learned):
         checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
         checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)
         least = (setting.alpha0 or 0.0) / (1 if faded == 1 and setting.decay == 1 else 2)
-        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else setting.alpha0)
+        most = MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
+        checks.number_within(scalar[ALPHA], "alpha", least, most)
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)

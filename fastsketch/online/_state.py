@@ -3,7 +3,7 @@
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
@@ -235,6 +235,20 @@ class Learned(Arrays):
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
         raise NotImplementedError
+
+    @classmethod
+    def learn_together(
+        cls, states: "Sequence[Learned]", batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        """Let states of this class learn from the same rows, each as it does alone; targets and scores (k, n).
+
+        Where no factorisation was left, for numbers of such sizes, the last score of that state is NaN.
+        """
+        for state, y, out in zip(states, targets, scores, strict=True):
+            try:
+                state.learn(batch, y, sample_weight, out)
+            except np.linalg.LinAlgError:
+                out[-1] = np.nan
 
     def undoing(self, batch: Batch) -> Any:
         """What ``put_back`` needs to undo a batch of one row that is learned from next."""

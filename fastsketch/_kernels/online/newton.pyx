@@ -19,6 +19,7 @@ from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py
 from libc.math cimport NAN
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from fastsketch._kernels.brief cimport BRIEF, is_brief
@@ -175,6 +176,46 @@ cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* t
                 add(d, s.step_length(slope, f, h, at, s.same), s.line, s.base)
         x += d
     return LEARNED
+
+
+# -- many models of the same rows ----------------------------------------------------------------------------------------
+cdef struct Lesson:
+    # what one of them learns
+    Model* s
+    const double* targets
+    double* scores
+    int status
+
+
+cdef struct Lessons:
+    Lesson* each
+    Py_ssize_t n_rows
+    const double* data
+    const int32_t* indices
+    const int64_t* indptr        # NULL: dense rows
+    const double* sample_weight
+
+
+cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
+    cdef Lessons* a = <Lessons*> context
+    cdef Lesson* l = a.each + part
+    if a.indptr != NULL:
+        l.status = sparse_loop(l.s, a.n_rows, a.data, a.indices, a.indptr, l.targets, a.sample_weight, NULL, l.scores)
+    elif l.s.frame == NULL:
+        l.status = full_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, l.scores)
+    else:
+        l.status = dense_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, NULL, l.scores)
+
+
+cdef void all_lessons(Lessons* a, Py_ssize_t n, bint small) noexcept nogil:
+    cdef Py_ssize_t i
+    if small:
+        for i in range(n):
+            one_lesson(a, i, NULL)
+        return
+    fs_blas_alone(1)
+    fs_pool_run(n, one_lesson, a, NULL, 0)
+    fs_blas_alone(0)
 
 
 # -- scratch -----------------------------------------------------------------------------------------------------------
@@ -362,3 +403,57 @@ cdef class Rounds:
         self.seen[0] = self.s.c.seen
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")
+
+
+def together(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
+             const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
+    """Let several models learn from the same rows, each as it does alone, on the threads of the pool.
+
+    rounds: k Rounds, of any method but "rp"; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows
+    in slots; targets, scores (k, n), row by row. What a row leaves that has no finite score is as for one model; a
+    model whose small space has no factorisation has NaN as its last score.
+    """
+    cdef Py_ssize_t n = targets.shape[1], n_models = len(rounds), i
+    cdef double each
+    cdef Rounds one
+    cdef Lessons a
+    cdef bint small, brief
+    if not (targets.shape[0] == n_models == scores.shape[0] and scores.shape[1] == n == sample_weight.shape[0]):
+        raise ValueError("targets and scores must have a row for each model, and an entry for each row")
+    if n == 0 or n_models == 0:
+        return
+    if targets.strides[1] != sizeof(double) or scores.strides[1] != sizeof(double):
+        raise ValueError("rows of targets and scores must be contiguous")
+    a.n_rows, a.sample_weight, a.data, a.indices, a.indptr = n, &sample_weight[0], NULL, NULL, NULL
+    if data.shape[0]:
+        a.data = &data[0]
+    if indptr is not None:
+        a.indptr = &indptr[0]
+        if data.shape[0]:
+            a.indices = &indices[0]
+    a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
+    if a.each == NULL:
+        raise MemoryError
+    try:
+        brief, each = True, 0
+        for i in range(n_models):
+            one = rounds[i]
+            one.s.c.seen = one.seen[0]
+            a.each[i].s, a.each[i].targets, a.each[i].scores = &one.s, &targets[i, 0], &scores[i, 0]
+            each = <double> one.s.k * (<double> data.shape[0] + <double> n * one.s.k)
+            brief = brief and one.s.frame != NULL and one.s.c.seen <= BRIEF
+        # of the size of the work alone
+        small = fs_pool_parts(each * n_models, LEAST) == 1
+        if brief and each * n_models <= BRIEF:
+            all_lessons(&a, n_models, small)
+        else:
+            with nogil:
+                all_lessons(&a, n_models, small)
+        for i in range(n_models):
+            one = rounds[i]
+            if indptr is not None:
+                one.seen[0] = one.s.c.seen
+            if a.each[i].status == FAILED:
+                scores[i, n - 1] = NAN
+    finally:
+        free(a.each)
