@@ -162,7 +162,7 @@ class States(Generic[S]):
         """w of the states (k, d) from those of all learners (members k, d)."""
         if self.readout is None:
             return coefs
-        return self.readout.combined(coefs.reshape(-1, len(self.held), coefs.shape[-1]))
+        return self.readout.combined(coefs.reshape(len(self.members()), len(self.held), coefs.shape[-1]))
 
     def intercepts(self) -> Floats:
         """What is added to the scores of all states, (k, 1)."""

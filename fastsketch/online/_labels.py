@@ -43,6 +43,7 @@ def as_label(value: Any, what: str) -> Label:
     if isinstance(value, np.generic):
         value = cast(Any, value.item())
     if isinstance(value, str):
+        value = value.rstrip("\0")  # which arrays of strings do not keep
         if not value:
             raise ValueError(f"{what} must not be empty")
         return value

@@ -451,7 +451,6 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
         return float(added) if w.ndim == 1 else added
 
-    @reads
     def _scores(self, x: Any) -> Floats:
         """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
         w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
@@ -465,6 +464,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
         return scores + kept.intercepts() if self._calibrates() else scores
 
+    @reads
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
 
@@ -479,6 +479,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """
         return self._scores(self._rows_to_score(rows))
 
+    @reads
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
 
@@ -503,6 +504,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return np.repeat(classes, len(scores))
         return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
+    @reads
     def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
         """The probability of every class, for losses of labels.
 

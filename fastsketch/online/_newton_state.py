@@ -329,6 +329,8 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     )
     if setting.method == "oja" and zeros is not outline:
+        if d < m:
+            raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
     return SketchState(**common, rows=rows, space=space)

@@ -235,6 +235,14 @@ def test_bad_labels_are_named_with_their_row(labels, error, message):
         assert target.to_bytes() == before
 
 
+def test_labels_end_as_arrays_keep_them():
+    # which leave out NUL at the end of strings
+    model = fs.SketchedNewton(3, classes=["a\0", "b"]).update(np.ones((2, 2)), ["a", "b\0"])
+    assert model.classes.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="at least two different labels"):
+        fs.SketchedNewton(3, classes=["a", "a\0"])
+
+
 def test_strings_after_numbers_are_refused():
     model = papers.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
     with pytest.raises(ValueError, match=r"row 0 has the label 'a', and those before are numbers \(1, -1\)"):
@@ -435,3 +443,11 @@ def test_a_file_of_real_targets_has_no_labels():
     state, arrays = papers.SketchedNewton(3).update(rows, numbers)._state()
     with pytest.raises(ValueError, match="it has labels, and loss='square' takes real targets"):
         papers.SketchedNewton(3, loss="square")._validate(state, arrays)
+
+
+@pytest.mark.parametrize("rows", [[{}, {}, {}], sparse.csr_array((3, 4))])
+def test_classes_without_a_feature(rows):
+    model = fs.SketchedNewton(3, fit_intercept=False).update(rows, ["a", "b", "c"])
+    assert model.coef.shape == (3, 4 if sparse.issparse(rows) else 0)
+    assert np.allclose(model.predict_proba(rows), 1 / 3) and model.predict(rows).tolist() == ["a"] * 3
+    assert fs.from_bytes(model.to_bytes()).n_rows == 3

@@ -469,3 +469,10 @@ def test_facts_and_repr():
     assert (facts["n_rows"], facts["n_features"], facts["beta"], facts["alpha"]) == (60, 25, 0.2, 1.0)
     assert facts["mean_loss"] == model.progress["mean_loss"]
     assert "regret" not in facts
+
+
+def test_oja_says_what_it_needs_of_narrow_rows():
+    model = fs.SketchedNewton(5, method="oja", alpha0=1.0)
+    with pytest.raises(ValueError, match="needs 5 columns for sketch_size=5, the intercept among them, got 4"):
+        model.update(np.ones((2, 3)), [0, 1])
+    assert model.n_rows == 0 and model.n_features is None

@@ -96,6 +96,16 @@ def test_a_row_without_weight_changes_nothing():
 
 
 @pytest.mark.parametrize("k", [1, 3])
+def test_weights_of_any_size_leave_it_finite(k):
+    members, numbers, _ = stream(k)
+    for size in (1e150, 1e300, 1.7e308):
+        readout = _readout.start(2, k)
+        readout.learn(members * 1e3, numbers, np.full(len(numbers), size))
+        assert np.isfinite(readout.readout_weights).all()
+        assert np.isfinite(readout.readout_information).all()
+
+
+@pytest.mark.parametrize("k", [1, 3])
 def test_scores_of_any_size_leave_it_finite(k):
     members, numbers, sample_weight = stream(k)
     members = members * np.logspace(-300, 300, members.shape[2])

@@ -39,6 +39,8 @@ cdef enum:
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
+# Of the square of a gradient: squares are sums of such, times 1 / fading, which is 1e100 at most.
+cdef double MOST_SQUARE = 1e200
 
 
 cdef struct Model:
@@ -184,7 +186,9 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
                 s.z[k] += values[j] * coef_of(s, k, places[j] if places != NULL else j)
             loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
             s.slopes[k] *= sample_weight[i]
-            if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
+            # of the absolute loss H does not depend on w, not even at a tie
+            h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[k]
+            if not (finite(s.z[k]) and h_slope * h_slope * x_square <= MOST_SQUARE):
                 s.seen = before
                 return i
         scores[i] = s.z[0]
@@ -194,7 +198,6 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         for k in range(s.points):
             s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
             s.mistakes[k] += s.z[k] * targets[i] <= 0
-        # of the absolute loss H does not depend on w, not even at a tie
         h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0]
         if s.method == ADAM:
             move_adam(s, values, places, nonzeros, h_slope)

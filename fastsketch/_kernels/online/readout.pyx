@@ -18,6 +18,7 @@ cdef enum:
     MOST = 8  # members and the intercept
 
 cdef double FAR = 1e3  # a score beyond it is as sure as this one: sums of squares stay within the range of numbers
+cdef double HEAVY = 1e200  # a weight beyond it counts as much as this one, for the same reason
 cdef double LEAST = 1e-14  # of a diagonal entry: a pivot below it is rounding
 
 
@@ -59,7 +60,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
     cdef Py_ssize_t i, a, b, q = p + 1
     cdef double[MOST] u
     cdef double[MOST] g
-    cdef double z, slope, curve, chance
+    cdef double z, slope, curve, chance, weight
     for i in range(n):
         z, scores[i] = w[p], w[p]
         u[p] = 1
@@ -69,11 +70,12 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
             scores[i] += w[a] * members[a * n + i]
         if sample_weight[i] == 0:
             continue
+        weight = min(sample_weight[i], HEAVY)
         chance = 1 / (1 + exp(-z))
         slope = chance - (numbers[i] > 0)
-        curve = sample_weight[i] * 0.5 * (chance * (1 - chance) + slope * slope)
+        curve = weight * 0.5 * (chance * (1 - chance) + slope * slope)
         for a in range(q):
-            g[a] = sample_weight[i] * slope * u[a]
+            g[a] = weight * slope * u[a]
             for b in range(a + 1):
                 h[a * q + b] += curve * u[a] * u[b]
         step(q, h, g, w)
@@ -87,7 +89,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
     cdef double[MOST] mean
     cdef double[MOST] g
     cdef double[MOST] u
-    cdef double z, top, total, share
+    cdef double z, top, total, share, weight
     for i in range(n):
         top = 0
         for c in range(k):
@@ -99,6 +101,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
             top = z if c == 0 or z > top else top
         if sample_weight[i] == 0:
             continue
+        weight = min(sample_weight[i], HEAVY)
         total = 0
         for c in range(k):
             chances[c] = exp(chances[c] - top)
@@ -108,7 +111,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
             for c in range(k):
                 mean[a] += chances[c] / total * near(members[(a * k + c) * n + i])
             g[a] = mean[a] - near(members[(a * k + numbers[i]) * n + i])
-        share = 0.5 * sample_weight[i]
+        share = 0.5 * weight
         for a in range(p):
             for b in range(a + 1):
                 h[a * p + b] += share * g[a] * g[b]
@@ -119,7 +122,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
                 for b in range(a + 1):
                     h[a * p + b] += share * chances[c] / total * u[a] * u[b]
         for a in range(p):
-            g[a] *= sample_weight[i]
+            g[a] *= weight
         step(p, h, g, w)
 
 
