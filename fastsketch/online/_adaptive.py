@@ -16,7 +16,7 @@ from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
-from fastsketch.online._linear import OnlineLinear
+from fastsketch.online._linear import RATE_OF_NUMBERS, OnlineLinear
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
 
@@ -28,6 +28,8 @@ PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 # Learning rates of labels for rows as scale="moments" makes them, by progressive losses of eleven sets.
 RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_diag": 1.0}
+# Of real targets, whose steps are in units of residuals: by progressive losses of four sets.
+RATES_IN_UNITS = dict.fromkeys(("ada_ffd", "ada_fd", "ada_full", "ada_diag"), RATE_OF_NUMBERS) | {"ogd": 0.6}
 
 Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
 Form = Literal["mirror_descent", "dual_averaging"]
@@ -84,6 +86,13 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     def _n_points(self) -> int:
         return 1
 
+    def _in_units(self) -> bool:
+        """Whether slopes and steps are in units of residuals."""
+        return False
+
+    def _blends_numbers(self) -> bool:
+        return self._in_units()
+
     def _may_blend(self) -> bool:
         return self.method not in DIAGONALS
 
@@ -95,10 +104,10 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
-            projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
+            projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed, self._in_units())
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
-            diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
+            diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, self._in_units())
             return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
@@ -110,6 +119,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             fade=son,
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
+            in_units=self._in_units(),
         )
         return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
@@ -234,14 +244,17 @@ class AdaptiveSubgradient(_Adaptive):
     def _resolved(self) -> dict[str, Any]:
         rate, delta = self.learning_rate, self.delta
         if rate is None:
-            scaled = self.scale is not None and LOSSES[self.loss].targets == "label"
-            rate = RATES_FOR_SCALED_ROWS.get(self.method, 0.1) if scaled else 0.1
+            rates = RATES_IN_UNITS if self._in_units() else {} if self.scale is None else RATES_FOR_SCALED_ROWS
+            rate = rates.get(self.method, 0.1)
         if delta is None and self._learned is not None:
             delta = float(self._learned.delta[0])
         if delta is None:
             diagonal = 1e-8 if self.method in DIAGONALS else None
             delta = diagonal or (10.0 if self.form == "dual_averaging" else 0.1)
         return {"learning_rate": rate, "delta": delta}
+
+    def _in_units(self) -> bool:
+        return self.learning_rate is None and LOSSES[self.loss].targets == "real"
 
     def _points(self) -> tuple[Floats, Floats]:
         resolved = self._resolved()

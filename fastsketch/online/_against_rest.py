@@ -14,7 +14,7 @@ import numpy as np
 
 from fastsketch._validation import all_finite
 from fastsketch.online import _readout
-from fastsketch.online._readout import ReadOut
+from fastsketch.online._readout import Blend, ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
@@ -34,7 +34,7 @@ class States(Generic[S]):
     mistakes: int = 0  # rows of a wrong score, of more than two classes or with a read-out: states count their own
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
     beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
-    readout: ReadOut | None = None  # what is made of the scores
+    readout: ReadOut | Blend | None = None  # what is made of the scores
 
     def copied(self) -> "States[S]":
         """The same with arrays of its own."""
@@ -116,6 +116,10 @@ class States(Generic[S]):
         """What the read-out makes of the scores (members, k, n), which it learns from: scores (k, n)."""
         if self.readout is None:
             return scores[0]
+        if isinstance(self.readout, Blend):
+            out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
+            self.mistakes += int(np.count_nonzero(out * targets <= 0))
+            return out
         if len(self.held) == 1:
             out = self.readout.learn(scores, (targets[0] > 0).astype(np.int64), sample_weight)
             self.mistakes += int(np.count_nonzero(out * targets <= 0))

@@ -45,10 +45,13 @@ class Kept(Generic[S]):
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given.
 
-        beside: a second learner, for the read-out of `calibrate`.
+        beside: a second learner, for the read-out of `calibrate`, or to blend with real targets.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, inputs)
+            if beside is None:
+                return Kept(States([state], [1.0]), None, columns, inputs)
+            blend = _readout.Blend(np.zeros(2))
+            return Kept(States([state], [1.0], beside=[beside], readout=blend), None, columns, inputs)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
@@ -213,6 +216,8 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
+        elif states.readout is not None:
+            state.update(mistakes=states.mistakes)
         arrays = {}
         for k, held in enumerate(states.held):
             arrays.update({name_of(k, name): array for name, array in held.saved().items()})
@@ -246,10 +251,19 @@ class Kept(Generic[S]):
             for name in INPUTS:
                 checks.only({key: array for key, array in arrays.items() if key == name})
         if "labels" not in state:
-            (part,), _ = _parts_of(arrays, 1)
+            (part,), (part_beside,) = _parts_of(arrays, 1)
+            if start_beside is not None:
+                for name in _readout.NAMES_OF_BLEND:
+                    part.pop(name, None)
             checked = start(_slots_of(part))
             checked.validate_all(part)
-            inputs.validate_moments(arrays, checked.rows_in(part), inputs.slots_in(_slots_of(part)))
+            rows = checked.rows_in(part)
+            _validate_beside(part_beside, start_beside)
+            if start_beside is not None:
+                _readout.Blend(outline(2)).validate_all(arrays)
+                checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
+            slots = max(map(_slots_of, filter(None, [part, part_beside])))
+            inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -266,10 +280,7 @@ class Kept(Generic[S]):
             checked = start(_slots_of(part))
             checked.validate_all(part)
             rows = rows or checked.rows_in(part)
-            if start_beside is None:
-                checks.only(part_beside)
-            else:
-                start_beside(_slots_of(part_beside)).validate_all(part_beside)
+            _validate_beside(part_beside, start_beside)
         if calibrate:
             _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
         inputs.validate_moments(
@@ -310,12 +321,23 @@ class Kept(Generic[S]):
                 all_beside.append(beside)
         shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
         inputs.take(arrays)
-        readout = None
+        readout: _readout.ReadOut | _readout.Blend | None = None
         if calibrate:
             readout = _readout.start(2 if all_beside else 1, len(held))
+        elif all_beside:
+            readout = _readout.Blend(np.zeros(2))
+        if readout is not None:
             readout.take(arrays)
         states = States(held, signs, state.get("mistakes", 0), shared, all_beside, readout)
         return Kept(states, labels, columns, inputs)
+
+
+def _validate_beside(part: dict[str, NDArray[Any]], start_beside: Callable[[int], Learned] | None) -> None:
+    """Raise ValueError unless the second learner, if there is to be one, could have made these arrays."""
+    if start_beside is None:
+        checks.only(part)
+    else:
+        start_beside(_slots_of(part)).validate_all(part)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:

@@ -163,6 +163,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         beta = {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
         return {"curvature": curvature, **beta}
 
+    def _blends_numbers(self) -> bool:
+        return self.resolved["curvature"] == "loss"
+
     def _takes_sparse(self) -> bool:
         return self.method != "full"
 

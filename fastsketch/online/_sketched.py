@@ -39,6 +39,7 @@ class SketchedSetting:
     fade: bool  # gradient t counts 1 / sqrt(t)
     sketch_size: int
     strength: float
+    in_units: bool = False  # slopes and steps in units of residuals
 
 
 @dataclass(slots=True)
@@ -171,7 +172,7 @@ def start(
     )
     doubles, integers = kernel.space_sizes(most, cap, width, k)
     return SketchedState(
-        **beginning(learning_rate, delta, d=slots, sparse=sparse, zeros=zeros),
+        **beginning(learning_rate, delta, d=slots, sparse=sparse, in_units=setting.in_units, zeros=zeros),
         setting=setting,
         turn=zeros((most, cap)),
         lam=zeros(most),
