@@ -156,10 +156,13 @@ class AdaptiveSubgradient(_Adaptive):
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
-        scores of more than two classes. Nothing for losses of real targets.
+        scores of more than two classes. Scores of real targets are not calibrated.
     blend : bool, optional
         Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam".
+        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam". For
+        loss="square" the diagonal learner has that loss and steps in units of its residuals, the share that it gets is
+        that of least squares of scores from before each row was learned from, and without `blend` there is none with a
+        learning_rate; "huber" and "absolute" are never blended.
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
         "ada_diag": its diagonal; "ada_lr", "radagrad": by random projections; "fd_son": delta I + sum g g' / sqrt(t) by
@@ -173,7 +176,9 @@ class AdaptiveSubgradient(_Adaptive):
         Of the random projections.
     learning_rate : float, optional
         eta, the factor on every step. If it is not given 0.1, but for labels of rows with scale="moments" 2 for
-        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag".
+        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag". For losses of real targets it is then in units of the
+        root mean square of the residuals so far, as are the slopes that H is made of: 0.25 for these methods, 0.6 for
+        "ogd". A model of c y is then c times that of y (for "square" and "absolute", without a penalty).
     classes : sequence, optional
         The labels that there are, two or more: others are refused. If they are not given, labels are added as they
         come. The attribute of this name holds those known, sorted.

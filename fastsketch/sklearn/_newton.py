@@ -157,7 +157,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
-    epochs : int, default 3
+    epochs : int, default 1
 
     Attributes
     ----------
