@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.online import _readout
-from fastsketch.online._readout import ReadOut
+from fastsketch.online._readout import Blend, ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
@@ -38,7 +38,7 @@ class States(Generic[S]):
     mistakes: int = 0  # rows of a wrong score, of more than two classes or with a read-out: states count their own
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
     beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
-    readout: ReadOut | None = None  # what is made of the scores
+    readout: ReadOut | Blend | None = None  # what is made of the scores
     past: tuple[int, float, int] = (0, 0.0, 0)  # totals of states before these
 
     def copied(self) -> "States[S]":
@@ -57,7 +57,9 @@ class States(Generic[S]):
         """States of the same classes that have learned nothing."""
         held, beside = zip(*(begin() for _ in self.held), strict=True)
         new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
-        if self.readout is not None:
+        if isinstance(self.readout, Blend):
+            new.readout = Blend(np.zeros(2))
+        elif self.readout is not None:
             new.readout = _readout.start(len(new.members()), len(held))
         return new
 
@@ -151,6 +153,10 @@ class States(Generic[S]):
         """What the read-out makes of the scores (members, k, n), which it learns from: scores (k, n)."""
         if self.readout is None:
             return scores[0]
+        if isinstance(self.readout, Blend):
+            out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
+            self.mistakes += int(np.count_nonzero(out * targets <= 0))
+            return out
         if len(self.held) == 1:
             out = self.readout.learn(scores, (targets[0] > 0).astype(np.int64), sample_weight)
             self.mistakes += int(np.count_nonzero(out * targets <= 0))

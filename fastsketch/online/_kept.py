@@ -65,10 +65,13 @@ class Kept(Generic[S]):
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given.
 
-        beside: a second learner, for the read-out of `calibrate`.
+        beside: a second learner, for the read-out of `calibrate`, or to blend with real targets.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, inputs, metrics, watch)
+            states = States([state], [1.0])
+            if beside is not None:
+                states.beside, states.readout = [beside], _readout.Blend(np.zeros(2))
+            return Kept(states, None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
@@ -334,6 +337,8 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
+        elif states.readout is not None:
+            state.update(mistakes=states.mistakes)
         arrays = _arrays_of(states)
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
@@ -374,8 +379,11 @@ class Kept(Generic[S]):
         n = len(state["signs"]) if "labels" in state else 1
         arrays, before = _validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
         if "labels" not in state:
-            rows, slots = _validate_states(arrays, 1, start, None, calibrate=False)
-            inputs.validate_moments(arrays, rows + before, inputs.slots_in(slots))
+            rows, slots = _validate_states(arrays, 1, start, start_beside, calibrate=calibrate)
+            rows += before
+            if start_beside is not None:
+                checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
+            inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -441,18 +449,16 @@ def _validate_states(
     parts, parts_beside = _parts_of(arrays, n)
     rows = 0
     for part, part_beside in zip(parts, parts_beside, strict=True):
-        if calibrate:
-            for name in _readout.NAMES:
-                part.pop(name, None)
+        for name in _readout.NAMES if calibrate else _readout.NAMES_OF_BLEND if start_beside is not None else ():
+            part.pop(name, None)
         checked = start(_slots_of(part))
         checked.validate_all(part)
         rows = rows or checked.rows_in(part)
-        if start_beside is None:
-            checks.only(part_beside)
-        else:
-            start_beside(_slots_of(part_beside)).validate_all(part_beside)
+        _validate_beside(part_beside, start_beside)
     if calibrate:
         _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
+    elif start_beside is not None:
+        _readout.Blend(outline(2)).validate_all(arrays)
     return rows, max(map(_slots_of, [*parts, *filter(None, parts_beside)]))
 
 
@@ -515,6 +521,9 @@ def _states_in(
     states = States(held, signs, beside=all_beside)
     if calibrate:
         states.readout = _readout.start(len(states.members()), len(held))
+    elif all_beside:
+        states.readout = _readout.Blend(np.zeros(2))
+    if states.readout is not None:
         states.readout.take(arrays)
     return states
 
@@ -528,6 +537,14 @@ def _arrays_of(states: States[Any]) -> dict[str, NDArray[Any]]:
     if states.readout is not None:
         arrays.update(states.readout.saved(0))
     return arrays
+
+
+def _validate_beside(part: dict[str, NDArray[Any]], start_beside: Callable[[int], Learned] | None) -> None:
+    """Raise ValueError unless the second learner, if there is to be one, could have made these arrays."""
+    if start_beside is None:
+        checks.only(part)
+    else:
+        start_beside(_slots_of(part)).validate_all(part)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:

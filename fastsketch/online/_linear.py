@@ -59,6 +59,8 @@ FLOAT64 = np.dtype(np.float64)
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 # Of the diagonal learner that scores are blended with; it takes the logistic loss.
 RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
+# Learning rate of real targets, where steps are in units of residuals: by progressive losses of four sets.
+RATE_OF_NUMBERS = 0.25
 
 S = TypeVar("S", bound=Learned)
 
@@ -145,19 +147,30 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether a diagonal learner beside this one is another one."""
         return True
 
+    def _blends_numbers(self) -> bool:
+        """Whether to blend for real targets if nothing is said: with steps that know the scale of the targets."""
+        raise NotImplementedError
+
     def _method(self) -> str:
         return f"method={self._values['method']!r}"
 
     # -- learning --------------------------------------------------------------------------------------------------
     def _blends(self) -> bool:
-        return self._calibrates() and self._may_blend() and self.blend is not False
+        if LOSSES[self.loss].targets == "label":
+            return self.calibrate and self._may_blend() and self.blend is not False
+        if self.loss != "square" or not self.calibrate or not self._may_blend():
+            return False
+        return self._blends_numbers() if self.blend is None else self.blend
 
     def _start_beside(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None
     ) -> _diagonal.DiagonalState:
         """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
-        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0)
-        rate, delta = np.array([RATE_BESIDE]), np.array([DELTA_BESIDE])
+        of_labels = LOSSES[self.loss].targets == "label"
+        loss = LOSSES["logistic" if of_labels else self.loss].number
+        setting = _diagonal.DiagonalSetting(DIAGONAL, loss, NO_PENALTY, False, 0.0, in_units=not of_labels)
+        rate = np.array([RATE_BESIDE if of_labels else RATE_OF_NUMBERS])
+        delta = np.array([DELTA_BESIDE])
         return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
 
     def _calibrates(self) -> bool:

@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 from fastsketch._kernels.online import readout as kernel
 from fastsketch.online._state import Arrays, Counts, Floats, Zeros
 
-NAMES = ("readout_weights", "readout_information")  # in files
+NAMES, NAMES_OF_BLEND = ("readout_weights", "readout_information"), ("blend_sums",)  # in files
 
 
 @dataclass(slots=True)
@@ -56,6 +56,40 @@ class ReadOut(Arrays):
         information = arrays["readout_information"]
         if (information != information.T).any() or (np.diagonal(information) < 1.0).any():
             raise ValueError("array 'readout_information' must be symmetric, and 1 or more on its diagonal")
+        return names
+
+
+@dataclass(slots=True)
+class Blend(Arrays):
+    """Of real targets, one score from those of two members: a + share (b - a)."""
+
+    blend_sums: Floats  # (2,): of (b - a)(y - a) and of (b - a)^2, for the share of least squares
+
+    def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
+        """The scores (n,) of rows from those of the members (2, n), each from before it was learned from."""
+        scores = np.empty(len(targets))
+        kernel.blend_numbers(
+            np.ascontiguousarray(members),
+            np.ascontiguousarray(targets, np.float64),
+            sample_weight,
+            self.blend_sums,
+            scores,
+        )
+        return scores
+
+    def combined(self, members: Floats) -> Floats:
+        """The same for coefficients (2, ...)."""
+        return members[0] + kernel.share_now(self.blend_sums) * (members[1] - members[0])
+
+    def intercept(self, n_members: int) -> float:
+        """Nothing is added to the combined score."""
+        return 0.0
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless rounds could have made these arrays; returns names."""
+        names = self.validate(arrays)
+        if arrays["blend_sums"][1] < 0:
+            raise ValueError("array 'blend_sums' must end with a sum of squares")
         return names
 
 

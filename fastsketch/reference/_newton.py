@@ -167,14 +167,14 @@ class _Oja(_Unfading):
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
-    The absolute loss, times `scale`, has that of residuals of at least `scale`.
+    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above 1.
     """
     r = abs(z - y)
     if loss == "logistic":
         return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
     if loss == "absolute":
         return scale / max(r, scale) if scale > 0 else 1.0
-    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, 1 / max(r, 1.0))
+    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, max(scale, 1.0) / max(r, 1.0))
 
 
 def _rounds(
@@ -199,7 +199,8 @@ def _rounds(
         losses.append(loss_scale * float(about.value(at, target, p)[0]))
         scores.append(z)
         slope = loss_scale * float(about.slope(at, target, p)[0])
-        usual = float(np.mean(losses)) if by_loss and loss == "absolute" else 1.0
+        usual = float(np.mean(losses)) if by_loss and loss in ("absolute", "huber") else 1.0
+        usual = max(usual, 1.0) if loss == "huber" else usual
         slope *= usual
         g = slope * x  # 5: gradient
         if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:

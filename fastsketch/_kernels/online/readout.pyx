@@ -6,6 +6,9 @@ the logistic function of that score, of more classes the softmax of all. A step 
 log loss in w; H = I + the sum of half what the model expects of g g' and half g g' itself: so that a row that
 contradicts a sure model moves it by a bounded amount.
 
+Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
+squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
+
 The arrays are those of fastsketch.online._readout.ReadOut.
 """
 
@@ -13,6 +16,7 @@ from libc.math cimport exp, sqrt
 from libc.stdint cimport int64_t
 
 from fastsketch._kernels.brief cimport is_brief
+from fastsketch._kernels.losses cimport finite
 
 cdef enum:
     MOST = 8  # members and the intercept
@@ -124,6 +128,48 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
         for a in range(p):
             g[a] *= weight
         step(p, h, g, w)
+
+
+cdef inline double share_of(const double* sums) noexcept nogil:
+    return min(max(sums[0] / sums[1], 0.0), 1.0) if sums[1] > 0 else 0.0
+
+
+cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const double* targets, const double* sample_weight,
+                                double* sums, double* scores) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double gap, product, square
+    for i in range(n):
+        gap = members[n + i] - members[i]
+        scores[i] = members[i] + share_of(sums) * gap
+        product = sums[0] + sample_weight[i] * gap * (targets[i] - members[i])
+        square = sums[1] + sample_weight[i] * gap * gap
+        if finite(product) and finite(square):
+            sums[0], sums[1] = product, square
+
+
+def blend_numbers(const double[:, ::1] members, const double[::1] targets, const double[::1] sample_weight,
+                  double[::1] sums, double[::1] scores):
+    """Score every row of real targets (n,) by the scores (2, n) of two members, then learn from it.
+
+    sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten.
+    """
+    cdef Py_ssize_t n = members.shape[1]
+    if members.shape[0] != 2 or sums.shape[0] != 2:
+        raise ValueError("members must be two, and sums too")
+    if not (targets.shape[0] == n and sample_weight.shape[0] == n and scores.shape[0] == n):
+        raise ValueError("members, targets, sample_weight and scores must be of the same rows")
+    if n == 0:
+        return
+    if is_brief(n, 8):
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+        return
+    with nogil:
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+
+
+def share_now(const double[::1] sums):
+    """The share of the second member."""
+    return share_of(&sums[0])
 
 
 def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const double[::1] sample_weight,
