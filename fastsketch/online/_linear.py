@@ -161,7 +161,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None
     ) -> _diagonal.DiagonalState:
         """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
-        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0)
+        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0, self.decay)
         rate, delta = np.array([RATE_BESIDE]), np.array([DELTA_BESIDE])
         return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
 
@@ -307,7 +307,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.
+        """Let what came before count a factor in (0, 1] of what it did in H and in the read-out: ``decay`` by hand.
+
+        Once a batch, or once a day, where rows come unevenly. Not in the metrics of ``progress``.
 
         Parameters
         ----------
@@ -327,8 +329,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is not None:
             kept = self._kept.copied()
             for states in filter(None, (kept.states, kept.later)):
-                for state in states.all():
-                    state.fade(factor)
+                states.fade(factor)
             self._kept = kept
         return self
 

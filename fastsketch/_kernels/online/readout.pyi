@@ -8,4 +8,5 @@ def rounds(
     weights: NDArray[np.float64],
     information: NDArray[np.float64],
     scores: NDArray[np.float64],
+    decay: float = 1.0,
 ) -> None: ...
