@@ -214,9 +214,9 @@ class AdaptiveSubgradient(_Adaptive):
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
     decay : float in (0, 1], default 1.0
-        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
-        metrics of ``progress``. For mirror descent with a sketch, the whole G or its diagonal (without a
-        penalty). See also ``fade``.
+        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
+        of the read-out, and in the metrics of ``progress``; not in the moments of scale="moments", in whose units w and
+        H are. For mirror descent with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.

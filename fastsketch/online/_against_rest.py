@@ -60,7 +60,7 @@ class States(Generic[S]):
         if isinstance(self.readout, Blend):
             new.readout = Blend(np.zeros(2))
         elif self.readout is not None:
-            new.readout = _readout.start(len(new.members()), len(held))
+            new.readout = _readout.start(len(new.members()), len(held), decay=self.readout.decay)
         return new
 
     def follow(self, old: "States[S]") -> None:
@@ -82,6 +82,13 @@ class States(Generic[S]):
     def all(self) -> list[Learned]:
         """All learners."""
         return [*self.held, *self.beside]
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did, also in the read-out."""
+        for state in self.all():
+            state.fade(factor)
+        if self.readout is not None:
+            self.readout.fade(factor)
 
     def members(self) -> list[list[Learned]]:
         """The learners that the read-out combines, of all states each."""
@@ -110,7 +117,7 @@ class States(Generic[S]):
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
-                self.readout = _readout.start(len(self.members()), 3)
+                self.readout = _readout.start(len(self.members()), 3, decay=self.readout.decay)
         state, beside = begin()
         self.held.append(state)
         if beside is not None:

@@ -78,7 +78,7 @@ class Kept(Generic[S]):
         if beside is not None:
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
-            states.readout = _readout.start(len(states.members()), n)
+            states.readout = _readout.start(len(states.members()), n, decay=metrics.decay)
         return Kept(states, labels, columns, inputs, metrics, watch)
 
     def copied(self) -> "Kept[S]":
@@ -421,7 +421,7 @@ class Kept(Generic[S]):
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         arrays, of_later = _apart(arrays)
-        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate)
+        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
         states.mistakes = state.get("mistakes", 0)
         states.shared = float(arrays["shared_loss"][0]) if len(signs) > 1 else 0.0
         inputs.take(arrays)
@@ -432,7 +432,8 @@ class Kept(Generic[S]):
             rows, loss, mistakes, of_both, later_mistakes = arrays["drift_past"].tolist()
             states.past = int(rows), loss, int(mistakes)
             if state["later"]:
-                later = _states_in(of_later, list(signs), start, start_beside, calibrate=calibrate)
+                signs, decay = list(signs), metrics.decay
+                later = _states_in(of_later, signs, start, start_beside, calibrate=calibrate, decay=decay)
                 later.shared, later.mistakes = of_both, int(later_mistakes)
         return Kept(states, labels, columns, inputs, metrics, watch, later)
 
@@ -506,6 +507,7 @@ def _states_in(
     start_beside: Callable[[int], Learned] | None,
     *,
     calibrate: bool,
+    decay: float,
 ) -> States[S]:
     """The inverse of ``_arrays_of``."""
     held: list[S] = []
@@ -520,7 +522,7 @@ def _states_in(
             all_beside.append(beside)
     states = States(held, signs, beside=all_beside)
     if calibrate:
-        states.readout = _readout.start(len(states.members()), len(held))
+        states.readout = _readout.start(len(states.members()), len(held), decay=decay)
     elif all_beside:
         states.readout = _readout.Blend(np.zeros(2))
     if states.readout is not None:

@@ -168,7 +168,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
         of_labels = LOSSES[self.loss].targets == "label"
         loss = LOSSES["logistic" if of_labels else self.loss].number
-        setting = _diagonal.DiagonalSetting(DIAGONAL, loss, NO_PENALTY, False, 0.0, in_units=not of_labels)
+        setting = _diagonal.DiagonalSetting(
+            DIAGONAL, loss, NO_PENALTY, False, 0.0, self.decay, in_units=not of_labels
+        )
         rate = np.array([RATE_BESIDE if of_labels else RATE_OF_NUMBERS])
         delta = np.array([DELTA_BESIDE])
         return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
@@ -315,7 +317,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.
+        """Let what came before count a factor in (0, 1] of what it did in H and in the read-out: ``decay`` by hand.
+
+        Once a batch, or once a day, where rows come unevenly. Not in the metrics of ``progress``.
 
         Parameters
         ----------
@@ -335,8 +339,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is not None:
             kept = self._kept.copied()
             for states in filter(None, (kept.states, kept.later)):
-                for state in states.all():
-                    state.fade(factor)
+                states.fade(factor)
             self._kept = kept
         return self
 

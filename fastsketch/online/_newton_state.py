@@ -75,6 +75,7 @@ class NewtonSetting:
     by_loss: bool  # H of curvatures of the losses, not of gradients
     seed: int
     decay: float = 1.0
+    loss_scale: float = 1.0  # that the weights of rows hold
 
     @property
     def mixed(self) -> bool:

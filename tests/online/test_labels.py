@@ -331,6 +331,21 @@ def test_class_weights_multiply_sample_weights():
     assert fs.from_bytes(model.to_bytes()).class_weight == {0: 1.0, 1: 2.5}
 
 
+@pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_a_class_that_weighs_more_is_found_more_often(make, loss, calibrate):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4000, 10))
+    score = rows @ rng.standard_normal(10) + rng.standard_normal(4000)
+    labels = np.where(score > 4, "rare", "usual")
+    found = []
+    for weight in (0.2, 1.0, 3.0, 9.0):
+        model = make(class_weight={"rare": weight}, loss=loss, calibrate=calibrate).update(rows, labels)
+        found.append(np.mean(model.predict(rows[labels == "rare"]) == "rare"))
+    assert found == sorted(found) and found[-1] > found[1] + 0.1, found
+
+
 # -- answers -----------------------------------------------------------------------------------------------------------
 def test_probabilities():
     rows, numbers = stream()

@@ -4,7 +4,7 @@ A member is a learner of the same rows. With p members and k classes, row i has 
 class the score w'u; of one state for two classes the inputs end with a 1, and w with an intercept. The probability is
 the logistic function of that score, of more classes the softmax of all. A step is w -= H^-1 g for the slope g of the
 log loss in w; H = I + the sum of half what the model expects of g g' and half g g' itself: so that a row that
-contradicts a sure model moves it by a bounded amount.
+contradicts a sure model moves it by a bounded amount. Every row leaves `decay` of that sum, and I as it is.
 
 Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
 squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
@@ -28,6 +28,16 @@ cdef double LEAST = 1e-14  # of a diagonal entry: a pivot below it is rounding
 
 cdef inline double near(double z) noexcept nogil:
     return FAR if z > FAR else -FAR if z < -FAR else z
+
+
+cdef inline void fade(Py_ssize_t q, double decay, double* h) noexcept nogil:
+    cdef Py_ssize_t i
+    if decay == 1:
+        return
+    for i in range(q * q):
+        h[i] *= decay
+    for i in range(q):
+        h[i * q + i] = max(1.0, h[i * q + i] + (1 - decay))
 
 
 cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
@@ -60,7 +70,8 @@ cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nog
 
 
 cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const int64_t* numbers,
-                        const double* sample_weight, double* w, double* h, double* scores) noexcept nogil:
+                        const double* sample_weight, double decay, double* w, double* h,
+                        double* scores) noexcept nogil:
     cdef Py_ssize_t i, a, b, q = p + 1
     cdef double[MOST] u
     cdef double[MOST] g
@@ -72,6 +83,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
             u[a] = near(members[a * n + i])
             z += w[a] * u[a]
             scores[i] += w[a] * members[a * n + i]
+        fade(q, decay, h)
         if sample_weight[i] == 0:
             continue
         weight = min(sample_weight[i], HEAVY)
@@ -86,7 +98,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
 
 
 cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
-                         const double* sample_weight, double* w, double* h, double* chances,
+                         const double* sample_weight, double decay, double* w, double* h, double* chances,
                          double* scores) noexcept nogil:
     """chances: k numbers, overwritten."""
     cdef Py_ssize_t i, a, b, c
@@ -103,6 +115,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
                 scores[c * n + i] += w[a] * members[(a * k + c) * n + i]
             chances[c] = z
             top = z if c == 0 or z > top else top
+        fade(p, decay, h)
         if sample_weight[i] == 0:
             continue
         weight = min(sample_weight[i], HEAVY)
@@ -173,12 +186,12 @@ def share_now(const double[::1] sums):
 
 
 def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const double[::1] sample_weight,
-           double[::1] weights, double[:, ::1] information, double[:, ::1] scores):
+           double[::1] weights, double[:, ::1] information, double[:, ::1] scores, double decay=1.0):
     """Score every row, then learn from it.
 
     members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): 0 or 1
     with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
-    with one state p + 1; scores (k, n): overwritten.
+    with one state p + 1; scores (k, n): overwritten; decay: what every row leaves of what came before.
     """
     cdef Py_ssize_t p = members.shape[0], k = members.shape[1], n = members.shape[2], q = p + (k == 1)
     cdef Py_ssize_t i
@@ -196,17 +209,18 @@ def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const do
 
     chances = np.empty(k)
     if is_brief(n, 4 * k * q * q):
-        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
-              &scores[0, 0])
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], decay, &weights[0], &information[0, 0],
+              &chances[0], &scores[0, 0])
         return
     with nogil:
-        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
-              &scores[0, 0])
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], decay, &weights[0], &information[0, 0],
+              &chances[0], &scores[0, 0])
 
 
 cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
-                const double* sample_weight, double* w, double* h, double* chances, double* scores) noexcept nogil:
+                const double* sample_weight, double decay, double* w, double* h, double* chances,
+                double* scores) noexcept nogil:
     if k == 1:
-        rounds_of_two(p, n, members, numbers, sample_weight, w, h, scores)
+        rounds_of_two(p, n, members, numbers, sample_weight, decay, w, h, scores)
     else:
-        rounds_of_more(p, k, n, members, numbers, sample_weight, w, h, chances, scores)
+        rounds_of_more(p, k, n, members, numbers, sample_weight, decay, w, h, chances, scores)
