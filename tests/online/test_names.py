@@ -294,3 +294,11 @@ def test_stranger_files():
     with pytest.raises(fs.StateError):
         fs.from_bytes(files.pack({**about, "state": state}, without))
     fs.from_bytes(files.pack({**about, "state": state}, arrays))
+
+
+@pytest.mark.parametrize("rows", [["good film", "bad film"], ({"a": 1} for _ in range(2))], ids=["texts", "generator"])
+def test_texts_and_generators_are_told_how_rows_are_given(rows):
+    model = fs.SketchedNewton(2).update([{"a": 1}, ["good"]], ["x", "y"])
+    with pytest.raises(ValueError, match=r"rows come in a list, and a text as the list of its words: \[text.split"):
+        model.update(rows, ["x", "y"])
+    assert model.n_rows == 2
