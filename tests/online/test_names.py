@@ -318,3 +318,11 @@ def test_names_classes_and_weights_of_an_answer_are_of_one_moment(name):
     with pytest.raises(RuntimeError, match="one thread at a time"):
         getattr(model, name)([Row()])
     assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("rows", [["good film", "bad film"], ({"a": 1} for _ in range(2))], ids=["texts", "generator"])
+def test_texts_and_generators_are_told_how_rows_are_given(rows):
+    model = fs.SketchedNewton(2).update([{"a": 1}, ["good"]], ["x", "y"])
+    with pytest.raises(ValueError, match=r"rows come in a list, and a text as the list of its words: \[text.split"):
+        model.update(rows, ["x", "y"])
+    assert model.n_rows == 2
