@@ -222,9 +222,10 @@ class AdaptiveSubgradient(_Adaptive):
     -----
     A round of "ada_ffd" and "ada_fd" costs O(tau d + tau^3) for dense rows and O(tau nnz + tau^3) for sparse ones; once
     in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3),
-    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With penalty="l1" a sketched round solves a convex problem of at
-    most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned from as dense
-    ones. The penalty is not part of the loss in ``progress``.
+    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With
+    penalty="l1" a sketched round solves a convex problem of at most 2 tau variables by Newton steps to a relative
+    1e-12, at O(tau^2 d) each, and rows are learned from as dense ones. The penalty is not part of the loss in
+    ``progress``.
 
     A gradient adds a direction to the sketch if more than 1e-10 of it is new, 3e-7 where rows are sparse.
 
