@@ -25,6 +25,7 @@ from fastsketch.online._state import Zeros
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
 Curvature = Literal["gradient", "loss"] | None
+FADING = ("rfd", "fd", "pfd")
 
 
 def _as_share(value: Any, name: str) -> float:
@@ -79,13 +80,22 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         come. The attribute of this name holds those known, sorted.
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
-        so far, n_c of them of this label, and k labels.
+        so far, n_c of them of this label, and k labels. A row of weight 2 is learned from nearly as two such rows.
     open_columns : bool, default False
         Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
         then None, and ``coef`` as long as the largest column seen asks for.
     hash_bits : int, optional
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
+    decay : float in (0, 1], default 1.0
+        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
+        of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it falls below half of it:
+        directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and "pfd". See also
+        ``fade``. The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale that moved would
+        change what both mean; rows that are scaled by an older one are learned from all the same.
+    drift : {None, "restart"}, default None
+        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
+        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
 
     Attributes
     ----------
@@ -100,7 +110,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret.
+        n_rows, cumulative_loss, mean_loss, error_rate, regret; log_loss, accuracy and auc of labels,
+        mean_absolute_error and root_mean_squared_error of real targets.
+    restarts : ndarray
+        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -111,6 +124,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     Notes
     -----
+    The weight of a row multiplies its gradient and what it adds to H, which is what 2 rows in the place of one of
+    weight 2 would do; loss_scale, a factor on all losses, multiplies gradients, and with curvature="gradient" H by its
+    square, as in the papers.
+
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
     above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
@@ -160,6 +177,15 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
 
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.alpha0 == 0.0:
+            raise ValueError(f"{rule} with alpha0=0: nothing would be left of H; give a positive alpha0, or none")
+
     def _resolved(self) -> dict[str, Any]:
         curvature = self.curvature
         if curvature is None:
@@ -185,6 +211,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             first_row_share=self._first_row_share(),
             by_loss=self.resolved["curvature"] == "loss",
             seed=self.seed,
+            decay=self.decay,
+            loss_scale=self.loss_scale,
         )
         return start(setting, d if slots is None else slots, sparse, zeros)
 

@@ -1,18 +1,21 @@
 """The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.newton import Rounds
+from fastsketch._kernels.online.newton import Rounds, together
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
     BOTH,
     CURRENT,
+    FADED,
+    FADINGS,
+    FLOOR,
     FULL,
     LOSS,
     MISTAKES,
@@ -23,11 +26,13 @@ from fastsketch._kernels.online.numbers import (
     ROUND,
     ROWS,
     SHRINKAGE,
+    TAKEN,
     UNCONSTRAINED,
 )
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
+    LATER,
     OF_LOSSES,
     SLOT_ROWS,
     Arrays,
@@ -69,6 +74,8 @@ class NewtonSetting:
     first_row_share: float
     by_loss: bool  # H of curvatures of the losses, not of gradients
     seed: int
+    decay: float = 1.0
+    loss_scale: float = 1.0  # that the weights of rows hold
 
     @property
     def mixed(self) -> bool:
@@ -124,6 +131,7 @@ class NewtonState(Learned):
     setting: NewtonSetting
     scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
+    fading: Annotated[Floats, LATER]  # entries FADED, FLOOR, TAKEN
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         if isinstance(batch, Csr):
@@ -136,6 +144,22 @@ class NewtonState(Learned):
             self.bound.sparse(*batch, targets, sample_weight, None, scores)
         else:
             self.bound.dense(batch, targets, sample_weight, None, scores)
+
+    @classmethod
+    def learn_together(
+        cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        ours = cast("Sequence[NewtonState]", states)
+        if ours[0].setting.method == "rp":  # whose random numbers are those of its own rounds
+            Learned.learn_together(states, batch, targets, sample_weight, scores)
+            return
+        for state in ours:
+            if isinstance(batch, Csr):
+                state.make_room(batch)
+            if state.bound is None:
+                state.bound = Rounds(state, state.setting)
+        data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
+        together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
 
     def _learn_randomly(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """A random projection: as many rows at a time as have their random numbers made together."""
@@ -162,13 +186,23 @@ class NewtonState(Learned):
                 square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
-                self.scalar[ALPHA] = self.setting.first_row_share * square
+                self.scalar[ALPHA] = self.fading[FLOOR] = self.setting.first_row_share * square
+
+    def fade(self, factor: float) -> None:
+        if self.bound is None:
+            self.bound = Rounds(self, self.setting)
+        self.bound.fade(factor)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Learned.validate_all(self, arrays)
         scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
-        least = setting.alpha0 or 0.0
-        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else least)
+        faded, floor, taken = arrays.get("fading", self.fading).tolist()
+        checks.number_within(faded, "share that has not faded", 5e-324, 1.0)
+        checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
+        checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)
+        least = (setting.alpha0 or 0.0) / (1 if faded == 1 and setting.decay == 1 else 2)
+        most = MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
+        checks.number_within(scalar[ALPHA], "alpha", least, most)
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
@@ -226,6 +260,8 @@ class SketchState(NewtonState):
         # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
         if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
             return False
+        if float(self.scalar[ALPHA]) * self.setting.decay < float(self.fading[FLOOR]) / 2:
+            return False  # alpha is put back before the row is learned from
         return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
 
     def _is_full(self) -> bool:
@@ -273,9 +309,11 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         "setting": setting,
         "scalar": np.zeros(NEWTON_SCALARS),
         "count": np.zeros(NEWTON_COUNTS, np.int64),
+        "fading": np.zeros(FADINGS),
     }
     alpha0 = setting.alpha0 or 0.0
-    common["scalar"][ALPHA] = alpha0
+    common["scalar"][ALPHA] = common["fading"][FLOOR] = alpha0
+    common["fading"][FADED] = common["fading"][TAKEN] = 1.0
     if setting.method == "full":
         return FullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
     if setting.mixed:
@@ -292,6 +330,8 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     )
     if setting.method == "oja" and zeros is not outline:
+        if d < m:
+            raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
     return SketchState(**common, rows=rows, space=space)

@@ -24,6 +24,7 @@ class ReadOut(Arrays):
 
     readout_weights: Floats  # (q,): members, and the intercept
     readout_information: Floats  # (q, q)
+    decay: float = 1.0  # what a row leaves of the information before it
 
     def learn(self, members: Floats, numbers: Counts, sample_weight: Floats) -> Floats:
         """The scores (k, n) of rows, each from before it was learned from.
@@ -39,6 +40,7 @@ class ReadOut(Arrays):
             self.readout_weights,
             self.readout_information,
             scores,
+            self.decay,
         )
         return scores
 
@@ -49,6 +51,14 @@ class ReadOut(Arrays):
     def intercept(self, n_members: int) -> float:
         """What is added to the combined score: 0 for more than two classes."""
         return float(self.readout_weights[-1]) if len(self.readout_weights) > n_members else 0.0
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did; what was there before the first row stays."""
+        if factor < 1.0:
+            h = self.readout_information
+            h *= factor
+            at = np.arange(len(h))
+            h[at, at] = np.maximum(1.0, h[at, at] + (1.0 - factor))
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless rounds could have made these arrays; returns names."""
@@ -93,10 +103,10 @@ class Blend(Arrays):
         return names
 
 
-def start(n_members: int, n_states: int, zeros: Zeros = np.zeros) -> ReadOut:
+def start(n_members: int, n_states: int, zeros: Zeros = np.zeros, *, decay: float = 1.0) -> ReadOut:
     """Before the first row: the mean of the members; with zeros=outline, one of the same shapes."""
     q = n_members + (n_states == 1)
-    out = ReadOut(zeros(q), zeros((q, q)))
+    out = ReadOut(zeros(q), zeros((q, q)), decay)
     if zeros is np.zeros:
         out.readout_weights[:n_members] = 1.0 / n_members
         np.fill_diagonal(out.readout_information, 1.0)

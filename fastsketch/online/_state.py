@@ -3,7 +3,7 @@
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
@@ -27,6 +27,7 @@ GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
 BOUND = "made of the arrays of this object, and made again for others"
+LATER = "what older files, which lack it, mean is what it begins with"
 SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
 SLOT_ROWS = "one row for each slot of a column, with room to grow"
 DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
@@ -119,8 +120,8 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 names |= value.validate(arrays)
-            elif marked(item, DECIDED) and item.name not in arrays:
-                continue  # files of schema 1 have it among their parameters alone
+            elif (marked(item, DECIDED) or marked(item, LATER)) and item.name not in arrays:
+                continue  # DECIDED: files of schema 1 have it among their parameters alone
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
                 expected, given = cast(NDArray[Any], value), arrays.get(item.name)
                 grown = given is not None and given.ndim == 1 and marked(item, GROWS)
@@ -135,9 +136,9 @@ class Arrays:
 
 def _slots_of(item: Field[Any], array: Any) -> int:
     """How many slots a field has room for; 0 if it has none."""
-    if not isinstance(array, np.ndarray):
+    if array is None:
         return 0
-    return array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0
+    return int(array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0)
 
 
 def _used(item: Field[Any], array: Any, n_slots: int) -> NDArray[Any]:
@@ -235,6 +236,20 @@ class Learned(Arrays):
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
         raise NotImplementedError
 
+    @classmethod
+    def learn_together(
+        cls, states: "Sequence[Learned]", batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+    ) -> None:
+        """Let states of this class learn from the same rows, each as it does alone; targets and scores (k, n).
+
+        Where no factorisation was left, for numbers of such sizes, the last score of that state is NaN.
+        """
+        for state, y, out in zip(states, targets, scores, strict=True):
+            try:
+                state.learn(batch, y, sample_weight, out)
+            except np.linalg.LinAlgError:
+                out[-1] = np.nan
+
     def undoing(self, batch: Batch) -> Any:
         """What ``put_back`` needs to undo a batch of one row that is learned from next."""
         return self.copied()
@@ -249,6 +264,10 @@ class Learned(Arrays):
 
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes)."""
+        raise NotImplementedError
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did in H."""
         raise NotImplementedError
 
     @staticmethod

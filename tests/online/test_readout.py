@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import expit, softmax
 
+import fastsketch as fs
 from fastsketch.online import _readout
+from tests.helpers import same_state
 
 
-def plain(members, numbers, sample_weight):
+def plain(members, numbers, sample_weight, decay=1.0):
     """Whole Newton steps on the log loss, one row after the other."""
     p, k, n = members.shape
     q = p + (k == 1)
@@ -28,6 +31,7 @@ def plain(members, numbers, sample_weight):
             g = u @ chances - u[:, numbers[i]]
             spread = u - (u @ chances)[:, None]
             expected = spread * chances @ spread.T
+        h = np.eye(q) + decay * (h - np.eye(q))
         h += 0.5 * sample_weight[i] * (expected + np.outer(g, g))
         w -= np.linalg.solve(h, sample_weight[i] * g)
     return w, h, out
@@ -47,11 +51,13 @@ def stream(k, n=400, p=2, seed=0):
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("p", [1, 2])
-def test_rounds_as_stated(k, p):
+@pytest.mark.parametrize("decay", [1.0, 0.99, 0.3])
+def test_rounds_as_stated(k, p, decay):
     members, numbers, sample_weight = stream(k, p=p)
-    readout = _readout.start(p, k)
+    sample_weight[5:9] = 0.0  # they fade what came before as all others do
+    readout = _readout.start(p, k, decay=decay)
     scores = readout.learn(members, numbers, sample_weight)
-    w, h, expected = plain(members, numbers, sample_weight)
+    w, h, expected = plain(members, numbers, sample_weight, decay)
     np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(readout.readout_weights, w, rtol=1e-9)
     np.testing.assert_allclose(readout.readout_information, h, rtol=1e-9, atol=1e-9)
@@ -91,6 +97,16 @@ def test_a_row_without_weight_changes_nothing():
     readout.learn(members, numbers, np.zeros(len(numbers)))
     assert (readout.readout_weights == 0.5).all()
     assert (readout.readout_information == np.eye(2)).all()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_weights_of_any_size_leave_it_finite(k):
+    members, numbers, _ = stream(k)
+    for size in (1e150, 1e300, 1.7e308):
+        readout = _readout.start(2, k)
+        readout.learn(members * 1e3, numbers, np.full(len(numbers), size))
+        assert np.isfinite(readout.readout_weights).all()
+        assert np.isfinite(readout.readout_information).all()
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -140,3 +156,82 @@ def test_arrays_that_no_rounds_make():
     arrays["readout_information"] = 0.5 * np.eye(2)
     with pytest.raises(ValueError, match="readout_information"):
         outline.validate_all(arrays)
+
+
+MODELS = {
+    "newton": lambda **more: fs.SketchedNewton(3, **more),
+    "ada-ffd": lambda **more: fs.AdaptiveSubgradient(3, **more),
+    "ada-diag": lambda **more: fs.AdaptiveSubgradient(method="ada_diag", **more),
+}
+
+
+def labelled(form, k, n=300):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n, 30)) * (rng.random((n, 30)) < (0.15 if form == "sparse" else 1))
+    scores = rows @ rng.standard_normal((30, k)) + rng.standard_normal((n, k))
+    return sparse.csr_array(rows) if form == "sparse" else rows, scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_models_row_by_row(kind, form, k):
+    rows, y = labelled(form, k)
+    whole = MODELS[kind]().update(rows, y)
+    single = MODELS[kind]()
+    for i in range(len(y)):
+        single.update(rows[[i]], y[i : i + 1])
+    assert (single.coef == whole.coef).all() and np.array_equal(single.intercept, whole.intercept)
+    assert single.progress == whole.progress
+    proba = whole.predict_proba(rows)
+    assert np.array_equal(proba, single.predict_proba(rows))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert (proba.argmax(axis=1) == whole.predict(rows)).all()
+    kept = fs.from_bytes(whole.to_bytes())
+    assert kept.update(rows, y).to_bytes() == whole.copy().update(rows, y).to_bytes()
+
+
+def test_a_refused_row_puts_all_learners_back():
+    rows, y = labelled("dense", 2)
+    model = fs.SketchedNewton(3, scale=None).update(rows, y)
+    before = model.to_bytes()
+    with pytest.raises(FloatingPointError):
+        model.update(np.full((1, 30), 1e200), y[:1])
+    assert model.to_bytes() == before
+
+
+def test_blend_needs_calibrate():
+    with pytest.raises(ValueError, match="blend needs calibrate"):
+        fs.SketchedNewton(calibrate=False, blend=True)
+    with pytest.raises(ValueError, match="ada_diag"):
+        fs.AdaptiveSubgradient(method="ada_diag", blend=True)
+    assert fs.SketchedNewton(3, blend=False).update(*labelled("dense", 2))._kept.states.beside == []
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_forgetting_has_the_same_bits_for_any_split(k, size):
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((150, 8)), rng.integers(0, k, 150)
+    whole, some = (fs.SketchedNewton(3, decay=0.9) for _ in range(2))
+    whole.update(rows, labels)
+    for first in range(0, 150, size):
+        some.update(rows[first : first + size], labels[first : first + size])
+        if first == 70:
+            some = fs.from_bytes(some.to_bytes())
+    same_state(whole, some)
+
+
+def test_a_read_out_that_forgets_follows_members_that_turn():
+    """Of two members the second is right at first, and wrong from the middle on."""
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(0, 2, 8000)
+    truth = 2.0 * numbers - 1
+    late = np.arange(8000) >= 6000
+    members = np.stack([truth + 3 * rng.standard_normal(8000), np.where(late, -truth, truth)])[:, None, :]
+    losses = {}
+    for decay in (1.0, 0.99):
+        readout = _readout.start(2, 1, decay=decay)
+        scores = readout.learn(members, numbers, np.ones(8000))[0]
+        losses[decay] = np.logaddexp(0, -truth * scores)[6200:].mean()
+    assert losses[0.99] < 0.7 * losses[1.0], losses

@@ -7,6 +7,7 @@ d is a number of slots (basis.pxd):
 
     base (points, d)     w of mirror descent, the sum of gradients of dual averaging
     squares (d,)         sum of squared gradients; ADAM's second moment
+    fading (1,)          what squares are to be multiplied with, where they fade
     first (points, d)    ADAM's first moment
     last (points, d)     how much of clock (points,) a coordinate has been given
     losses, mistakes (points,)
@@ -15,15 +16,33 @@ d is a number of slots (basis.pxd):
 """
 
 from libc.math cimport exp, log1p, sqrt
+from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
 
 from fastsketch._kernels.brief cimport is_brief
-from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units, loss_and_slope
+from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.losses cimport (ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units,
+                                         loss_and_slope)
 from fastsketch._kernels.online.basis cimport seen_with
 from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
+from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
+
+cdef extern from "fs_adagrad.h" nogil:
+    void fs_adagrad_d(ptrdiff_t d, double slope, double step, double delta, const double *x, double *squares,
+                      double *w)
+
+follow()
+join()
+
+cdef enum:
+    SIDE_BY_SIDE = 4             # models whose sums are made together: none waits for its own last product
+    LEAST = 100000               # coordinates of a part: about 100 us
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
+# Of the square of a gradient: squares are sums of such, times 1 / fading, which is 1e100 at most.
+cdef double MOST_SQUARE = 1e200
 
 
 cdef struct Model:
@@ -37,6 +56,8 @@ cdef struct Model:
     double* base
     double* squares
     double* first
+    double* fading
+    double decay
     double* last
     double* clock
     double* losses
@@ -55,7 +76,7 @@ cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
 
 
 cdef inline double diagonal(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
-    return 1.0 if s.method == GRADIENT else s.delta[k] + sqrt(s.squares[j])
+    return 1.0 if s.method == GRADIENT else s.delta[k] + sqrt(s.squares[j] * s.fading[0])
 
 
 cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units) noexcept nogil:
@@ -82,6 +103,16 @@ cdef inline double coef_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
             s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, s.clock[k] - s.last[at]))
         s.last[at] = s.clock[k]
     return s.base[at]
+
+
+cdef inline void fade(Model* s) noexcept nogil:
+    """What came before counts decay of what it did: squares stay, and their factor is kept beside them."""
+    cdef Py_ssize_t j
+    s.fading[0] *= s.decay
+    if s.fading[0] < 1e-100:
+        for j in range(s.d):
+            s.squares[j] *= s.fading[0]
+        s.fading[0] = 1
 
 
 cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
@@ -111,11 +142,11 @@ cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ss
 cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
                double h_slope) noexcept nogil:
     cdef Py_ssize_t i, j, k, at
-    cdef double t = <double> s.count[ROUND], units, rate
+    cdef double t = <double> s.count[ROUND], units, rate, grown = 1.0 / s.fading[0]
     if s.method == DIAGONAL:
         for i in range(nonzeros):
             j = places[i] if places != NULL else i
-            s.squares[j] += (h_slope * values[i]) * (h_slope * values[i])
+            s.squares[j] += (h_slope * values[i]) * (h_slope * values[i]) * grown
     for k in range(s.points):
         if s.dual:
             for i in range(nonzeros):
@@ -158,7 +189,9 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
                 s.z[k] += values[j] * coef_of(s, k, places[j] if places != NULL else j)
             loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
             s.slopes[k] *= sample_weight[i]
-            if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
+            # of the absolute loss H does not depend on w, not even at a tie
+            h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[k]
+            if not (finite(s.z[k]) and h_slope * h_slope * x_square <= MOST_SQUARE):
                 s.seen = before
                 return i
         unit = 1
@@ -172,10 +205,11 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
             unit = in_units(s.loss, sqrt(square / s.residuals[1]), s.slopes)
         scores[i] = s.z[0]
         s.count[ROUND] += 1
+        if s.decay != 1:
+            fade(s)
         for k in range(s.points):
             s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
             s.mistakes[k] += s.z[k] * targets[i] <= 0
-        # of the absolute loss H does not depend on w, not even at a tie
         h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0] / unit
         if s.method == ADAM:
             move_adam(s, values, places, nonzeros, h_slope)
@@ -184,8 +218,125 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
     return n
 
 
+# -- plain models: one point, DIAGONAL, mirror descent, no regulariser ---------------------------------------------------
+cdef struct Rows:
+    Py_ssize_t n
+    const double* data
+    const int32_t* indices
+    const int64_t* indptr        # NULL: dense rows
+    const double* sample_weight
+
+
+cdef struct Lesson:
+    Model s
+    const double* targets
+    double* scores
+    Py_ssize_t done              # rows learned from
+
+
+cdef struct Lessons:
+    Rows rows
+    Lesson* each
+    Py_ssize_t n_models, n_parts
+
+
+cdef inline bint is_plain(const Model* s) noexcept nogil:
+    return s.points == 1 and s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
+
+
+cdef inline double side_by_side(const double* values, const int32_t* places, Py_ssize_t nonzeros, double** w,
+                                double* z) noexcept nogil:
+    """z[k] = w[k]'x, each summed in its own order; returns x'x."""
+    cdef double x_square = 0, z0 = 0, z1 = 0, z2 = 0, z3 = 0, x
+    cdef const double* w0 = w[0]
+    cdef const double* w1 = w[1]
+    cdef const double* w2 = w[2]
+    cdef const double* w3 = w[3]
+    cdef Py_ssize_t i, j
+    for i in range(nonzeros):
+        x, j = values[i], places[i] if places != NULL else i
+        x_square += x * x
+        z0 += x * w0[j]
+        z1 += x * w1[j]
+        z2 += x * w2[j]
+        z3 += x * w3[j]
+    z[0], z[1], z[2], z[3] = z0, z1, z2, z3
+    return x_square
+
+
+cdef inline void plain_move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+                            double h_slope) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef double step = s.eta[0] * s.slopes[0], delta = s.delta[0], g
+    s.clock[0] += 1
+    if places == NULL:
+        fs_adagrad_d(nonzeros, h_slope, step, delta, values, s.squares, s.base)
+        return
+    for i in range(nonzeros):
+        j, g = places[i], h_slope * values[i]
+        s.squares[j] += g * g
+        s.base[j] -= step * values[i] / (delta + sqrt(s.squares[j]))
+
+
+cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noexcept nogil:
+    """Up to SIDE_BY_SIDE models learn from the same rows; one that is refused a row learns no more."""
+    cdef double* w[SIDE_BY_SIDE]
+    cdef double[SIDE_BY_SIDE] z
+    cdef Py_ssize_t i, k, nonzeros
+    cdef const double* values
+    cdef const int32_t* places = NULL
+    cdef double x_square, weight, loss, slope, y
+    cdef Lesson* l
+    cdef Model* s
+    for k in range(SIDE_BY_SIDE):
+        w[k] = models[min(k, n_models - 1)].s.base
+    for k in range(n_models):
+        models[k].done = 0
+    for i in range(rows.n):
+        if rows.indptr != NULL:
+            values, places = rows.data + rows.indptr[i], rows.indices + rows.indptr[i]
+            nonzeros = rows.indptr[i + 1] - rows.indptr[i]
+        else:
+            values, nonzeros = rows.data + i * models.s.d, models.s.d
+        x_square, weight = side_by_side(values, places, nonzeros, w, z), rows.sample_weight[i]
+        for k in range(n_models):
+            l = models + k
+            if l.done < i:
+                continue
+            s, y = &l.s, l.targets[i]
+            loss = loss_and_slope(s.loss, z[k], y, &slope)
+            slope *= weight
+            if not (finite(z[k]) and finite(slope * slope * x_square)):
+                continue
+            l.scores[i], s.slopes[0], s.z[0], l.done = z[k], slope, z[k], i + 1
+            s.count[ROUND] += 1
+            s.losses[0] += weight * loss
+            s.mistakes[0] += z[k] * y <= 0
+            # of the absolute loss H does not depend on w, not even at a tie
+            if s.loss == ABSOLUTE:
+                slope = weight
+            if not flat(slope):
+                plain_move(s, values, places, nonzeros, slope)
+
+
+cdef void one_part(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
+    cdef Lessons* a = <Lessons*> context
+    cdef Py_ssize_t first = fs_pool_from(a.n_models, a.n_parts, part, 1)
+    plain_loop(&a.rows, a.each + first, fs_pool_from(a.n_models, a.n_parts, part + 1, 1) - first)
+
+
+cdef inline void all_parts(Lessons* a, Py_ssize_t n_threaded) noexcept nogil:
+    cdef Py_ssize_t i
+    if n_threaded > 1:
+        fs_pool_run(a.n_parts, one_part, a, NULL, 0)
+        return
+    for i in range(a.n_parts):
+        one_part(a, i, NULL)
+
+
 cdef int fill(Model* s, state, setting) except -1:
     cdef double[:, ::1] base = state.base, last = state.last, first
+    cdef double[::1] fading = state.fading
     cdef double[::1] squares = state.squares, clock = state.clock, losses = state.losses
     cdef double[::1] slopes = state.slopes, scores = state.scores
     cdef const double[::1] eta = state.learning_rate, delta = state.delta
@@ -202,6 +353,7 @@ cdef int fill(Model* s, state, setting) except -1:
         raise ValueError("learning_rate and delta must have one entry for each point")
     s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
     s.clock, s.losses, s.slopes, s.z = &clock[0], &losses[0], &slopes[0], &scores[0]
+    s.fading, s.decay = &fading[0], setting.decay
     s.mistakes, s.count = &mistakes[0], &count[0]
     if s.method == ADAM:
         first = state.first
@@ -226,6 +378,9 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
     cdef const double* values = &data[0] if some else NULL
     cdef int64_t[::1] seen = state.seen
+    if is_plain(&s):
+        return rounds_together([state], setting, data, indices, indptr, targets[None, :], sample_weight,
+                               scores[None, :])[0]
     if is_brief(s.points * n, s.seen):
         done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
     else:
@@ -234,6 +389,56 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     if indptr is not None:
         seen[0] = seen_with(seen[0], places, indptr[done])
     return done
+
+
+def rounds_together(list states, setting, const double[::1] data, const int32_t[::1] indices,
+                    const int64_t[::1] indptr, const double[:, :] targets, const double[::1] sample_weight,
+                    double[:, :] scores):
+    """Let plain models learn from the same rows, each as it does alone; returns how many rows each has learned from.
+
+    states: k DiagonalStates of one point of this setting: DIAGONAL, neither in the dual form nor with a regulariser;
+    targets, scores (k, n), row by row. The rest is as of ``rounds``.
+    """
+    cdef Py_ssize_t n = targets.shape[1], k, n_models = len(states), n_threaded
+    cdef Lessons a
+    cdef int64_t[::1] seen
+    cdef bint some = data.shape[0] > 0
+    if not (targets.shape[0] == n_models == scores.shape[0] and scores.shape[1] == n == sample_weight.shape[0]):
+        raise ValueError("targets and scores must have a row for each model, and an entry for each row")
+    if n == 0 or n_models == 0:
+        return [0] * n_models
+    if targets.strides[1] != sizeof(double) or scores.strides[1] != sizeof(double):
+        raise ValueError("rows of targets and scores must be contiguous")
+    a.rows.n, a.rows.sample_weight, a.rows.data, a.rows.indices, a.rows.indptr = n, &sample_weight[0], NULL, NULL, NULL
+    if some:
+        a.rows.data = &data[0]
+    if indptr is not None:
+        a.rows.indptr = &indptr[0]
+        if some:
+            a.rows.indices = &indices[0]
+    a.n_models, a.n_parts = n_models, (n_models + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE
+    a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
+    if a.each == NULL:
+        raise MemoryError
+    try:
+        for k in range(n_models):
+            fill(&a.each[k].s, states[k], setting)
+            a.each[k].targets, a.each[k].scores = &targets[k, 0], &scores[k, 0]
+            if not is_plain(&a.each[k].s):
+                raise ValueError("these models are not plain ones of one point")
+        n_threaded = fs_pool_parts(<double> n_models * data.shape[0], LEAST)
+        if is_brief(n_models, data.shape[0] + n):
+            all_parts(&a, n_threaded)
+        else:
+            with nogil:
+                all_parts(&a, n_threaded)
+        if indptr is not None:
+            for k in range(n_models):
+                seen = states[k].seen
+                seen[0] = seen_with(seen[0], a.rows.indices, indptr[a.each[k].done])
+        return [a.each[k].done for k in range(n_models)]
+    finally:
+        free(a.each)
 
 
 def coef_now(state, setting):

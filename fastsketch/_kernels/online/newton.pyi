@@ -5,6 +5,7 @@ from typing_extensions import disjoint_base
 @disjoint_base
 class Rounds:
     def __init__(self, state: object, setting: object) -> None: ...
+    def fade(self, factor: float) -> None: ...
     def dense(
         self,
         rows: NDArray[np.float64],
@@ -23,3 +24,13 @@ class Rounds:
         rho: NDArray[np.float64] | None,
         scores: NDArray[np.float64],
     ) -> None: ...
+
+def together(
+    rounds: list[Rounds],
+    data: NDArray[np.float64],
+    indices: NDArray[np.int32] | None,
+    indptr: NDArray[np.int64] | None,
+    targets: NDArray[np.float64],
+    sample_weight: NDArray[np.float64],
+    scores: NDArray[np.float64],
+) -> None: ...

@@ -8,6 +8,8 @@ changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
     scalar, count: the entries of a Newton model in online.pxd, r = RANK, t = ROUND
+    fading        H is fading[FADED] (B'B + I alpha / fading[FADED]): with decay, B, K and M are those of rows that have
+                  not faded since the last shrink, and alpha is the true one
 
 Of "rp" and "oja" all rows of B change in every round: B = L [Z'; X], L = frame (m, 3 m) dense.
 """
@@ -17,6 +19,7 @@ from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py
 from libc.math cimport NAN
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from fastsketch._kernels.brief cimport BRIEF, is_brief
@@ -30,7 +33,7 @@ from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Mode
                                                       flat_projection_t, flat_steps_t, less_rank_one_t, lower_solve_t,
                                                       mu, over, step_length_t, teaches)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
-from fastsketch._kernels.online.newton_shrinking cimport shrinking_round
+from fastsketch._kernels.online.newton_shrinking cimport fade, shrinking_round
 from fastsketch._kernels.online.numbers cimport ALPHA, BOTH, CURRENT, NEXT, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
@@ -167,12 +170,52 @@ cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* t
             if at != z:
                 add(d, s.step_length(0, 1, h, z, True), s.line, s.base)
             if teaches(s, slope) and h > 0:
-                c = s.curve if s.by_loss else (mu() + 1.0 / s.count[ROUND]) * slope * slope
+                c = s.curve if s.by_loss else (mu() + 1.0 / s.count[ROUND]) * slope * slope / s.times
                 f = 1.0 / (1.0 + c * h)
                 s.less_rank_one(d, c * f, s.line, s.inverse)
                 add(d, s.step_length(slope, f, h, at, s.same), s.line, s.base)
         x += d
     return LEARNED
+
+
+# -- many models of the same rows ----------------------------------------------------------------------------------------
+cdef struct Lesson:
+    # what one of them learns
+    Model* s
+    const double* targets
+    double* scores
+    int status
+
+
+cdef struct Lessons:
+    Lesson* each
+    Py_ssize_t n_rows
+    const double* data
+    const int32_t* indices
+    const int64_t* indptr        # NULL: dense rows
+    const double* sample_weight
+
+
+cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
+    cdef Lessons* a = <Lessons*> context
+    cdef Lesson* l = a.each + part
+    if a.indptr != NULL:
+        l.status = sparse_loop(l.s, a.n_rows, a.data, a.indices, a.indptr, l.targets, a.sample_weight, NULL, l.scores)
+    elif l.s.frame == NULL:
+        l.status = full_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, l.scores)
+    else:
+        l.status = dense_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, NULL, l.scores)
+
+
+cdef void all_lessons(Lessons* a, Py_ssize_t n, bint small) noexcept nogil:
+    cdef Py_ssize_t i
+    if small:
+        for i in range(n):
+            one_lesson(a, i, NULL)
+        return
+    fs_blas_alone(1)
+    fs_pool_run(n, one_lesson, a, NULL, 0)
+    fs_blas_alone(0)
 
 
 # -- scratch -----------------------------------------------------------------------------------------------------------
@@ -230,10 +273,11 @@ cdef class Rounds:
         s.loss, s.m, s.spared = setting.loss, setting.sketch_size, setting.spared
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
-        s.by_loss = setting.by_loss
+        s.by_loss, s.loss_scale = setting.by_loss, setting.loss_scale
         s.grows, s.mixed, s.oja = setting.method == "rfd", setting.mixed, setting.method == "oja"
         s.base, s.scalar = <double*> self.of(state.base, b"d"), <double*> self.of(state.scalar, b"d")
         s.count = <int64_t*> self.of(state.count, b"l")
+        s.fading, s.decay = <double*> self.of(state.fading, b"d"), setting.decay
         self.seen = <int64_t*> self.of(state.seen, b"l")
         s.d = state.base.shape[0]
         self.take_steps(setting.method, s.scalar[ALPHA] == 0)
@@ -307,6 +351,11 @@ cdef class Rounds:
         s.c.frame, s.c.ld_frame = s.frame, s.k
         return 0
 
+    def fade(self, double factor):
+        """What came before counts `factor` of what it did, in a state of "rfd", "fd" or "pfd" with alpha > 0."""
+        if not fade(&self.s, factor):
+            raise np.linalg.LinAlgError("the small space has no factorisation")
+
     def dense(self, const double[:, ::1] rows, const double[::1] targets, const double[::1] sample_weight,
               const double[:, ::1] rho, double[::1] scores):
         """Learn from rows (n, d); rho (n, m): the random numbers of "rp". A row that is refused has no finite score."""
@@ -354,3 +403,57 @@ cdef class Rounds:
         self.seen[0] = self.s.c.seen
         if status == FAILED:
             raise np.linalg.LinAlgError("the small space has no factorisation")
+
+
+def together(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
+             const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
+    """Let several models learn from the same rows, each as it does alone, on the threads of the pool.
+
+    rounds: k Rounds, of any method but "rp"; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows
+    in slots; targets, scores (k, n), row by row. What a row leaves that has no finite score is as for one model; a
+    model whose small space has no factorisation has NaN as its last score.
+    """
+    cdef Py_ssize_t n = targets.shape[1], n_models = len(rounds), i
+    cdef double each
+    cdef Rounds one
+    cdef Lessons a
+    cdef bint small, brief
+    if not (targets.shape[0] == n_models == scores.shape[0] and scores.shape[1] == n == sample_weight.shape[0]):
+        raise ValueError("targets and scores must have a row for each model, and an entry for each row")
+    if n == 0 or n_models == 0:
+        return
+    if targets.strides[1] != sizeof(double) or scores.strides[1] != sizeof(double):
+        raise ValueError("rows of targets and scores must be contiguous")
+    a.n_rows, a.sample_weight, a.data, a.indices, a.indptr = n, &sample_weight[0], NULL, NULL, NULL
+    if data.shape[0]:
+        a.data = &data[0]
+    if indptr is not None:
+        a.indptr = &indptr[0]
+        if data.shape[0]:
+            a.indices = &indices[0]
+    a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
+    if a.each == NULL:
+        raise MemoryError
+    try:
+        brief, each = True, 0
+        for i in range(n_models):
+            one = rounds[i]
+            one.s.c.seen = one.seen[0]
+            a.each[i].s, a.each[i].targets, a.each[i].scores = &one.s, &targets[i, 0], &scores[i, 0]
+            each = <double> one.s.k * (<double> data.shape[0] + <double> n * one.s.k)
+            brief = brief and one.s.frame != NULL and one.s.c.seen <= BRIEF
+        # of the size of the work alone
+        small = fs_pool_parts(each * n_models, LEAST) == 1
+        if brief and each * n_models <= BRIEF:
+            all_lessons(&a, n_models, small)
+        else:
+            with nogil:
+                all_lessons(&a, n_models, small)
+        for i in range(n_models):
+            one = rounds[i]
+            if indptr is not None:
+                one.seen[0] = one.s.c.seen
+            if a.each[i].status == FAILED:
+                scores[i, n - 1] = NAN
+    finally:
+        free(a.each)

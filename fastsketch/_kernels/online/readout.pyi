@@ -8,6 +8,7 @@ def rounds(
     weights: NDArray[np.float64],
     information: NDArray[np.float64],
     scores: NDArray[np.float64],
+    decay: float = 1.0,
 ) -> None: ...
 def blend_numbers(
     members: NDArray[np.float64],

@@ -1,0 +1,9 @@
+/* The step of a learner with a diagonal H, on one dense row. */
+#ifndef FS_ADAGRAD_H
+#define FS_ADAGRAD_H
+#include "fs_common.h"
+
+/* For all d columns: squares += (slope x)^2, then w -= step x / (delta + sqrt(squares)). The same bits at all levels. */
+void fs_adagrad_d(ptrdiff_t d, double slope, double step, double delta, const double *x, double *squares, double *w);
+
+#endif
