@@ -242,7 +242,14 @@ def regression_defaults(args):
 
     from fastsketch.sklearn import AdaptiveSubgradientRegressor, SketchedNewtonRegressor
 
-    common = ({"epochs": 3}, {"scale": None}, {"blend": False}, {"loss": "huber"}, {"loss": "absolute"}, {"sketch_size": 10})
+    common = (
+        {"epochs": 3},
+        {"scale": None},
+        {"blend": False},
+        {"loss": "huber"},
+        {"loss": "absolute"},
+        {"sketch_size": 10},
+    )
     newton = named(SketchedNewtonRegressor, {}, {"alpha0": 1.0}, *common)
     rates = [{"learning_rate": rate} for rate in (0.1, 1.0)]
     adaptive = named(AdaptiveSubgradientRegressor, {}, {"delta": 1.0}, *rates, *common)

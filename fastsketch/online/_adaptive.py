@@ -115,7 +115,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
-            projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed, self._in_units())
+            projected = _projected.ProjectedSetting(
+                self.method, self.loss, self.sketch_size, self.seed, self._in_units()
+            )
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
             diagonal = _diagonal.DiagonalSetting(

@@ -52,10 +52,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         scores of more than two classes. Scores of real targets are not calibrated.
     blend : bool, optional
         Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate. For loss="square" the diagonal learner has that loss and
-        steps in units of its residuals, the share that it gets is that of least squares of scores from before each row
-        was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are never
-        blended.
+        score is made of both. If it is not given, as calibrate. For loss="square" the diagonal learner has that loss
+        and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
+        row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
+        never blended.
     method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
@@ -131,8 +131,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
     above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
-    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
-    the sketch loses, makes steps short, and the score comes from the diagonal learner that it is blended with.
+    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by
+    what the sketch loses, makes steps short, and the score comes from the diagonal learner that it is blended with.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two

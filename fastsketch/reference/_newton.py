@@ -167,7 +167,8 @@ class _Oja(_Unfading):
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
-    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above 1.
+    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
+    1.
     """
     r = abs(z - y)
     if loss == "logistic":
