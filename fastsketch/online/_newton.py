@@ -89,10 +89,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         and the vocabulary is saved with the model.
     decay : float in (0, 1], default 1.0
         With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
-        of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it falls below half of it:
-        directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and "pfd". See also
-        ``fade``. The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale that moved would
-        change what both mean; rows that are scaled by an older one are learned from all the same.
+        of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
+        falls below half of it: directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and
+        "pfd". See also ``fade``. The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale
+        that moved would change what both mean.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.

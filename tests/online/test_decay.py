@@ -150,13 +150,13 @@ def test_faded_models_follow_a_truth_that_moves():
     """A stream whose truth is exchanged for its opposite: after it, decay is right far sooner."""
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((24000, 20))
-    y = np.sign(rows @ rng.standard_normal(20))
+    y = np.sign(rows @ rng.standard_normal(20) + 3 * rng.standard_normal(24000))
     y[20000:] *= -1
     late = {}
     for decay in (1.0, 0.99):
         model = fs.SketchedNewton(5, decay=decay).update(rows[:20500], y[:20500])
         late[decay] = np.mean(np.sign(model.update(rows[20500:21500], y[20500:21500]).last_scores) == y[20500:21500])
-    assert late[0.99] > 0.9 and late[1.0] < 0.85, late
+    assert late[0.99] > 0.78 and late[1.0] < 0.7, late
 
 
 # -- adaptive subgradients ---------------------------------------------------------------------------------------------

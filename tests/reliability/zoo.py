@@ -251,7 +251,9 @@ SPECIMENS = (
     _online("grid", fs.AdaptiveGrid, [0.1, 1.0], [1.0, 3.0], sketch_size=3),
     _classes("classes", fs.SketchedNewton, 3),
     _classes("classes-csr", fs.SketchedNewton, 3, rows=sparse_rows),
-    _classes("classes-given-balanced", fs.SketchedNewton, 3, classes=["low", "middle", "high"], class_weight="balanced"),
+    _classes(
+        "classes-given-balanced", fs.SketchedNewton, 3, classes=["low", "middle", "high"], class_weight="balanced"
+    ),
     _classes("classes-diag-plain", fs.AdaptiveSubgradient, method="ada_diag", calibrate=False, scale=None),
     _classes("classes-ffd-decayed", fs.AdaptiveSubgradient, 3, decay=0.9, rows=sparse_rows),
     _classes("weighted", fs.SketchedNewton, 3, learn=_learn_weighted, class_weight={-1: 2.0, 1: 0.5}),
