@@ -168,9 +168,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
         of_labels = LOSSES[self.loss].targets == "label"
         loss = LOSSES["logistic" if of_labels else self.loss].number
-        setting = _diagonal.DiagonalSetting(
-            DIAGONAL, loss, NO_PENALTY, False, 0.0, self.decay, in_units=not of_labels
-        )
+        setting = _diagonal.DiagonalSetting(DIAGONAL, loss, NO_PENALTY, False, 0.0, self.decay, in_units=not of_labels)
         rate = np.array([RATE_BESIDE if of_labels else RATE_OF_NUMBERS])
         delta = np.array([DELTA_BESIDE])
         return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
