@@ -133,7 +133,7 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned from.
+        """Learn from targets (k, n); returns the scores (k, n) of the states, from before their rows were learned from.
 
         All of them walk some rows, which stay in the caches, before they go on. Unlearned says which row was refused.
         """
