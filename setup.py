@@ -116,6 +116,7 @@ def extensions():
         "online/columns": [],
         "online/diagonal": ["csrc/fs_adagrad.c"],
         "online/inputs": [],
+        "online/metrics": [],
         "online/newton": ["csrc/fs_dots.c"],
         "online/numbers": [],
         "online/readout": [],

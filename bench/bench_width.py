@@ -40,11 +40,11 @@ def hashed(d, active, n, seed=0):
     return wide, dense, np.where(score > 0, 1, -1)
 
 
-def learn(make, rows, labels):
+def learn(make, rows, labels, batch=BATCH):
     """Seconds of this process's own time for all rows in batches, and the model."""
     model, start = make(), time.process_time()
-    for first in range(0, rows.shape[0], BATCH):
-        model.update(rows[first : first + BATCH], labels[first : first + BATCH])
+    for first in range(0, rows.shape[0], batch):
+        model.update(rows[first : first + batch], labels[first : first + batch])
     return time.process_time() - start, model
 
 
@@ -82,6 +82,9 @@ def width(args):
                 for kind, rows in (("renumbered", dense), (exponent, wide)):
                     used = [learn(make, rows, labels)[0] for _ in range(repeats)]
                     least[name, kind] = min([*used, least.get((name, kind), np.inf)])
+            for kind, rows in (("renumbered", dense), (exponent, wide)):
+                used = [learn(LEARNERS["ada_diag"], rows, labels, n)[0] for _ in range(repeats)]
+                least["ada_diag, one update", kind] = min(used)
             least["SGDClassifier.fit, an epoch", exponent] = min(sgd_fit(wide, labels) for _ in range(repeats))
             least["SGDClassifier.fit, an epoch", "renumbered"] = min(sgd_fit(dense, labels) for _ in range(repeats))
         for (name, kind), used in least.items():

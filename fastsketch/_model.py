@@ -55,11 +55,6 @@ Arrays = dict[str, NDArray[Any]]
 _kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
 
 
-def before(cls: type) -> dict[str, Any]:
-    """{parameter: value} of a class and its bases for files that lack the parameter."""
-    return {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get("_BEFORE", {}).items()}
-
-
 def older_names(cls: type) -> dict[str, str]:
     """{older name: name} of a class and its bases."""
     return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
@@ -80,8 +75,6 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 class Model:
     """What every model of the library has."""
 
-    # {parameter: value} for files of versions that had no such parameter: what they did
-    _BEFORE: ClassVar[dict[str, Any]] = {}
     # {older name: name} of parameters, attributes and methods; "" where there is no successor
     _RENAMED: ClassVar[Mapping[str, str]] = {}
     # {parameter: value} that files without this parameter mean, where that is not its default
@@ -279,7 +272,7 @@ class Model:
         *,
         trusted: bool = True,
     ) -> Self:
-        model = cls(**parameters) if trusted else cls(**{**before(cls), **parameters})
+        model = cls(**parameters)
         model.notes = notes
         if not trusted:
             model._validate(state, arrays)

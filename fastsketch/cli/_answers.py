@@ -1,6 +1,6 @@
 """What a learned model says of rows, with the labels of the files that it has learned from."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,10 @@ class Answers:
 
 def is_pair(value: Any) -> bool:
     """Whether a note has two labels, [negative, positive], as `learn` of 0.1 wrote them."""
-    return isinstance(value, list) and all(isinstance(item, float) for item in value) and len(value) == 2
+    if not isinstance(value, list):
+        return False
+    items = cast(list[Any], value)
+    return len(items) == 2 and all(isinstance(item, float) for item in items)
 
 
 def as_answers(model: Any, path: str) -> Answers:

@@ -108,7 +108,7 @@ class TableReading:
     """Tables as rows with names and labels; the first file that is read, or a model, says what each column is."""
 
     def __init__(self, options: dict[str, Any], schema: dict[str, Any] | None = None) -> None:
-        self._options = options  # label, header and what else TableRows takes
+        self._options: dict[str, Any] = options  # label, header and what else TableRows takes
         self._schema = schema
         self._first: TableRows | None = None
 
@@ -134,7 +134,7 @@ class TableReading:
 
     def _table(self, path: str) -> TableRows:
         if self._schema is None:
-            options = self._options
+            options: dict[str, Any] = self._options
             if options["label"] is not None:
                 options = {**options, "label": _name_of(path, options["label"], header=options["header"])}
             table = TableRows(path, **options)

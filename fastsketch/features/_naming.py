@@ -58,7 +58,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Rows with names one after another: one dict is one row."""
-    if type(rows) is dict or (isinstance(rows, Mapping) and not is_sparse(rows)):
+    if type(rows) is dict or (isinstance(rows, Mapping) and not is_sparse(cast("Any", rows))):
         return (cast("Mapping[str, Any]", rows),)
     if isinstance(rows, list | tuple):
         return cast("Sequence[Any]", rows)

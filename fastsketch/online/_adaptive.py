@@ -23,6 +23,7 @@ from fastsketch.online._state import Floats, Zeros
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
+FADING = ("ada_ffd", "ada_fd", "ada_full", "fd_son", "ada_diag")
 METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
@@ -67,6 +68,8 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
 
     def _check(self) -> None:
         super()._check()
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
         if (self.penalty is None) != (self.penalty_strength == 0):
             raise ValueError(
                 "penalty and penalty_strength go together: "
@@ -76,6 +79,14 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
         if self.penalty is not None and self.method in PROJECTED:
             raise ValueError(f"method={self.method!r} takes no penalty")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.form == "dual_averaging":
+            raise ValueError(f"{rule} with form='dual_averaging', whose sum of gradients never fades")
+        if self.penalty is not None and self.method == "ada_diag":
+            raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
 
     def _points(self) -> tuple[Floats, Floats]:
         """(learning rate, delta) of every point, (k,) each."""
@@ -98,7 +109,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
-            diagonal = _diagonal.DiagonalSetting(DIAGONALS[self.method], loss, phi, dual, self.penalty_strength)
+            diagonal = _diagonal.DiagonalSetting(
+                DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, self.decay
+            )
             return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = _sketched.SketchedSetting(
@@ -110,6 +123,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             fade=son,
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
+            decay=self.decay,
         )
         return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
@@ -178,6 +192,13 @@ class AdaptiveSubgradient(_Adaptive):
     hash_bits : int, optional
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
+    decay : float in (0, 1], default 1.0
+        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
+        metrics of ``progress``. For mirror descent with a sketch, the whole G or its diagonal (without a
+        penalty). See also ``fade``.
+    drift : {None, "restart"}, default None
+        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
+        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
 
     Attributes
     ----------
@@ -190,7 +211,10 @@ class AdaptiveSubgradient(_Adaptive):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret.
+        n_rows, cumulative_loss, mean_loss, error_rate, regret; log_loss, accuracy and auc of labels,
+        mean_absolute_error and root_mean_squared_error of real targets.
+    restarts : ndarray
+        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -203,9 +227,10 @@ class AdaptiveSubgradient(_Adaptive):
     -----
     A round of "ada_ffd" and "ada_fd" costs O(tau d + tau^3) for dense rows and O(tau nnz + tau^3) for sparse ones; once
     in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3),
-    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With penalty="l1" a sketched round solves a convex problem of at
-    most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned from as dense
-    ones. The penalty is not part of the loss in ``progress``.
+    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With
+    penalty="l1" a sketched round solves a convex problem of at most 2 tau variables by Newton steps to a relative
+    1e-12, at O(tau^2 d) each, and rows are learned from as dense ones. The penalty is not part of the loss in
+    ``progress``.
 
     A gradient adds a direction to the sketch if more than 1e-10 of it is new, 3e-7 where rows are sparse.
 
@@ -264,7 +289,7 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay
         Those of AdaptiveSubgradient.
 
     Notes
@@ -294,6 +319,7 @@ class AdaptiveGrid(_Adaptive):
     scale: Literal["moments"] | None = choice(("moments", None), default=None)
     calibrate: bool = flag(default=False, init=False)
     blend: bool | None = flag(default=False, init=False)
+    drift: None = choice((None,), default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
@@ -324,8 +350,9 @@ class AdaptiveGrid(_Adaptive):
             columns, slots = self._kept.columns, self._learned.n_slots
             single = model._start(columns.most + self.fit_intercept, self._learned.sparse, slots=slots)
             self._learned.give_point(i, single)
+            inputs = self._kept.inputs.copied(slots)
             model._kept = Kept[PointsState].beginning(
-                single, None, columns.copied(slots), self._kept.inputs.copied(slots)
+                single, None, columns.copied(slots), inputs, model._metrics(), None
             )
             model._names = self._names.copied(self.n_rows)
         return model

@@ -8,18 +8,17 @@ appears, and a class that appears begins with nothing, at the row where it appea
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.online import _readout
 from fastsketch.online._readout import ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
-
-# Bytes of rows that all states learn from before they go on: they stay in a cache, and there is work for all threads.
-TOGETHER = 1 << 20
 
 
 def n_states(n_classes: int) -> int:
@@ -37,6 +36,7 @@ class States(Generic[S]):
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
     beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
     readout: ReadOut | None = None  # what is made of the scores
+    past: tuple[int, float, int] = (0, 0.0, 0)  # totals of states before these
 
     def copied(self) -> "States[S]":
         """The same with arrays of its own."""
@@ -47,7 +47,28 @@ class States(Generic[S]):
             self.shared,
             [state.copied() for state in self.beside],
             None if self.readout is None else self.readout.copied(0),
+            self.past,
         )
+
+    def anew(self, begin: Callable[[], tuple[S, Learned | None]]) -> "States[S]":
+        """States of the same classes that have learned nothing."""
+        held, beside = zip(*(begin() for _ in self.held), strict=True)
+        new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
+        if self.readout is not None:
+            new.readout = _readout.start(len(new.members()), len(held))
+        return new
+
+    def follow(self, old: "States[S]") -> None:
+        """Go on in place of others, that have learned from the same rows and from more before them."""
+        rows, loss, mistakes = old.totals()
+        own_rows, own_loss, own_mistakes = self.totals()
+        left = loss - own_loss
+        self.past = rows - own_rows, left if isfinite(left) else loss, mistakes - own_mistakes
+        for state, other in zip(self.all(), old.all(), strict=True):
+            state.regret[:] = other.regret
+            # slots stay what they are, also those that these have not met
+            state.make_slots(other.n_slots)
+            state.seen[0] = max(int(state.seen[0]), other.n_slots)
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
@@ -64,9 +85,12 @@ class States(Generic[S]):
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes): with several states the sum of their losses."""
         rows, loss, mistakes = self.held[0].totals()
-        if len(self.held) == 1:
-            return rows, loss, mistakes if self.readout is None else self.mistakes
-        return rows, sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
+        if len(self.held) > 1:
+            loss, mistakes = sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
+        elif self.readout is not None:
+            mistakes = self.mistakes
+        before = self.past
+        return rows + before[0], loss + before[1], mistakes + before[2]
 
     def signed(self, values: Floats) -> Floats:
         """Scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
@@ -75,7 +99,8 @@ class States(Generic[S]):
     def add_class(self, begin: Callable[[], tuple[S, Learned | None]]) -> None:
         """One class more than two, or than there are."""
         if len(self.held) == 1:
-            _, self.shared, self.mistakes = self.totals()
+            _, self.shared, mistakes = self.held[0].totals()
+            self.mistakes = mistakes if self.readout is None else self.mistakes
             self.held.append(self.held[0].copied())
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
@@ -98,25 +123,19 @@ class States(Generic[S]):
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
         """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned from.
 
-        All of them walk some rows, which stay in the caches, before they go on. Unlearned says which row was refused.
+        Unlearned says which row was refused.
         """
-        members, n = self.members(), targets.shape[1]
+        members = self.members()
         scores = np.full((len(members), *targets.shape), np.nan)
-        some = n if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
-        for first in range(0, n, some):
-            here = slice(first, min(first + some, n))
-            rows = batch if some >= n else part_of(batch, here.start, here.stop)
-            before = [[state.totals()[0] for state in learners] for learners in members]
-            for learners, of_member in zip(members, scores, strict=True):
-                for state in learners:
-                    state.prepare(rows)
-                type(learners[0]).learn_together(
-                    learners, rows, targets[:, here], sample_weight[here], of_member[:, here]
-                )
-            refused = ~np.isfinite(scores[:, :, here]).all(axis=2)
-            if refused.any():
-                row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused))
-                raise Unlearned(self.held[k], first + row)
+        before = [[state.totals()[0] for state in learners] for learners in members]
+        for learners, of_member in zip(members, scores, strict=True):
+            for state in learners:
+                state.prepare(batch)
+            type(learners[0]).learn_together(learners, batch, targets, sample_weight, of_member)
+        refused = ~np.isfinite(scores).all(axis=2)
+        if refused.any():
+            row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused).tolist())
+            raise Unlearned(self.held[k], row)
         return self.read_out(scores, targets, sample_weight)
 
     def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
@@ -143,8 +162,13 @@ class States(Generic[S]):
 
     def count_mistakes(self, scores: Floats, numbers: Counts, *, is_new: bool) -> None:
         """Count the rows whose class has not the largest score, of more than two; is_new: the first has a new one."""
+        if len(self.held) > 1:
+            self.mistakes += len(numbers) - int(np.count_nonzero(self.right(scores, numbers, is_new=is_new)))
+
+    def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
+        """Whether the score of the own class is above all others, (n,)."""
         if len(self.held) == 1:
-            return
+            return scores[0] * self.targets(numbers)[0] > 0
         signed = self.signed(scores)
         places = numbers, np.arange(len(numbers))
         own = signed[places]
@@ -152,7 +176,7 @@ class States(Generic[S]):
         right = own > signed.max(axis=0)
         if is_new:
             right[0] = False  # nobody could have said it
-        self.mistakes += len(numbers) - int(np.count_nonzero(right))
+        return right
 
 
 class Unlearned(ArithmeticError):
@@ -162,11 +186,6 @@ class Unlearned(ArithmeticError):
         super().__init__(row)
         self.state = state
         self.row = row  # of the batch
-
-
-def _size_of(batch: Batch) -> int:
-    """Bytes of its rows."""
-    return batch.data.nbytes + batch.indices.nbytes if isinstance(batch, Csr) else batch.nbytes
 
 
 def part_of(batch: Batch, first: int, stop: int) -> Batch:

@@ -36,9 +36,9 @@ class Columns:
     @classmethod
     def beginning(cls, width: int | None, *, all_at_once: bool, intercept: bool = False) -> Self:
         """Before the first row; all_at_once: every column has its own number for a slot, the intercept the last one."""
-        if not all_at_once:
+        if not all_at_once or width is None:
             return cls(width)
-        columns = np.arange(width)
+        columns = np.arange(width, dtype=np.int64)
         return cls(width, np.append(columns, INTERCEPT) if intercept else columns)
 
     def copied(self, n_slots: int) -> Self:
@@ -88,7 +88,9 @@ class Columns:
     def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, intercept: bool) -> Self:
         """From a model's state and arrays; those of older versions have an entry for every column."""
         slots = arrays["base"].shape[-1]
-        columns = arrays.get("columns", np.arange(slots)) if state["sparse"] else None
+        columns = None
+        if state["sparse"]:
+            columns = arrays["columns"] if "columns" in arrays else np.arange(slots, dtype=np.int64)
         return cls(state.get("n_features", slots - intercept), columns)
 
     @classmethod

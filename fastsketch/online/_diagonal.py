@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Learned, Zeros
+from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Learned, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class DiagonalSetting:
     phi: int
     dual: bool
     strength: float
+    decay: float = 1.0
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class DiagonalState(PointsState):
 
     setting: DiagonalSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
+    fading: Annotated[Floats, LATER]  # what squares are to be multiplied with, (1,)
     first: Annotated[Floats | None, OF_POINTS, SLOTS]  # Adam's first moment, (k, d)
     last: Annotated[Floats, OF_POINTS, SLOTS]  # the part of the clock that a coordinate has been given, (k, d)
     clock: Annotated[Floats, OF_POINTS]  # (k,)
@@ -46,19 +48,23 @@ class DiagonalState(PointsState):
     def learn_together(
         cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        first = cast("DiagonalState", states[0])
-        if not first.is_atomic() or len(first.clock) != 1 or first.setting.dual:
+        ours = cast("Sequence[DiagonalState]", states)
+        if not all(state.is_plain() for state in ours):
             Learned.learn_together(states, batch, targets, sample_weight, scores)
             return
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
-        kernel.rounds_together(
-            list(states), first.setting, data, indices, indptr, targets, sample_weight, scores
-        )
+        kernel.rounds_together(list(ours), ours[0].setting, data, indices, indptr, targets, sample_weight, scores)
+
+    def is_plain(self) -> bool:
+        """Whether the rounds for several states at a time serve."""
+        plain = self.is_atomic() and not self.setting.dual and self.setting.decay == 1.0
+        return plain and len(self.clock) == 1 and float(self.fading[0]) == 1.0
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         PointsState.validate_all(self, arrays)
         k, d = self.base.shape
         checks.not_negative(arrays, "squares", (d,))
+        checks.number_within(arrays.get("fading", self.fading)[0], "share that has not faded", 1e-110, 1.0)
         clock = checks.not_negative(arrays, "clock", (k,))
         last = checks.not_negative(arrays, "last", (k, d))
         if (last > clock[:, None]).any():
@@ -84,6 +90,9 @@ class DiagonalState(PointsState):
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
         return self.setting.method == DIAGONAL and self.setting.phi == NO_PENALTY
 
+    def fade(self, factor: float) -> None:
+        self.squares *= factor
+
     def coefs(self) -> Floats:
         return kernel.coef_now(self.copied(), self.setting)
 
@@ -97,6 +106,7 @@ def start(
         **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
         setting=setting,
         squares=zeros(d),
+        fading=np.ones(1),
         first=zeros((k, d)) if setting.method == ADAM else None,
         last=zeros((k, d)),
         clock=zeros(k),

@@ -8,20 +8,39 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._validation import as_flag
 from fastsketch.io import _checks as checks
 from fastsketch.online import _readout
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
+from fastsketch.online._drift import Watch
 from fastsketch.online._inputs import NAMES as INPUTS
-from fastsketch.online._inputs import Inputs
+from fastsketch.online._inputs import Inputs, OutOfRange
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
-from fastsketch.online._state import Batch, Counts, Floats, Learned, outline
+from fastsketch.online._metrics import Metrics
+from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned, outline
 
 S = TypeVar("S", bound=Learned)
 
 BESIDE = "beside."  # in the names of arrays of the second learners
+LATER = "later."  # and of all that has begun at a warning
 # Arrays in a file that are those of no state.
-COMMON = ("comparator", "shared_loss", "columns", "names", "name_ends", *INPUTS)
+OF_DRIFT = ("drift_past", "drift_buckets", "drift_used", "drift_counts", "drift_sums", "drift_rows")
+COMMON = (
+    "comparator",
+    "shared_loss",
+    "columns",
+    "names",
+    "name_ends",
+    *INPUTS,
+    "metric_sums",
+    "auc_bins",
+    *OF_DRIFT,
+)
+
+
+# Bytes of rows that pass through all stages before the next ones do: they stay in a cache, and are work for all threads.
+PART = 1 << 20
 
 
 @dataclass(slots=True)
@@ -32,6 +51,9 @@ class Kept(Generic[S]):
     labels: Labels | None  # None where targets are real
     columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     inputs: Inputs
+    metrics: Metrics
+    watch: Watch | None = None  # for drift
+    later: States[S] | None = None  # begun at a warning
 
     @staticmethod
     def beginning(
@@ -39,6 +61,8 @@ class Kept(Generic[S]):
         labels: Labels | None,
         columns: Columns,
         inputs: Inputs,
+        metrics: Metrics,
+        watch: Watch | None,
         *,
         beside: Learned | None = None,
         calibrate: bool = False,
@@ -48,7 +72,7 @@ class Kept(Generic[S]):
         beside: a second learner, for the read-out of `calibrate`.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, inputs)
+            return Kept(States([state], [1.0]), None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
@@ -56,12 +80,26 @@ class Kept(Generic[S]):
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
             states.readout = _readout.start(len(states.members()), n)
-        return Kept(states, labels, columns, inputs)
+        return Kept(states, labels, columns, inputs, metrics, watch)
 
     def copied(self) -> "Kept[S]":
         """The same with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
-        return Kept(self.states.copied(), labels, self.columns, self.inputs.copied(self.n_slots()))
+        watch = None if self.watch is None else self.watch.copied(0)
+        later = None if self.later is None else self.later.copied()
+        return Kept(
+            self.states.copied(),
+            labels,
+            self.columns,
+            self.inputs.copied(self.n_slots()),
+            self.metrics.copied(0),
+            watch,
+            later,
+        )
+
+    def is_atomic(self) -> bool:
+        """Whether one row is learned from in whole or not at all, so that no copy is needed."""
+        return self.watch is None and self.states.is_atomic()
 
     def sparse(self) -> bool:
         """Whether sparse rows are learned from."""
@@ -80,7 +118,7 @@ class Kept(Generic[S]):
         """So that the states may meet all slots."""
         if self.sparse():
             self.inputs.make_slots(self.n_slots(), len(self.columns))
-            for state in self.states.all():
+            for state in [*self.states.all(), *(self.later.all() if self.later else ())]:
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
@@ -115,8 +153,11 @@ class Kept(Generic[S]):
         return np.ravel(self.shown(self.states.intercepts()))
 
     # -- learning ----------------------------------------------------------------------------------------------------
-    def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats) -> Floats:
-        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all."""
+    def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats, *, counted: Floats | None) -> Floats:
+        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all.
+
+        counted: the weight of the row for the metrics, None for 1.
+        """
         states, labels = self.states, self.labels
         state, scores = states.held[0], np.full((1 + len(states.beside), 1, 1), np.nan)
         out = own = scores[0, 0]
@@ -129,7 +170,7 @@ class Kept(Generic[S]):
         # of two learners the one that is quickly put back comes first
         undo, undo_beside = self.inputs.undoing(batch), [(one, one.undoing(batch)) for one in states.beside]
         try:
-            rows = self.inputs.joined(batch)
+            rows = self.inputs.prepared(batch)
             for beside in states.beside:
                 beside.learn(rows, y, weights, scores[1, 0])
             if not undo_beside or isfinite(scores[1, 0, 0]):
@@ -145,6 +186,7 @@ class Kept(Generic[S]):
                 out = states.read_out(scores, y[None, :], weights)[0]
                 if labels is not None:
                     labels.counts = counts
+                self.metrics.take_in(out[None], y[None], counted)
         if not isfinite(own[0]):
             raise Unlearned(state, state.totals()[0])
         return out if labels is None or self.sign() > 0 else -out + 0.0
@@ -155,40 +197,130 @@ class Kept(Generic[S]):
         y: NDArray[Any],
         weights: Floats,
         *,
+        counted: Floats | None,
         new: New = NOTHING_NEW,
         begin: Callable[[], tuple[S, Learned | None]],
     ) -> Floats:
         """Learn from rows; returns their scores as people see them, each from before its row was learned from.
 
         y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
+        counted: weights of the rows for the metrics, None for 1.
         """
         states, labels = self.states, self.labels
-        batch = self.inputs.joined(batch)
         if labels is None:
-            return self._part(batch, y, weights, 0, len(y), False)[0]
+            return self._part(batch, y, weights, counted, begin, first=0, stop=len(y))[0]
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
             states.signs[0] = first_sign(new.labels[0])
         stops = [*cuts, len(y)]
-        scores = [] if cuts and cuts[0] == 0 else [self._part(batch, y, weights, 0, stops[0], False)]
+        scores: list[Floats] = []
+        if not cuts or cuts[0] > 0:
+            scores.append(self._part(batch, y, weights, counted, begin, first=0, stop=stops[0]))
         for row, stop in zip(cuts, stops[1:], strict=True):
-            states.add_class(begin)
-            scores.append(self._part(batch, y, weights, row, stop, True))
+            self.states.add_class(begin)
+            if self.later is not None:
+                self.later.add_class(begin)
+            scores.append(self._part(batch, y, weights, counted, begin, first=row, stop=stop, is_new=True))
         labels.add(new, cast(Counts, y))
         return self._together(scores, len(y))
 
-    def _part(self, batch: Batch, y: NDArray[Any], weights: Floats, first: int, stop: int, is_new: bool) -> Floats:
-        """Learn from some rows, which the present states serve: the scores (k, n) of the states."""
-        states, rows = self.states, self.states.totals()[0]
-        if stop - first < len(y):
-            batch, y, weights = part_of(batch, first, stop), y[first:stop], weights[first:stop]
-        targets = y[None, :] if self.labels is None else states.targets(y)
+    def _part(
+        self,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        begin: Callable[[], tuple[S, Learned | None]],
+        *,
+        first: int,
+        stop: int,
+        is_new: bool = False,
+    ) -> Floats:
+        """Learn from some rows, which the present states serve: the scores (k, n) of the states.
+
+        A few at a time, so that what is made of them stays in a cache until all learners have had it.
+        """
+        parts: list[Floats] = []
+        for start, end in _cut(batch, first, stop):
+            try:
+                rows = self.inputs.prepared(part_of(batch, start, end) if end - start < len(y) else batch)
+            except OutOfRange as refused:
+                raise OutOfRange(start + refused.row) from None
+            some = y[start:end], weights[start:end], None if counted is None else counted[start:end]
+            if self.watch is not None:
+                parts.append(self._watched(self.watch, rows, *some, begin, is_new=is_new and start == first))
+            else:
+                parts.append(self._learned_by(self.states, rows, *some, is_new=is_new and start == first))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _targets(self, y: NDArray[Any]) -> Floats:
+        return y[None, :] if self.labels is None else self.states.targets(y)
+
+    def _watched(
+        self,
+        watch: Watch,
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        begin: Callable[[], tuple[S, Learned | None]],
+        *,
+        is_new: bool,
+    ) -> Floats:
+        """The same with a look at drift at the rows for it, which may exchange the states."""
+        parts: list[Floats] = []
+        first = 0
+        while first < len(y):
+            stop = min(len(y), first + watch.until_look())
+            some, of_some, w = part_of(batch, first, stop), y[first:stop], weights[first:stop]
+            for_metrics = None if counted is None else counted[first:stop]
+            is_new = is_new and first == 0
+            targets = self._targets(of_some)
+            scores = self._learned_by(self.states, some, of_some, w, for_metrics, is_new=is_new)
+            right = None if self.labels is None else self.states.right(scores, of_some, is_new=is_new)
+            errors, theirs = watch.errors(scores[0], targets[0], right), None
+            if self.later is not None:
+                try:
+                    new = self.later.learn(some, targets, w)
+                    right = None if self.labels is None else self.later.right(new, of_some, is_new=is_new)
+                    theirs = watch.errors(new[0], targets[0], right)
+                except Unlearned:
+                    self.later = None  # these states have no need to live
+            watch.take_in(errors, theirs, np.abs(scores[0] - targets[0]) if right is None else None)
+            if watch.until_look() == 0:
+                self._decide(watch, begin)
+            parts.append(scores)
+            first = stop
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(self.states.held), 0))
+
+    def _decide(self, watch: Watch, begin: Callable[[], tuple[S, Learned | None]]) -> None:
+        what = watch.decide(self.later is not None, self.states.totals()[0])
+        if what == "begin":
+            self.later = self.states.anew(begin)
+        elif what == "drop":
+            self.later = None
+        elif what == "take" and self.later is not None:
+            self.later.follow(self.states)
+            self.states, self.later = self.later, None
+
+    def _learned_by(
+        self,
+        states: States[S],
+        batch: Batch,
+        y: NDArray[Any],
+        weights: Floats,
+        counted: Floats | None,
+        *,
+        is_new: bool,
+    ) -> Floats:
+        rows, targets = states.totals()[0], self._targets(y)
         try:
             scores = states.learn(batch, targets, weights)
         except Unlearned as refused:
             raise Unlearned(refused.state, rows + refused.row) from None
         states.count_mistakes(scores, y, is_new=is_new)
+        self.metrics.take_in(scores, targets, counted, signs=states.signs, numbers=y, is_new=is_new)
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:
@@ -213,18 +345,20 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
-        arrays = {}
-        for k, held in enumerate(states.held):
-            arrays.update({name_of(k, name): array for name, array in held.saved().items()})
-        for k, beside in enumerate(states.beside):
-            arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
-        if states.readout is not None:
-            arrays.update(states.readout.saved(0))
+        arrays = _arrays_of(states)
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
         arrays.update(self.inputs.saved(self.n_slots()))
         if len(states.held) > 1:
             arrays["shared_loss"] = np.array([states.shared])
+        arrays.update(self.metrics.saved(0))
+        if self.watch is not None:
+            arrays.update(self.watch.saved(0))
+            shared, mistakes = (0.0, 0) if self.later is None else (self.later.shared, self.later.mistakes)
+            arrays["drift_past"] = np.array([*states.past, shared, mistakes], np.float64)
+            state["later"] = self.later is not None
+            if self.later is not None:
+                arrays.update({LATER + name: array for name, array in _arrays_of(self.later).items()})
         return state, arrays
 
     @staticmethod
@@ -233,6 +367,8 @@ class Kept(Generic[S]):
         arrays: dict[str, NDArray[Any]],
         start: Callable[[int], S],
         start_beside: Callable[[int], Learned] | None,
+        metrics: Metrics,
+        watch: Watch | None,
         given: tuple[Label, ...] | None,
         inputs: Inputs,
         *,
@@ -245,36 +381,22 @@ class Kept(Generic[S]):
         if inputs.moments is None:
             for name in INPUTS:
                 checks.only({key: array for key, array in arrays.items() if key == name})
+        metrics.validate(arrays)
+        n = len(state["signs"]) if "labels" in state else 1
+        arrays, before = _validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
         if "labels" not in state:
-            (part,), _ = _parts_of(arrays, 1)
-            checked = start(_slots_of(part))
-            checked.validate_all(part)
-            inputs.validate_moments(arrays, checked.rows_in(part), inputs.slots_in(_slots_of(part)))
+            rows, slots = _validate_states(arrays, 1, start, None, calibrate=False)
+            inputs.validate_moments(arrays, rows + before, inputs.slots_in(slots))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
         if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
             raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
-        parts, parts_beside = _parts_of(arrays, n)
         if n > 1:
             checks.sums(arrays, "shared_loss", (1,), low=0.0)
-        rows = 0
-        for part, part_beside in zip(parts, parts_beside, strict=True):
-            if calibrate:
-                for name in _readout.NAMES:
-                    part.pop(name, None)
-            checked = start(_slots_of(part))
-            checked.validate_all(part)
-            rows = rows or checked.rows_in(part)
-            if start_beside is None:
-                checks.only(part_beside)
-            else:
-                start_beside(_slots_of(part_beside)).validate_all(part_beside)
-        if calibrate:
-            _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
-        inputs.validate_moments(
-            arrays, rows, inputs.slots_in(max(map(_slots_of, [*parts, *filter(None, parts_beside)])))
-        )
+        rows, slots = _validate_states(arrays, n, start, start_beside, calibrate=calibrate)
+        rows += before
+        inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
 
@@ -286,6 +408,8 @@ class Kept(Generic[S]):
         start_beside: Callable[[int], Learned] | None,
         columns: Columns,
         inputs: Inputs,
+        metrics: Metrics,
+        watch: Watch | None,
         *,
         of_labels: bool,
         given: bool,
@@ -298,24 +422,132 @@ class Kept(Generic[S]):
             signs = list(state["signs"])
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
-        held: list[S] = []
-        all_beside: list[Learned] = []
-        for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
-            one = start(_slots_of(part))
-            one.take(part)
-            held.append(one)
-            if start_beside is not None:
-                beside = start_beside(_slots_of(part_beside))
-                beside.take(part_beside)
-                all_beside.append(beside)
-        shared = float(arrays["shared_loss"][0]) if len(held) > 1 else 0.0
+        arrays, of_later = _apart(arrays)
+        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate)
+        states.mistakes = state.get("mistakes", 0)
+        states.shared = float(arrays["shared_loss"][0]) if len(signs) > 1 else 0.0
         inputs.take(arrays)
-        readout = None
+        metrics.take(arrays)
+        later = None
+        if watch is not None and "drift_past" in arrays:
+            watch.take(arrays)
+            rows, loss, mistakes, of_both, later_mistakes = arrays["drift_past"].tolist()
+            states.past = int(rows), loss, int(mistakes)
+            if state["later"]:
+                later = _states_in(of_later, list(signs), start, start_beside, calibrate=calibrate)
+                later.shared, later.mistakes = of_both, int(later_mistakes)
+        return Kept(states, labels, columns, inputs, metrics, watch, later)
+
+
+def _validate_states(
+    arrays: dict[str, NDArray[Any]],
+    n: int,
+    start: Callable[[int], Learned],
+    start_beside: Callable[[int], Learned] | None,
+    *,
+    calibrate: bool,
+) -> tuple[int, int]:
+    """(rows, most slots) of n states; ValueError unless rows could have made them."""
+    parts, parts_beside = _parts_of(arrays, n)
+    rows = 0
+    for part, part_beside in zip(parts, parts_beside, strict=True):
         if calibrate:
-            readout = _readout.start(2 if all_beside else 1, len(held))
-            readout.take(arrays)
-        states = States(held, signs, state.get("mistakes", 0), shared, all_beside, readout)
-        return Kept(states, labels, columns, inputs)
+            for name in _readout.NAMES:
+                part.pop(name, None)
+        checked = start(_slots_of(part))
+        checked.validate_all(part)
+        rows = rows or checked.rows_in(part)
+        if start_beside is None:
+            checks.only(part_beside)
+        else:
+            start_beside(_slots_of(part_beside)).validate_all(part_beside)
+    if calibrate:
+        _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
+    return rows, max(map(_slots_of, [*parts, *filter(None, parts_beside)]))
+
+
+def _validate_watch(
+    state: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    start: Callable[[int], Learned],
+    start_beside: Callable[[int], Learned] | None,
+    watch: Watch | None,
+    n: int,
+    *,
+    calibrate: bool,
+) -> tuple[dict[str, NDArray[Any]], int]:
+    """The arrays without those of later states, and the rows before the present ones; ValueError if they cannot be."""
+    arrays, of_later = _apart(arrays)
+    if "drift_past" not in arrays:
+        checks.only(of_later)
+        checks.only({name: array for name, array in arrays.items() if name in OF_DRIFT})
+        return arrays, 0
+    if watch is None:
+        raise ValueError("it has looked for drift, and its parameters say drift=None")
+    past = checks.sums(arrays, "drift_past", (5,))
+    for entry, name in ((0, "rows before a restart"), (4, "mistakes since a warning")):
+        checks.number_within(past[entry], name, 0, 2**53)
+    checks.number_within(past[2], "mistakes before a restart", -(2**53), 2**53)
+    (first, *_), _ = _parts_of(arrays, n)
+    watch.validate_all(arrays, int(past[0]) + start(1).rows_in(first))
+    if as_flag(state["later"], "later") != bool(of_later):
+        raise ValueError("its state does not say whether others have begun")
+    if of_later:
+        _validate_states(of_later, n, start, start_beside, calibrate=calibrate)
+    return arrays, int(past[0])
+
+
+def _apart(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """All but the arrays of later states, and these by their own names."""
+    of_later = {name.removeprefix(LATER): array for name, array in arrays.items() if name.startswith(LATER)}
+    return {name: array for name, array in arrays.items() if not name.startswith(LATER)}, of_later
+
+
+def _states_in(
+    arrays: dict[str, NDArray[Any]],
+    signs: list[float],
+    start: Callable[[int], S],
+    start_beside: Callable[[int], Learned] | None,
+    *,
+    calibrate: bool,
+) -> States[S]:
+    """The inverse of ``_arrays_of``."""
+    held: list[S] = []
+    all_beside: list[Learned] = []
+    for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
+        one = start(_slots_of(part))
+        one.take(part)
+        held.append(one)
+        if start_beside is not None:
+            beside = start_beside(_slots_of(part_beside))
+            beside.take(part_beside)
+            all_beside.append(beside)
+    states = States(held, signs, beside=all_beside)
+    if calibrate:
+        states.readout = _readout.start(len(states.members()), len(held))
+        states.readout.take(arrays)
+    return states
+
+
+def _arrays_of(states: States[Any]) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for k, held in enumerate(states.held):
+        arrays.update({name_of(k, name): array for name, array in held.saved().items()})
+    for k, beside in enumerate(states.beside):
+        arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
+    if states.readout is not None:
+        arrays.update(states.readout.saved(0))
+    return arrays
+
+
+def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
+    """(first, stop) of the parts in which rows first to stop - 1 are learned from; one at least."""
+    if isinstance(batch, Csr):
+        n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
+    else:
+        n, size = len(batch), batch.nbytes
+    some = max(1, PART * n // max(size, 1))
+    return [(at, min(at + some, stop)) for at in range(first, max(stop, first + 1), some)]
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:

@@ -22,6 +22,7 @@ from fastsketch._validation import (
     as_flag,
     as_integer,
     as_numbers,
+    as_real,
     as_rows,
     as_vector,
     as_weights,
@@ -32,7 +33,7 @@ from fastsketch._validation import (
 from fastsketch.features import Vocabulary
 from fastsketch.features._columns import MOST_BITS
 from fastsketch.io import _checks as checks
-from fastsketch.online import _diagonal, _readout
+from fastsketch.online import _diagonal, _drift, _metrics, _readout
 from fastsketch.online._against_rest import Unlearned, n_states
 from fastsketch.online._columns import Columns, products
 from fastsketch.online._inputs import Inputs, OutOfRange
@@ -47,6 +48,7 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
+from fastsketch.online._metrics import Metrics
 from fastsketch.online._names import NAMED, NamedRows, Names
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 from fastsketch.online._top import Weighed, largest
@@ -69,6 +71,11 @@ class Progress(TypedDict):
     mean_loss: float
     error_rate: float
     regret: float | None
+    log_loss: float | None
+    accuracy: float | None
+    auc: float | None
+    mean_absolute_error: float | None
+    root_mean_squared_error: float | None
 
 
 def _as_choice_of_blend(value: Any, name: str) -> bool | None:
@@ -90,6 +97,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+    drift: Literal["restart"] | None = choice(("restart", None), default=None)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
     fit_intercept: bool = flag(default=True)
@@ -123,6 +132,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         d: columns that there may be; slots: of sparse rows, how many the arrays have room for, d if not given.
         """
+        raise NotImplementedError
+
+    def _check_fading(self, rule: str) -> None:
+        """ValueError that begins with `rule` unless H can fade."""
         raise NotImplementedError
 
     def _by_slot(self) -> bool:
@@ -176,6 +189,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         given: tuple[Label, ...] | None = self._values["classes"]
         return Labels(in_order(given or ()), given=given is not None)
 
+    def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
+        return _metrics.start(self.loss, self.decay, zeros, calibrated=self._calibrates())
+
+    def _watch(self) -> _drift.Watch | None:
+        return None if self.drift is None else _drift.start()
+
     def _known_classes(self) -> NDArray[Any] | None:
         labels = self._labels()
         return None if labels is None else labels.classes()
@@ -221,8 +240,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
         if new.rows and self._comparator is not None:
             cast(Labels, labels).require_comparable(new)
-        weights = as_weights(sample_weight, n)
-        weights = filled(n, self.loss_scale) if weights is None else weights * self.loss_scale
+        counted = as_weights(sample_weight, n)
+        weights = filled(n, self.loss_scale) if counted is None else counted * self.loss_scale
         if labels is not None and self.class_weight is not None:
             weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
         if kept is None:
@@ -234,23 +253,26 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 labels,
                 columns,
                 self._first_inputs(columns.first_room() if sparse else d, sparse),
+                self._metrics(),
+                self._watch(),
                 beside=self._first_beside(columns, sparse),
                 calibrate=self._calibrates(),
             )
-        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        batch = kept.inputs.with_intercept(_as_csr(x)) if kept.sparse() else _as_dense(x)
         if isinstance(batch, Csr):
             batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (
-            n != 1 or new.rows or self._comparator is not None or not (kept.states.is_atomic() and kept.has_room())
+            n != 1 or new.rows or self._comparator is not None or not (kept.is_atomic() and kept.has_room())
         ):
             kept = kept.copied()  # a refused or interrupted batch comes back to the original
         kept.make_room()
         self._coef = None
         try:
             if kept is self._kept:
-                scores = kept.learn_one(batch, y, weights)
+                scores = kept.learn_one(batch, y, weights, counted=counted)
             else:
-                scores = kept.learn(batch, y, weights, new=new, begin=lambda: self._late_state(kept))
+                begin = lambda: self._late_state(kept)  # noqa: E731
+                scores = kept.learn(batch, y, weights, counted=counted, new=new, begin=begin)
         except OutOfRange as refused:
             row = self.n_rows + refused.row + 1
             raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
@@ -282,6 +304,33 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._names.is_named(self.n_rows):
             raise ValueError(NAMED)
         return self._as_rows(rows)
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the model's H cannot fade, as ``decay`` says.
+        """
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        self._check_fading("there is no fade")
+        if self._kept is not None:
+            kept = self._kept.copied()
+            for states in filter(None, (kept.states, kept.later)):
+                for state in states.all():
+                    state.fade(factor)
+            self._kept = kept
+        return self
 
     def _as_rows(self, rows: Rows) -> Any:
         x: Any = as_rows(rows)
@@ -525,8 +574,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         # as the rows came, and as they are learned from: without scaling the same
         shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
         m = shown.shape[1]
-        columns: Counts = kept.columns.array(m) if kept.sparse() else np.arange(m)
-        own: NDArray[np.bool_] = columns != INTERCEPT
+        columns = kept.columns.array(m) if kept.sparse() else cast("Counts", np.arange(m))
+        own = cast(NDArray[np.bool_], columns != INTERCEPT)
         names = self._names.known(self.n_rows)
 
         def of(number: int) -> list[Weighed]:
@@ -552,6 +601,11 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
         error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
         more than two classes the loss of a row is the sum of those of each class against the rest.
+
+        The others count each row with its sample_weight, and decay^age: of labels log_loss (of probabilities clipped
+        to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
+        classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
+        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss.
         """
         n_rows, loss, mistakes = (0, 0.0, 0) if self._kept is None else self._kept.states.totals()
         regret = None
@@ -563,12 +617,20 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             "mean_loss": loss / max(n_rows, 1),
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
+            **(self._metrics() if self._kept is None else self._kept.metrics).figures(),
         }
 
     @property
     def n_rows(self) -> int:
         """Rows learned from."""
-        return 0 if self._kept is None else self._kept.states.held[0].totals()[0]
+        return 0 if self._kept is None else self._kept.states.totals()[0]
+
+    @property
+    @reads
+    def restarts(self) -> NDArray[np.int64]:
+        """Numbers of rows after which a model with drift="restart" began anew, the last thousand; (k,)."""
+        watch = None if self._kept is None else self._kept.watch
+        return np.zeros(0, np.int64) if watch is None else watch.drift_rows.copy()
 
     @property
     def n_features(self) -> int | None:
@@ -581,7 +643,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
 
     def _facts(self) -> dict[str, Any]:
-        return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
+        facts = {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
+        return facts if self.drift is None else {**facts, "restarts": self.restarts.tolist()}
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -620,6 +683,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             (lambda slots: self._start_beside(most, sparse, outline, slots if sparse else None))
             if self._blends()
             else None,
+            self._metrics(outline),
+            self._watch(),
             self._values["classes"],
             self._first_inputs(1, sparse, outline),
             calibrate=self._calibrates(),
@@ -640,6 +705,8 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             else None,
             columns,
             self._first_inputs(1, sparse),
+            self._metrics(),
+            self._watch(),
             calibrate=self._calibrates(),
             of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,

@@ -25,6 +25,7 @@ from fastsketch.online._state import Zeros
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
 Curvature = Literal["gradient", "loss"] | None
+FADING = ("rfd", "fd", "pfd")
 
 
 def _as_share(value: Any, name: str) -> float:
@@ -57,8 +58,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
-        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01 if
-        scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
+        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01
+        if scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
     constraint : {"current", "next", "both", None}, default None
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None.
@@ -83,6 +84,14 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     hash_bits : int, optional
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
+    decay : float in (0, 1], default 1.0
+        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
+        metrics of ``progress``. alpha fades too, and is put back to its first value when it falls below half of it:
+        directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and "pfd". See also
+        ``fade``.
+    drift : {None, "restart"}, default None
+        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
+        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
 
     Attributes
     ----------
@@ -97,7 +106,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret.
+        n_rows, cumulative_loss, mean_loss, error_rate, regret; log_loss, accuracy and auc of labels,
+        mean_absolute_error and root_mean_squared_error of real targets.
+    restarts : ndarray
+        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -110,15 +122,16 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     -----
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
-    above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
-    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
+    above it: with loss="square" and a sketch that loses nothing the model is ridge regression of the rows so far. Many
+    columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
     the sketch loses, makes steps short, and more rows of the sketch, or AdaptiveSubgradient, do better.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
-    shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however wide
-    they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an installation compiles for about half a second; the
-    result is kept on the disk where that can be (``fastsketch warm-up``).
+    shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however
+    wide they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an
+    installation compiles for about half a second; the result is kept on the disk where that can be (``fastsketch
+    warm-up``).
 
     References
     ----------
@@ -156,6 +169,15 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
 
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.alpha0 == 0.0:
+            raise ValueError(f"{rule} with alpha0=0: nothing would be left of H; give a positive alpha0, or none")
+
     def _resolved(self) -> dict[str, Any]:
         curvature = self.curvature
         if curvature is None:
@@ -178,6 +200,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             first_row_share=self._first_row_share(),
             by_loss=self.resolved["curvature"] == "loss",
             seed=self.seed,
+            decay=self.decay,
         )
         return start(setting, d if slots is None else slots, sparse, zeros)
 

@@ -13,6 +13,9 @@ from fastsketch._kernels.online.numbers import (
     APPENDED,
     BOTH,
     CURRENT,
+    FADED,
+    FADINGS,
+    FLOOR,
     FULL,
     LOSS,
     MISTAKES,
@@ -23,11 +26,13 @@ from fastsketch._kernels.online.numbers import (
     ROUND,
     ROWS,
     SHRINKAGE,
+    TAKEN,
     UNCONSTRAINED,
 )
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
+    LATER,
     OF_LOSSES,
     SLOT_ROWS,
     Arrays,
@@ -69,6 +74,7 @@ class NewtonSetting:
     first_row_share: float
     by_loss: bool  # H of curvatures of the losses, not of gradients
     seed: int
+    decay: float = 1.0
 
     @property
     def mixed(self) -> bool:
@@ -124,6 +130,7 @@ class NewtonState(Learned):
     setting: NewtonSetting
     scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
+    fading: Annotated[Floats, LATER]  # entries FADED, FLOOR, TAKEN
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         if isinstance(batch, Csr):
@@ -178,13 +185,22 @@ class NewtonState(Learned):
                 square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
-                self.scalar[ALPHA] = self.setting.first_row_share * square
+                self.scalar[ALPHA] = self.fading[FLOOR] = self.setting.first_row_share * square
+
+    def fade(self, factor: float) -> None:
+        if self.bound is None:
+            self.bound = Rounds(self, self.setting)
+        self.bound.fade(factor)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Learned.validate_all(self, arrays)
         scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
-        least = setting.alpha0 or 0.0
-        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else least)
+        faded, floor, taken = arrays.get("fading", self.fading).tolist()
+        checks.number_within(faded, "share that has not faded", 5e-324, 1.0)
+        checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
+        checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)
+        least = (setting.alpha0 or 0.0) / (1 if faded == 1 and setting.decay == 1 else 2)
+        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else setting.alpha0)
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
@@ -242,6 +258,8 @@ class SketchState(NewtonState):
         # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
         if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
             return False
+        if float(self.scalar[ALPHA]) * self.setting.decay < float(self.fading[FLOOR]) / 2:
+            return False  # alpha is put back before the row is learned from
         return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
 
     def _is_full(self) -> bool:
@@ -289,9 +307,11 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         "setting": setting,
         "scalar": np.zeros(NEWTON_SCALARS),
         "count": np.zeros(NEWTON_COUNTS, np.int64),
+        "fading": np.zeros(FADINGS),
     }
     alpha0 = setting.alpha0 or 0.0
-    common["scalar"][ALPHA] = alpha0
+    common["scalar"][ALPHA] = common["fading"][FLOOR] = alpha0
+    common["fading"][FADED] = common["fading"][TAKEN] = 1.0
     if setting.method == "full":
         return FullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
     if setting.mixed:

@@ -39,6 +39,7 @@ class SketchedSetting:
     fade: bool  # gradient t counts 1 / sqrt(t)
     sketch_size: int
     strength: float
+    decay: float = 1.0
 
 
 @dataclass(slots=True)
@@ -99,6 +100,9 @@ class SketchedState(PointsState):
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed
         return True
+
+    def fade(self, factor: float) -> None:
+        self.lam *= factor
 
     def coefs(self) -> Floats:
         n, old, held = int(self.count[ROWS]), int(self.count[OLD]), self.held

@@ -27,6 +27,7 @@ GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
 BOUND = "made of the arrays of this object, and made again for others"
+LATER = "what older files, which lack it, mean is what it begins with"
 SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
 SLOT_ROWS = "one row for each slot of a column, with room to grow"
 DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
@@ -119,8 +120,8 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 names |= value.validate(arrays)
-            elif marked(item, DECIDED) and item.name not in arrays:
-                continue  # files of schema 1 have it among their parameters alone
+            elif (marked(item, DECIDED) or marked(item, LATER)) and item.name not in arrays:
+                continue  # DECIDED: files of schema 1 have it among their parameters alone
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
                 expected, given = cast(NDArray[Any], value), arrays.get(item.name)
                 grown = given is not None and given.ndim == 1 and marked(item, GROWS)
@@ -135,9 +136,9 @@ class Arrays:
 
 def _slots_of(item: Field[Any], array: Any) -> int:
     """How many slots a field has room for; 0 if it has none."""
-    if not isinstance(array, np.ndarray):
+    if array is None:
         return 0
-    return array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0
+    return int(array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0)
 
 
 def _used(item: Field[Any], array: Any, n_slots: int) -> NDArray[Any]:
@@ -263,6 +264,10 @@ class Learned(Arrays):
 
     def totals(self) -> tuple[int, float, int]:
         """(rows seen, cumulative loss, mistakes)."""
+        raise NotImplementedError
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did in H."""
         raise NotImplementedError
 
     @staticmethod

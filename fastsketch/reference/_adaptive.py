@@ -21,6 +21,8 @@ Penalty = tuple[str, float] | None
 
 
 class _Sketch(Protocol):
+    def fade(self, decay: float) -> None: ...
+
     def add(self, g: Array) -> tuple[Array, Array]:
         """Take in g; returns V and the singular values of the sketch."""
         ...
@@ -80,6 +82,10 @@ class _FD:
     def __init__(self, d: int, tau: int) -> None:
         self.s, self.tau = np.zeros((tau, d)), tau
 
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.s *= np.sqrt(decay)
+
     def add(self, g: Array) -> tuple[Array, Array]:
         """Returns V and Sigma' of the sketch after this gradient."""
         self.s[-1] = g
@@ -96,6 +102,10 @@ class _FFD:
 
     def __init__(self, d: int, tau: int) -> None:
         self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
+
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.m = decay * self.m
 
     def add(self, g: Array) -> tuple[Array, Array]:
         """Returns V U and Sigma^(1/2) before the shrink, which follows."""
@@ -131,11 +141,13 @@ def _adaptive(
     form: str,
     penalty: Penalty,
     fade: bool = False,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     total = np.zeros(d)
 
     def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal total
+        sketch.fade(decay)
         v, s = sketch.add(g / t**0.25 if fade else g)
         s = s**2 if fade else s
         total = total + g
@@ -162,6 +174,7 @@ def adaptive_frequent_directions(
     form: str = "mirror_descent",
     penalty: str | None = None,
     penalty_strength: float = 0.0,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     """ADA-FD: Algorithm 1 (form "dual_averaging") and Algorithm 2 ("mirror_descent")."""
     return _adaptive(
@@ -173,6 +186,7 @@ def adaptive_frequent_directions(
         delta=delta,
         form=form,
         penalty=_penalty(penalty, penalty_strength),
+        decay=decay,
     )
 
 
@@ -187,6 +201,7 @@ def adaptive_fast_frequent_directions(
     form: str = "mirror_descent",
     penalty: str | None = None,
     penalty_strength: float = 0.0,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     """ADA-FFD: Algorithm 3 (form "dual_averaging") and Algorithm 4 ("mirror_descent")."""
     return _adaptive(
@@ -198,6 +213,7 @@ def adaptive_fast_frequent_directions(
         delta=delta,
         form=form,
         penalty=_penalty(penalty, penalty_strength),
+        decay=decay,
     )
 
 
@@ -212,6 +228,7 @@ def sketched_newton_subgradient(
     form: str = "mirror_descent",
     penalty: str | None = None,
     penalty_strength: float = 0.0,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     """FD-SON (Luo et al. 2016) as the ADA-FD paper, section 3.3, writes it: H = delta I + sum g g' / sqrt(t)."""
     return _adaptive(
@@ -223,6 +240,7 @@ def sketched_newton_subgradient(
         delta=delta,
         form=form,
         penalty=_penalty(penalty, penalty_strength),
+        decay=decay,
         fade=True,
     )
 
@@ -232,6 +250,10 @@ class _Whole:
 
     def __init__(self, d: int) -> None:
         self.g = np.zeros((d, d))
+
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.g = decay * self.g
 
     def add(self, g: Array) -> tuple[Array, Array]:
         self.g = self.g + np.outer(g, g)
@@ -249,6 +271,7 @@ def adaptive_full(
     form: str = "mirror_descent",
     penalty: str | None = None,
     penalty_strength: float = 0.0,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     """ADA-FULL (Duchi, Hazan, Singer 2011)."""
     return _adaptive(
@@ -260,6 +283,7 @@ def adaptive_full(
         delta=delta,
         form=form,
         penalty=_penalty(penalty, penalty_strength),
+        decay=decay,
     )
 
 
@@ -273,13 +297,14 @@ def adaptive_diagonal(
     form: str = "mirror_descent",
     penalty: str | None = None,
     penalty_strength: float = 0.0,
+    decay: float = 1.0,
 ) -> tuple[Array, Array]:
     """ADA-DIAG: H = delta I + diag(sum g^2)^(1/2)."""
     squares, total, phi = np.zeros(d), np.zeros(d), _penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal squares, total
-        squares, total = squares + g * g, total + g
+        squares, total = decay * squares + g * g, total + g
         h = delta + np.sqrt(squares)
         if form == "dual_averaging":
             return _prox(h, -learning_rate * total, phi, learning_rate * t)

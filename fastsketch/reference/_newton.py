@@ -4,8 +4,8 @@ Notation: examples x_t (rows of xs) with targets y_t, score z = w'x, slope = d l
 size; a_t = sqrt(mu + eta_t) with mu = 1/8 and eta_t = 1/t. Corrections to the printed text: gamma uses u^(t+1), and the
 second candidate of the alpha = 0 phase projects on the null space of H. loss is a name of the table of losses, times
 loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint says which scores are kept within
-[-1, 1]: "current" (of the example just learned from), "next", "both" or None. Every
-function returns (w, losses, scores).
+[-1, 1]: "current" (of the example just learned from), "next", "both" or None; decay is what H
+is multiplied with after every round. Every function returns (w, losses, scores).
 """
 
 from typing import Any, Protocol
@@ -38,6 +38,8 @@ class _Curvature(Protocol):
     alpha: float
 
     def append(self, row: Array) -> None: ...
+
+    def fade(self, decay: float) -> None: ...
 
     def h(self) -> Array: ...
 
@@ -81,6 +83,7 @@ class _Shrinking:
 
     def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
         self.b, self.alpha, self.m, self.limit, self.method = np.zeros((0, d)), alpha0, m, limit, method
+        self.alpha0 = alpha0
         self.spared = m - int(np.floor(beta * m)) if method == "pfd" else 0
 
     def append(self, row: Array) -> None:
@@ -99,11 +102,26 @@ class _Shrinking:
         if self.method == "rfd":
             self.alpha += delta / 2
 
+    def fade(self, decay: float) -> None:
+        """H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
+        if len(self.b) == 0 and self.alpha <= self.alpha0:
+            return
+        self.b, self.alpha = np.sqrt(decay) * self.b, decay * self.alpha
+        if self.alpha < self.alpha0 / 2:
+            self.alpha = self.alpha0
+
     def h(self) -> Array:
         return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
 
-class _Full:
+class _Unfading:
+    """H of a method that forgets nothing."""
+
+    def fade(self, decay: float) -> None:
+        assert decay == 1.0
+
+
+class _Full(_Unfading):
     """FULL-ON: H itself, d x d."""
 
     def __init__(self, d: int, alpha0: float) -> None:
@@ -116,7 +134,7 @@ class _Full:
         return self._h
 
 
-class _RandomProjection:
+class _RandomProjection(_Unfading):
     """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
@@ -129,7 +147,7 @@ class _RandomProjection:
         return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
 
-class _Oja:
+class _Oja(_Unfading):
     """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
@@ -168,6 +186,7 @@ def _rounds(
     loss_scale: float,
     constraint: str | None,
     by_loss: bool = False,
+    decay: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
@@ -190,6 +209,7 @@ def _rounds(
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
             u = _descend(w, h, alpha, g)  # 16
             w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
+        curvature.fade(decay)
         ahead = constraint in ("next", "both") and t < len(xs)
         moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0
         if moved:
@@ -208,10 +228,11 @@ def online_newton(
     loss: str = "squared_hinge",
     loss_scale: float = 1.0,
     constraint: str | None = "next",
+    decay: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """RFD paper, Algorithm 3: one shrink a round, constraint on the next example. Returns (w, losses, scores)."""
     sketch = _Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, decay=decay)
 
 
 def fast_online_newton(
@@ -226,13 +247,23 @@ def fast_online_newton(
     loss_scale: float = 1.0,
     constraint: str | None = "current",
     by_loss: bool = False,
+    decay: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example.
 
     by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients.
     """
     sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss)
+    return _rounds(
+        xs,
+        ys,
+        curvature=sketch,
+        loss=loss,
+        loss_scale=loss_scale,
+        constraint=constraint,
+        by_loss=by_loss,
+        decay=decay,
+    )
 
 
 def full_online_newton(

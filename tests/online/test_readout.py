@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import expit, softmax
 
+import fastsketch as fs
 from fastsketch.online import _readout
 
 
@@ -140,3 +142,53 @@ def test_arrays_that_no_rounds_make():
     arrays["readout_information"] = 0.5 * np.eye(2)
     with pytest.raises(ValueError, match="readout_information"):
         outline.validate_all(arrays)
+
+
+MODELS = {
+    "newton": lambda **more: fs.SketchedNewton(3, **more),
+    "ada-ffd": lambda **more: fs.AdaptiveSubgradient(3, **more),
+    "ada-diag": lambda **more: fs.AdaptiveSubgradient(method="ada_diag", **more),
+}
+
+
+def labelled(form, k, n=300):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n, 30)) * (rng.random((n, 30)) < (0.15 if form == "sparse" else 1))
+    scores = rows @ rng.standard_normal((30, k)) + rng.standard_normal((n, k))
+    return sparse.csr_array(rows) if form == "sparse" else rows, scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_models_row_by_row(kind, form, k):
+    rows, y = labelled(form, k)
+    whole = MODELS[kind]().update(rows, y)
+    single = MODELS[kind]()
+    for i in range(len(y)):
+        single.update(rows[[i]], y[i : i + 1])
+    assert (single.coef == whole.coef).all() and np.array_equal(single.intercept, whole.intercept)
+    assert single.progress == whole.progress
+    proba = whole.predict_proba(rows)
+    assert np.array_equal(proba, single.predict_proba(rows))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert (proba.argmax(axis=1) == whole.predict(rows)).all()
+    kept = fs.from_bytes(whole.to_bytes())
+    assert kept.update(rows, y).to_bytes() == whole.copy().update(rows, y).to_bytes()
+
+
+def test_a_refused_row_puts_all_learners_back():
+    rows, y = labelled("dense", 2)
+    model = fs.SketchedNewton(3, scale=None).update(rows, y)
+    before = model.to_bytes()
+    with pytest.raises(FloatingPointError):
+        model.update(np.full((1, 30), 1e200), y[:1])
+    assert model.to_bytes() == before
+
+
+def test_blend_needs_calibrate():
+    with pytest.raises(ValueError, match="blend needs calibrate"):
+        fs.SketchedNewton(calibrate=False, blend=True)
+    with pytest.raises(ValueError, match="ada_diag"):
+        fs.AdaptiveSubgradient(method="ada_diag", blend=True)
+    assert fs.SketchedNewton(3, blend=False).update(*labelled("dense", 2))._kept.states.beside == []

@@ -139,6 +139,7 @@ cdef class Rounds:
         self.seen = &seen[0]
         s.loss, s.t.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
         s.t.root, s.fade, s.t.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
+        s.decay = setting.decay
         s.points, s.d = base.shape[0], base.shape[1]
         s.c.seen = seen[0]
         s.t.most, s.t.cap = turn.shape[0], turn.shape[1]

@@ -18,6 +18,7 @@ cdef struct Model:
     Py_ssize_t d, points, width  # d: of base, slots of sparse rows
     int loss, phi
     bint dual, fade
+    double decay
     double strength          # lambda of phi
     const double* eta
     const double* delta
@@ -74,12 +75,17 @@ cdef inline bint predict(Model* s, double y, double weight) noexcept nogil:
 
 
 cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
+    """The row is learned from: its losses, and what came before counts less."""
     cdef Py_ssize_t k
     cdef double slope
     s.t.count[ROUND] += 1
     for k in range(s.points):
         s.losses[k] += weight * loss_and_slope(s.loss, s.scores[k], y, &slope)
         s.mistakes[k] += s.scores[k] * y <= 0
+    if s.decay != 1:
+        for k in range(s.t.count[RANK]):
+            # nothing is left of what would be slow to multiply
+            s.t.lam[k] = s.decay * s.t.lam[k] if s.t.lam[k] > 1e-280 else 0
 
 
 cdef inline double sketch_slope(Model* s, double weight) noexcept nogil:

@@ -8,8 +8,8 @@ from fastsketch._kernels.linalg.blas cimport gemm
 from fastsketch._kernels.losses cimport dot, flat
 from fastsketch._kernels.online.adaptive_model cimport (Model, count_losses, give_up_steps, idle, keep_scale, predict,
                                                         sketch, sketch_slope, step, take_row, take_x, turn_inner)
-from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, recompute, row_dot, row_products,
-                                               take_in)
+from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, most_condition, recompute, row_dot,
+                                               row_products, take_in)
 from fastsketch._kernels.online.numbers cimport OLD, RANK, ROWS
 from fastsketch._kernels.online.turning cimport clear, fresh_basis, full, least_new, must_rebase, polish, project
 from fastsketch._kernels.pool cimport fs_blas_alone
@@ -52,7 +52,8 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
     if n == old and n > 0:
         for i in range(n):
             memcpy(mix + i * (n + fresh) + n, s.t.turn + i * s.t.cap + old, fresh * sizeof(double))
-        if take_in(&s.c, n, fresh, moved, mix, copy):
+        # what fades leaves V, and F would hold small multiples of a large Z
+        if take_in(&s.c, n, fresh, moved, mix, copy, most_condition() if s.decay == 1 else 30.0):
             # base loses the growth of Z b
             for j in range(fresh):
                 for k in range(s.points):

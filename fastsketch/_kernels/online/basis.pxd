@@ -146,8 +146,8 @@ cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t 
 
 
 cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix,
-                         double* copy) noexcept nogil:
-    """[moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that is ill-conditioned.
+                         double* copy, double most) noexcept nogil:
+    """[moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that has a condition above `most`.
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
     the answer is True and are lost where it is not. copy: n * n. A model Z b then has grown by X'S'b.
@@ -164,7 +164,7 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
         for j in range(n):
             size += moved[i * n + j] * moved[i * n + j]
             back += mix[i * m + j] * mix[i * m + j]
-    if not sqrt(size * back) < most_condition():
+    if not sqrt(size * back) < most:
         return False
     add_kept_to_z(c, fresh, n, mix + n, m)
     for i in range(n):
@@ -183,8 +183,9 @@ cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssiz
     cdef double* row
     while j < c.seen:
         m = min(<Py_ssize_t> SOME, c.seen - j)
-        memset(copy, 0, m * n * sizeof(double))
-        if old:
+        if not old:
+            memset(copy, 0, m * n * sizeof(double))
+        else:
             for k in range(points):
                 gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * ld_base + j)
             # a row-major matrix is its transpose to gemm

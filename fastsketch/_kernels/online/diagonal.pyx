@@ -7,6 +7,7 @@ d is a number of slots (basis.pxd):
 
     base (points, d)     w of mirror descent, the sum of gradients of dual averaging
     squares (d,)         sum of squared gradients; ADAM's second moment
+    fading (1,)          what squares are to be multiplied with, where they fade
     first (points, d)    ADAM's first moment
     last (points, d)     how much of clock (points,) a coordinate has been given
     losses, mistakes (points,)
@@ -51,6 +52,8 @@ cdef struct Model:
     double* base
     double* squares
     double* first
+    double* fading
+    double decay
     double* last
     double* clock
     double* losses
@@ -68,7 +71,7 @@ cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
 
 
 cdef inline double diagonal(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
-    return 1.0 if s.method == GRADIENT else s.delta[k] + sqrt(s.squares[j])
+    return 1.0 if s.method == GRADIENT else s.delta[k] + sqrt(s.squares[j] * s.fading[0])
 
 
 cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units) noexcept nogil:
@@ -95,6 +98,16 @@ cdef inline double coef_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
             s.base[at] = pulled(s.phi, s.base[at], amount_of(s, k, j, s.clock[k] - s.last[at]))
         s.last[at] = s.clock[k]
     return s.base[at]
+
+
+cdef inline void fade(Model* s) noexcept nogil:
+    """What came before counts decay of what it did: squares stay, and their factor is kept beside them."""
+    cdef Py_ssize_t j
+    s.fading[0] *= s.decay
+    if s.fading[0] < 1e-100:
+        for j in range(s.d):
+            s.squares[j] *= s.fading[0]
+        s.fading[0] = 1
 
 
 cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
@@ -124,11 +137,11 @@ cdef void move_adam(Model* s, const double* values, const int32_t* places, Py_ss
 cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
                double h_slope) noexcept nogil:
     cdef Py_ssize_t i, j, k, at
-    cdef double t = <double> s.count[ROUND], units, rate
+    cdef double t = <double> s.count[ROUND], units, rate, grown = 1.0 / s.fading[0]
     if s.method == DIAGONAL:
         for i in range(nonzeros):
             j = places[i] if places != NULL else i
-            s.squares[j] += (h_slope * values[i]) * (h_slope * values[i])
+            s.squares[j] += (h_slope * values[i]) * (h_slope * values[i]) * grown
     for k in range(s.points):
         if s.dual:
             for i in range(nonzeros):
@@ -176,6 +189,8 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
                 return i
         scores[i] = s.z[0]
         s.count[ROUND] += 1
+        if s.decay != 1:
+            fade(s)
         for k in range(s.points):
             s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
             s.mistakes[k] += s.z[k] * targets[i] <= 0
@@ -188,7 +203,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
     return n
 
 
-# -- plain models: one point, DIAGONAL, mirror descent, no regulariser ---------------------------------------------------
+# -- plain models: one point, DIAGONAL, mirror descent, no regulariser, no decay ------------------------------------------
 cdef struct Rows:
     Py_ssize_t n
     const double* data
@@ -211,7 +226,9 @@ cdef struct Lessons:
 
 
 cdef inline bint is_plain(const Model* s) noexcept nogil:
-    return s.points == 1 and s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
+    if s.points != 1 or s.decay != 1 or s.fading[0] != 1:
+        return False
+    return s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
 
 
 cdef inline double side_by_side(const double* values, const int32_t* places, Py_ssize_t nonzeros, double** w,
@@ -306,6 +323,7 @@ cdef inline void all_parts(Lessons* a, Py_ssize_t n_threaded) noexcept nogil:
 
 cdef int fill(Model* s, state, setting) except -1:
     cdef double[:, ::1] base = state.base, last = state.last, first
+    cdef double[::1] fading = state.fading
     cdef double[::1] squares = state.squares, clock = state.clock, losses = state.losses
     cdef double[::1] slopes = state.slopes, scores = state.scores
     cdef const double[::1] eta = state.learning_rate, delta = state.delta
@@ -317,6 +335,7 @@ cdef int fill(Model* s, state, setting) except -1:
         raise ValueError("learning_rate and delta must have one entry for each point")
     s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
     s.clock, s.losses, s.slopes, s.z = &clock[0], &losses[0], &slopes[0], &scores[0]
+    s.fading, s.decay = &fading[0], setting.decay
     s.mistakes, s.count = &mistakes[0], &count[0]
     if s.method == ADAM:
         first = state.first
@@ -359,7 +378,7 @@ def rounds_together(list states, setting, const double[::1] data, const int32_t[
                     double[:, :] scores):
     """Let plain models learn from the same rows, each as it does alone; returns how many rows each has learned from.
 
-    states: k DiagonalStates of one point of this setting: DIAGONAL, neither in the dual form nor with a regulariser;
+    states: k DiagonalStates of one point of this setting: DIAGONAL, mirror descent, no regulariser, no decay;
     targets, scores (k, n), row by row. The rest is as of ``rounds``.
     """
     cdef Py_ssize_t n = targets.shape[1], k, n_models = len(states), n_threaded

@@ -5,6 +5,7 @@ from typing_extensions import disjoint_base
 @disjoint_base
 class Rounds:
     def __init__(self, state: object, setting: object) -> None: ...
+    def fade(self, factor: float) -> None: ...
     def dense(
         self,
         rows: NDArray[np.float64],

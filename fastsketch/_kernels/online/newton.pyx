@@ -8,6 +8,8 @@ changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
     scalar, count: the entries of a Newton model in online.pxd, r = RANK, t = ROUND
+    fading        H is fading[FADED] (B'B + I alpha / fading[FADED]): with decay, B, K and M are those of rows that have
+                  not faded since the last shrink, and alpha is the true one
 
 Of "rp" and "oja" all rows of B change in every round: B = L [Z'; X], L = frame (m, 3 m) dense.
 """
@@ -31,7 +33,7 @@ from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Mode
                                                       flat_projection_t, flat_steps_t, less_rank_one_t, lower_solve_t,
                                                       mu, over, step_length_t, teaches)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
-from fastsketch._kernels.online.newton_shrinking cimport shrinking_round
+from fastsketch._kernels.online.newton_shrinking cimport fade, shrinking_round
 from fastsketch._kernels.online.numbers cimport ALPHA, BOTH, CURRENT, NEXT, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
@@ -275,6 +277,7 @@ cdef class Rounds:
         s.grows, s.mixed, s.oja = setting.method == "rfd", setting.mixed, setting.method == "oja"
         s.base, s.scalar = <double*> self.of(state.base, b"d"), <double*> self.of(state.scalar, b"d")
         s.count = <int64_t*> self.of(state.count, b"l")
+        s.fading, s.decay = <double*> self.of(state.fading, b"d"), setting.decay
         self.seen = <int64_t*> self.of(state.seen, b"l")
         s.d = state.base.shape[0]
         self.take_steps(setting.method, s.scalar[ALPHA] == 0)
@@ -347,6 +350,11 @@ cdef class Rounds:
             s.factors, s.inverse = <double*> self.of(space.factors, b"d"), <double*> self.of(space.inverse, b"d")
         s.c.frame, s.c.ld_frame = s.frame, s.k
         return 0
+
+    def fade(self, double factor):
+        """What came before counts `factor` of what it did, in a state of "rfd", "fd" or "pfd" with alpha > 0."""
+        if not fade(&self.s, factor):
+            raise np.linalg.LinAlgError("the small space has no factorisation")
 
     def dense(self, const double[:, ::1] rows, const double[::1] targets, const double[::1] sample_weight,
               const double[:, ::1] rho, double[::1] scores):

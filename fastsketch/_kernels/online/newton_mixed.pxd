@@ -80,7 +80,7 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
     z = out[0] = at
     if not teaches(s, slope):
         return LEARNED
-    c = factor_of(s, slope)
+    c = factor_of(s, slope, 1.0)
     s.count[APPENDED] += 1
     s.count[ROWS] = n + 1
     s.gx[n], s.e[n] = s.x_square, 0

@@ -40,6 +40,8 @@ cdef struct Model:
     bint by_loss                 # H is made of curvatures of the losses, not of gradients
     double* base
     double* scalar
+    double* fading
+    double decay
     int64_t* count
     # rows
     double* z                    # dense: Z' (m, d)
@@ -168,9 +170,9 @@ cdef inline bint teaches(const Model* s, double slope) noexcept nogil:
     return s.x_square > 0 and (slope != 0 if s.by_loss else not flat(slope))
 
 
-cdef inline double factor_of(const Model* s, double slope) noexcept nogil:
-    # c of the new row c x of B
-    return sqrt(s.curve) if s.by_loss else sqrt(mu() + 1.0 / s.count[ROUND]) * slope
+cdef inline double factor_of(const Model* s, double slope, double faded) noexcept nogil:
+    # c of the new row c x of B, which counts `faded` of what is stored
+    return sqrt(s.curve / faded) if s.by_loss else sqrt((mu() + 1.0 / s.count[ROUND]) / faded) * slope
 
 
 cdef inline double over(double z) noexcept nogil:

@@ -4,10 +4,10 @@ from libc.stddef cimport ptrdiff_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv
-from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, recompute, take_in
+from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, most_condition, recompute, take_in
 from fastsketch._kernels.online.newton_mixed cimport mixed_settle
 from fastsketch._kernels.online.newton_model cimport Model, transposed_times
-from fastsketch._kernels.online.numbers cimport RANK, ROWS
+from fastsketch._kernels.online.numbers cimport RANK, ROWS, TAKEN
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run
 
 cdef enum:
@@ -42,6 +42,7 @@ cdef inline void settle(Model* s) noexcept nogil:
 cdef inline void identity_frame(Model* s) noexcept nogil:
     cdef Py_ssize_t i
     memset(s.b, 0, s.k * sizeof(double))
+    s.fading[TAKEN] = 1
     for i in range(s.rank):
         s.frame[i * s.k + i] = 1
 
@@ -51,9 +52,10 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix
-    if rank == r and rank > 0 and not s.mixed:
+    # where F has faded, what Z b has is large and cancels with base
+    if rank == r and rank > 0 and not s.mixed and s.fading[TAKEN] > 0.01:
         mix = mixture(s, moved, rank, &ld)
-        if take_in(&s.c, rank, n, moved, mix - rank, s.copy):
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition()):
             # base loses the growth of Z b
             for j in range(n):
                 for i in range(r):

@@ -8,7 +8,8 @@ from fastsketch._kernels.losses cimport dot, finite
 from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, add_basis, begin, decompose,
                                                       factor_of, matrix_times, over, score, teaches, times_basis,
                                                       transposed_times)
-from fastsketch._kernels.online.numbers cimport ALPHA, LOSS, MISTAKES, RANK, ROUND, ROWS, SHRINKAGE
+from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, ROUND, ROWS,
+                                                 SHRINKAGE, TAKEN)
 
 
 cdef inline double rank_share() noexcept nogil:
@@ -23,6 +24,46 @@ cdef inline void add_eigen(Model* s, Py_ssize_t k, const double* f, Py_ssize_t n
     if f[1] != 0:
         transposed_times(k, k, s.vectors, k, s.second, s.q)
         add_basis(s, f[1], s.q, n)
+
+
+# -- forgetting --------------------------------------------------------------------------------------------------------
+cdef inline bint lift(Model* s) noexcept nogil:
+    """Put alpha back to its floor: B, K and M are made anew, as they are and not as they were."""
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i, j, l
+    cdef double faded = s.fading[FADED], root = sqrt(faded), alpha = s.fading[FLOOR], f
+    if k > 0 and decompose(s, k):
+        return False
+    for i in range(r):
+        for j in range(r):
+            s.frame[i * s.k + j] *= root
+    for i in range(n):
+        s.factors[i] *= root
+    # M = U diag(1 / (values + alpha)) U'
+    for i in range(k):
+        memset(s.inverse + i * s.k, 0, k * sizeof(double))
+        for j in range(k):
+            s.small[i * s.k + j] *= faded
+    for l in range(k):
+        f = 1.0 / (max(faded * s.values[l], 0.0) + alpha)
+        for i in range(k):
+            for j in range(k):
+                s.inverse[i * s.k + j] += f * s.vectors[l * k + i] * s.vectors[l * k + j]
+    s.fading[TAKEN] *= faded
+    s.scalar[ALPHA], s.fading[FADED] = alpha, 1
+    return True
+
+
+cdef inline bint fade(Model* s, double factor) noexcept nogil:
+    """What came before counts `factor` of what it did: H = factor H, but for the floor of alpha.
+
+    B, K and M stay as they are, and their factor is kept beside them.
+    """
+    if s.count[RANK] + s.count[ROWS] == 0 and s.scalar[ALPHA] <= s.fading[FLOOR]:
+        return True
+    s.fading[FADED] *= factor
+    s.scalar[ALPHA] *= factor
+    s.scalar[SHRINKAGE] *= factor
+    return s.scalar[ALPHA] >= s.fading[FLOOR] / 2 or lift(s)
 
 
 cdef inline int project_ahead(Model* s, double z) noexcept nogil:
@@ -73,7 +114,7 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
     Rows of turn[:rank, :k] combine the rows of B into the new ones; small[:rank, :rank] becomes their Gram matrix.
     """
     cdef Py_ssize_t rank = 0, i, j
-    cdef double top, delta, value, left
+    cdef double top, delta, value, left, faded = s.fading[FADED]
     if decompose(s, k):
         return -1
     top = s.values[k - 1]
@@ -83,16 +124,18 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
         value = s.values[k - 1 - i]
         if value <= rank_share() * top:
             break
-        left = value if i < s.spared else value - delta
+        left = (value if i < s.spared else value - delta) * faded
         if left <= 0:
             continue
         for j in range(k):
             s.turn[rank * s.k + j] = sqrt(left / value) * s.vectors[(k - 1 - i) * k + j]
         s.small[rank * s.k + rank] = left
         rank += 1
-    s.scalar[SHRINKAGE] += delta
+    s.scalar[SHRINKAGE] += delta * faded
     if s.grows:
-        s.scalar[ALPHA] += delta / 2
+        s.scalar[ALPHA] += delta * faded / 2
+    s.fading[TAKEN] *= faded
+    s.fading[FADED] = 1
     return rank
 
 
@@ -144,7 +187,7 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     combines the old rows of B into the new ones, and the step is made with the H of the shrunk sketch.
     """
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i
-    cdef double z = score(s, r), at, slope, c, alpha = s.scalar[ALPHA], h, f, step, before = s.scalar[LOSS]
+    cdef double z = score(s, r), at, slope, c, alpha = s.scalar[ALPHA], h, f, step, before = s.scalar[LOSS], faded
     cdef int64_t mistakes = s.count[MISTAKES]
     s.extra, s.rank, out[0] = 0, -1, z
     if not finite(z):
@@ -153,13 +196,18 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     if not begin(s, y, weight, at, &slope):
         out[0] = NAN
         return BAD
+    if s.decay != 1:
+        if not fade(s, s.decay):
+            return FAILED
+        alpha = s.scalar[ALPHA]
     if at != z and project_ahead(s, z) != LEARNED:
         return FAILED
     z = out[0] = at
     if not teaches(s, slope):
         return LEARNED
-    # the new row a g = c x: K gets a border
-    c = factor_of(s, slope)
+    # the new row a g = c x as it is stored: K gets a border
+    faded = s.fading[FADED]
+    c = factor_of(s, slope, faded)
     times_basis(s, n, s.bx)
     s.factors[n], s.gx[n], s.e[n] = c, s.x_square, 0
     for i in range(k):
@@ -179,9 +227,9 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
     # below 0 only by rounding: x lies in the span of far longer rows
     h = max(0.0, (s.x_square - dot(k, s.bx, s.q)) / alpha)
-    f = 1.0 / (1.0 + c * c * h)
+    f = 1.0 / (1.0 + c * c * faded * h)
     step = s.step_length(slope, f, h, z, s.same)
     add_basis(s, -step / alpha, s.q, n)
     s.e[n] += step / alpha
-    s.bordered_inverse(k, s.k, c, f, alpha, s.q, s.inverse)
+    s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
     return LEARNED

@@ -24,6 +24,13 @@ cpdef enum:
     NEWTON_SCALARS = 3
 
 cpdef enum:
+    # Entries of `fading` (float64) of a Newton model.
+    FADED = 0              # what B'B + alpha I as stored is to be multiplied with, of which ALPHA already is
+    FLOOR = 1              # alpha is put back to it when it has faded to less than half
+    TAKEN = 2              # how much has faded in F Z' since Z was computed as a whole, of squares
+    FADINGS = 3
+
+cpdef enum:
     # Which predictions a Newton model keeps within [-1, 1].
     UNCONSTRAINED = 0
     CURRENT = 1            # of the example just learned from

@@ -12,6 +12,10 @@ ALPHA: int
 SHRINKAGE: int
 LOSS: int
 NEWTON_SCALARS: int
+FADED: int
+FLOOR: int
+TAKEN: int
+FADINGS: int
 UNCONSTRAINED: int
 CURRENT: int
 NEXT: int

@@ -1,0 +1,182 @@
+"""Running metrics of progressive scores: sums that every row changes in turn, the same for any split into batches.
+
+    sums (METRIC_SUMS,)   entries below; a sum is of weight * unit * what the row adds, and what is read is a ratio of two
+    bins (2, BINS)        weight of the rows of the negative and of the positive class by their scores
+
+UNIT grows by 1 / decay with every row, so that what came before counts less without being touched; all sums are divided
+by it, at rows that depend on nothing but their number, before it leaves the range of numbers.
+
+A bin holds the scores of one sign that agree in exponent and in the first six bits after the leading one, so that it
+is at most 1/64 of its scores wide; below 2^-9 there is one bin for each sign, and so there is from 32 on.
+"""
+
+from libc.float cimport DBL_MAX
+from libc.math cimport exp, fabs, log, log1p
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from fastsketch._kernels.brief cimport is_brief
+
+cpdef enum:
+    # entries of `sums`
+    UNIT = 0               # what a row of weight 1 counts now
+    WEIGHT = 1
+    LOG_LOSS = 2
+    RIGHT = 3              # weight of the rows whose class was predicted
+    ABSOLUTE = 4           # errors of real targets
+    SQUARED = 5
+    METRIC_SUMS = 6
+
+cpdef enum:
+    # what a score stands for
+    LOG_ODDS = 0
+    HALVES = 1             # the probability (1 + z) / 2, cut to [0, 1]
+    REAL = 2               # a real target
+    CALIBRATED = 3         # log-odds; of more than two classes those of a softmax
+
+cpdef enum:
+    # 14 octaves of scores from 2^-9 on, 64 bins each, for either sign
+    HALF = 896
+    BINS = 2 * HALF + 1    # zero has its own
+
+cdef enum:
+    LOWEST = (1023 - 9) * 64     # exponent and six bits of 2^-9
+
+
+cdef inline double most_log_odds() noexcept nogil:
+    return 36.04365338911715     # of the probability 1 - 2^-52
+
+
+cdef inline double least() noexcept nogil:
+    return 2.220446049250313e-16     # 2^-52: what probabilities are clipped to
+
+
+cdef inline Py_ssize_t bin_of(double z) noexcept nogil:
+    cdef double size = fabs(z)
+    cdef int64_t bits, place
+    memcpy(&bits, &size, sizeof(double))
+    place = (bits >> 46) - LOWEST
+    place = 0 if place < 0 else HALF - 1 if place >= HALF else place
+    return HALF + 1 + place if z > 0 else HALF - 1 - place if z < 0 else HALF
+
+
+cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil:
+    """What the next row counts."""
+    cdef double unit = sums[UNIT]
+    cdef Py_ssize_t i
+    if decay == 1:
+        return unit
+    if unit > 1e100:
+        for i in range(1, METRIC_SUMS):
+            sums[i] /= unit
+        if bins != NULL:
+            for i in range(2 * BINS):
+                bins[i] /= unit
+        unit = 1
+    sums[UNIT] = unit / decay
+    return sums[UNIT]
+
+
+cdef inline double chance(double z, int how) noexcept nogil:
+    """The probability that a score stands for."""
+    if how == HALVES:
+        return 0.5 + 0.5 * min(max(z, -1.0), 1.0)
+    return 1 / (1 + exp(-z)) if z > 0 else exp(z) / (1 + exp(z))
+
+
+cdef inline double surprise(double z, int how) noexcept nogil:
+    """-log of the probability of the class that came, z being its score."""
+    if how == HALVES:
+        return -log(max(chance(z, how), least()))
+    z = min(max(z, -most_log_odds()), most_log_odds())
+    # log(1 + exp(-z)), without overflow on either side
+    return log1p(exp(-z)) if z > 0 else log1p(exp(z)) - z
+
+
+cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* scores, const double* targets,
+                   const double* weights, double decay, int how) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double w, z
+    cdef bint positive
+    for i in range(n):
+        w = fade(sums, decay, bins) * (weights[i] if weights != NULL else 1.0)
+        z, positive = scores[i], targets[i] > 0
+        sums[WEIGHT] += w
+        if z > 0 if positive else z < 0:
+            sums[RIGHT] += w
+        if bins != NULL:
+            bins[positive * BINS + bin_of(z)] += w
+        sums[LOG_LOSS] += w * surprise(z if positive else -z, how)
+
+
+cdef void loop_more(double* sums, Py_ssize_t n, Py_ssize_t k, const double* scores, const double* signs,
+                    const int64_t* classes, const double* weights, double decay, int how, bint is_new) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef double w, z, own, rest, total, largest
+    for i in range(n):
+        w = fade(sums, decay, NULL) * (weights[i] if weights != NULL else 1.0)
+        own, rest, total = scores[classes[i] * n + i] * signs[classes[i]], -DBL_MAX, 0
+        for j in range(k):
+            z = scores[j * n + i] * signs[j]
+            if j != classes[i]:
+                rest = max(rest, z)
+        largest = max(own, rest)
+        for j in range(k):
+            z = scores[j * n + i] * signs[j]
+            total += exp(z - largest) if how == CALIBRATED else chance(z, how)
+        sums[WEIGHT] += w
+        if own > rest and not (is_new and i == 0):
+            sums[RIGHT] += w
+        own = exp(own - largest) if how == CALIBRATED else chance(own, how)
+        sums[LOG_LOSS] -= w * log(max(own / total if total > 0 else 1.0 / k, least()))
+
+
+cdef void loop_real(double* sums, Py_ssize_t n, const double* predicted, const double* targets, const double* weights,
+                    double decay) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double w, r
+    for i in range(n):
+        w, r = fade(sums, decay, NULL) * (weights[i] if weights != NULL else 1.0), fabs(predicted[i] - targets[i])
+        sums[WEIGHT] += w
+        if w > 0:
+            sums[ABSOLUTE] += w * r
+            sums[SQUARED] += w * (r * r)
+
+
+def take_two(double[::1] sums, double[:, ::1] bins, const double[::1] scores, const double[::1] targets,
+             const double[::1] weights, double decay, int how):
+    """Take in rows of two classes: scores (n,) and targets (n,), -1 and +1; weights (n,) or None."""
+    cdef Py_ssize_t n = scores.shape[0]
+    if n == 0:
+        return
+    cdef double* counts = &bins[0, 0] if bins is not None else NULL
+    cdef const double* w = &weights[0] if weights is not None else NULL
+    if is_brief(n, 32):
+        loop_two(&sums[0], counts, n, &scores[0], &targets[0], w, decay, how)
+        return
+    with nogil:
+        loop_two(&sums[0], counts, n, &scores[0], &targets[0], w, decay, how)
+
+
+def take_more(double[::1] sums, const double[:, ::1] scores, const double[::1] signs, const int64_t[::1] classes,
+              const double[::1] weights, double decay, int how, bint is_new):
+    """Take in rows of K classes (n,): scores (K, n) of each against the rest, times its sign.
+
+    A probability is the class's own divided by the sum of all; CALIBRATED: that of a softmax. is_new: nobody could have said the class of row 0.
+    """
+    cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
+    if n == 0 or k == 0:
+        return
+    cdef const double* w = &weights[0] if weights is not None else NULL
+    with nogil:
+        loop_more(&sums[0], n, k, &scores[0, 0], &signs[0], &classes[0], w, decay, how, is_new)
+
+
+def take_real(double[::1] sums, const double[::1] predicted, const double[::1] targets, const double[::1] weights,
+              double decay):
+    """Take in rows of real targets (n,)."""
+    cdef Py_ssize_t n = predicted.shape[0]
+    if n == 0:
+        return
+    cdef const double* w = &weights[0] if weights is not None else NULL
+    loop_real(&sums[0], n, &predicted[0], &targets[0], w, decay)
