@@ -1,4 +1,4 @@
-"""Many classes, one pass: examples/s of the learners as they come, one thread and two, beside a model of two classes."""
+"""Many classes, one pass: examples/s of the learners as they come, one thread and two, beside two classes."""
 
 import time
 

@@ -121,7 +121,7 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned from.
+        """Learn from targets (k, n): the scores (k, n) of the states, each from before its row was learned from.
 
         Unlearned says which row was refused.
         """

@@ -39,7 +39,7 @@ COMMON = (
 )
 
 
-# Bytes of rows that pass through all stages before the next ones do: they stay in a cache, and are work for all threads.
+# Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
 PART = 1 << 20
 
 

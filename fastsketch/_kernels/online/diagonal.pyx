@@ -273,7 +273,7 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef const double* values
     cdef const int32_t* places = NULL
     cdef double x_square, weight, loss, slope, y
-    cdef Lesson* l
+    cdef Lesson* its
     cdef Model* s
     for k in range(SIDE_BY_SIDE):
         w[k] = models[min(k, n_models - 1)].s.base
@@ -287,15 +287,15 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
             values, nonzeros = rows.data + i * models.s.d, models.s.d
         x_square, weight = side_by_side(values, places, nonzeros, w, z), rows.sample_weight[i]
         for k in range(n_models):
-            l = models + k
-            if l.done < i:
+            its = models + k
+            if its.done < i:
                 continue
-            s, y = &l.s, l.targets[i]
+            s, y = &its.s, its.targets[i]
             loss = loss_and_slope(s.loss, z[k], y, &slope)
             slope *= weight
             if not (finite(z[k]) and finite(slope * slope * x_square)):
                 continue
-            l.scores[i], s.slopes[0], s.z[0], l.done = z[k], slope, z[k], i + 1
+            its.scores[i], s.slopes[0], s.z[0], its.done = z[k], slope, z[k], i + 1
             s.count[ROUND] += 1
             s.losses[0] += weight * loss
             s.mistakes[0] += z[k] * y <= 0
