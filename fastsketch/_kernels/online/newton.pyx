@@ -200,7 +200,8 @@ cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nog
     cdef Lessons* a = <Lessons*> context
     cdef Lesson* its = a.each + part
     if a.indptr != NULL:
-        its.status = sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, NULL, its.scores)
+        its.status = sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, NULL,
+                                 its.scores)
     elif its.s.frame == NULL:
         its.status = full_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, its.scores)
     else:
