@@ -237,15 +237,21 @@ def _balanced_error(model, rows, y):
 
 
 def regression_defaults(args):
-    """Loss, loss_scale, alpha0, learning_rate, delta and epochs of the regressors: R^2, least squares beside them."""
+    """Loss, scale, blend, alpha0, learning_rate, delta and epochs of the regressors: R^2, least squares beside them."""
     from sklearn.linear_model import LinearRegression
 
     from fastsketch.sklearn import AdaptiveSubgradientRegressor, SketchedNewtonRegressor
 
-    common = ({"epochs": 1}, {"loss": "huber"}, {"loss": "absolute"}, {"sketch_size": 10})
-    scales = [{"loss_scale": scale} for scale in (1.0, 2.0)]
-    newton = named(SketchedNewtonRegressor, {}, *scales, {"alpha0": 0.0}, {"alpha0": 1.0}, *common)
-    rates = [{"learning_rate": rate} for rate in (0.03, 0.3)]
+    common = (
+        {"epochs": 3},
+        {"scale": None},
+        {"blend": False},
+        {"loss": "huber"},
+        {"loss": "absolute"},
+        {"sketch_size": 10},
+    )
+    newton = named(SketchedNewtonRegressor, {}, {"alpha0": 1.0}, *common)
+    rates = [{"learning_rate": rate} for rate in (0.1, 1.0)]
     adaptive = named(AdaptiveSubgradientRegressor, {}, {"delta": 1.0}, *rates, *common)
     scores = Scores(["set"], "R^2", digits=3, worst=0.0)
     for name, (rows, y) in real_targets().items():

@@ -56,6 +56,7 @@ COMMANDS = {
     "errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
+    "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
     "regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
     "classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
     "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",

@@ -62,7 +62,7 @@ def older_names(cls: type) -> dict[str, str]:
 
 def _meant_before(cls: type) -> dict[str, Any]:
     """The parameters of a file of a version that had none of those added since with another default."""
-    declared: Mapping[str, Parameter] = cls._declared  # type: ignore[attr-defined]
+    declared = cast("Mapping[str, Any]", cls._declared)  # type: ignore[attr-defined]
     found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get("_BEFORE", {}).items()}
     return {name: value for name, value in found.items() if name in declared and not declared[name].fixed}
 

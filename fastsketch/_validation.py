@@ -208,10 +208,11 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     return np.unique(out.astype(np.int64))
 
 
-def not_finite(row: int, dtype: Any = None, name: str = "rows") -> ValueError:
+def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | None = None) -> ValueError:
     """The error for a row that holds a NaN or an infinity (perhaps only as float32): the one place of its message."""
     narrow = " (as float32)" if dtype == np.float32 else ""
-    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}")
+    where = "" if column is None else f" in column {column}"
+    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
 
 
 # Entries up to which one inner product answers sooner than two passes of numpy with an array between them.
@@ -226,16 +227,19 @@ def all_finite(values: NDArray[Any]) -> bool:
 
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
-    """Raise ValueError naming the first row (counted from offset) of an array or CSR container that is not finite."""
+    """Raise ValueError naming row (counted from offset) and column of what is not finite in an array or CSR rows."""
     dense = not is_sparse(rows)
     values: NDArray[Any] = np.asarray(rows if dense else rows.data)
     if values.dtype.kind != "f" or all_finite(values):
         return
     if dense:
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
+        column = int(np.argmin(np.isfinite(values[row])))
     else:
-        row = int(np.searchsorted(rows.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
-    raise not_finite(offset + row, name=name)
+        entry = int(np.argmin(np.isfinite(values)))
+        row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+        column = int(rows.indices[entry])
+    raise not_finite(offset + row, name=name, column=column)
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:

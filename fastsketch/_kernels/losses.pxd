@@ -105,6 +105,19 @@ cdef inline double loss_and_slope(int loss, double z, double y, double* slope) n
     return loss_terms(loss, 1, z, y, slope, &curve)
 
 
+cdef inline double in_units(int loss, double scale, double* slope) noexcept nogil:
+    """The unit of slopes where residuals are of the size `scale`: slope / unit has no unit, and is about 1.
+
+    The slope becomes one that steps of that size go along: of the square loss it is, of the absolute loss it becomes
+    that of scale |z - y|; of the huber loss, whose kink is at 1, the one or the other.
+    """
+    if not scale > 0:
+        return 1
+    if loss == ABSOLUTE or (loss == HUBER and scale > 1):
+        slope[0] *= scale
+    return scale
+
+
 cdef inline double bowl(int loss, double z, double y, double scale, double* slope) noexcept nogil:
     """Curvature of the parabola that touches the loss at z and lies above it: a step to its bottom passes no target.
 
@@ -124,4 +137,9 @@ cdef inline double bowl(int loss, double z, double y, double scale, double* slop
     if loss == ABSOLUTE:
         slope[0] *= scale
         return scale / max(r, scale) if scale > 0 else 1.0
-    return 1 / max(r, 1.0)
+    # huber: of residuals far beyond its kink it is an absolute loss, of curvatures as small as those are large
+    r = 1 / max(r, 1.0)
+    if scale > 1:
+        slope[0] *= scale
+        r *= scale
+    return r

@@ -80,6 +80,13 @@ def _learn(commands: Any) -> None:
         metavar="{current,next,both,none}",
         help="examples whose predictions are kept within [-1, 1] (default: none)",
     )
+    parameter(
+        parser,
+        "curvature",
+        group=newton,
+        metavar="{gradient,loss}",
+        help="what H is made of (default: loss for real targets without --alpha0, else gradient)",
+    )
     parameter(parser, "beta", group=newton, type=float, metavar="X", help="share that pfd shrinks (default: 0.2)")
     parameter(
         parser,
@@ -173,6 +180,22 @@ def _rows(group: Any, parser: Any) -> None:
         type=_weights,
         metavar="WEIGHTS",
         help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
+    )
+    parameter(
+        parser,
+        "decay",
+        group=group,
+        type=float,
+        metavar="X",
+        help="factor in (0, 1] on what earlier rows have taught, at every new row (default 1)",
+    )
+    parameter(
+        parser,
+        "drift",
+        group=group,
+        type=or_none,
+        metavar="{restart,none}",
+        help="restart: begin anew where the loss says that the stream has changed (default: none)",
     )
     parameter(
         parser,

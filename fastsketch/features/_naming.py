@@ -58,13 +58,16 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 def as_list(rows: Any) -> Sequence[Any]:
     """Rows with names one after another: one dict is one row."""
-    if type(rows) is dict or (isinstance(rows, Mapping) and not is_sparse(cast("Any", rows))):
-        return (cast("Mapping[str, Any]", rows),)
+    if isinstance(rows, Mapping):  # scipy's dok_array calls itself one
+        one = cast("Mapping[str, Any]", rows)
+        if not is_sparse(one):
+            return (one,)
     if isinstance(rows, list | tuple):
         return cast("Sequence[Any]", rows)
     if _holds_dicts(rows):
         return rows.tolist()
-    raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {type(rows).__name__}")
+    kind = type(cast("Any", rows)).__name__
+    raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {kind}")
 
 
 class Naming(Protocol):

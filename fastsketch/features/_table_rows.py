@@ -257,7 +257,8 @@ class TableRows:
             try:
                 yield from records(self._file, 1, self._takes_header(self._file))
             finally:
-                self._file, self._read = None, self._file.place
+                self._read = self._position()
+                self._file = None
 
     def _takes_header(self, file: InputFile) -> Callable[[list[str]], bool]:
         def takes(first: list[str]) -> bool:

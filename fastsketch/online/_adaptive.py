@@ -16,7 +16,7 @@ from fastsketch._validation import as_real
 from fastsketch.online import _diagonal, _projected, _sketched
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
-from fastsketch.online._linear import OnlineLinear
+from fastsketch.online._linear import RATE_OF_NUMBERS, OnlineLinear
 from fastsketch.online._points import PointsState
 from fastsketch.online._state import Floats, Zeros
 
@@ -29,6 +29,8 @@ PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 # Learning rates of labels for rows as scale="moments" makes them, by progressive losses of eleven sets.
 RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_diag": 1.0}
+# Of real targets, whose steps are in units of residuals: by progressive losses of four sets.
+RATES_IN_UNITS = dict.fromkeys(("ada_ffd", "ada_fd", "ada_full", "ada_diag"), RATE_OF_NUMBERS) | {"ogd": 0.6}
 
 Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
 Form = Literal["mirror_descent", "dual_averaging"]
@@ -95,6 +97,13 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
     def _n_points(self) -> int:
         return 1
 
+    def _in_units(self) -> bool:
+        """Whether slopes and steps are in units of residuals."""
+        return False
+
+    def _blends_numbers(self) -> bool:
+        return self._in_units()
+
     def _may_blend(self) -> bool:
         return self.method not in DIAGONALS
 
@@ -106,11 +115,19 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
-            projected = _projected.ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed)
+            projected = _projected.ProjectedSetting(
+                self.method, self.loss, self.sketch_size, self.seed, self._in_units()
+            )
             return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
             diagonal = _diagonal.DiagonalSetting(
-                DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, self.decay
+                DIAGONALS[self.method],
+                loss,
+                phi,
+                dual,
+                self.penalty_strength,
+                self.decay,
+                self._in_units(),
             )
             return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
@@ -124,6 +141,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
             decay=self.decay,
+            in_units=self._in_units(),
         )
         return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
@@ -160,10 +178,13 @@ class AdaptiveSubgradient(_Adaptive):
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
-        scores of more than two classes. Nothing for losses of real targets.
+        scores of more than two classes. Scores of real targets are not calibrated.
     blend : bool, optional
         Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam".
+        score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam". For
+        loss="square" the diagonal learner has that loss and steps in units of its residuals, the share that it gets is
+        that of least squares of scores from before each row was learned from, and without `blend` there is none with a
+        learning_rate; "huber" and "absolute" are never blended.
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
         "ada_diag": its diagonal; "ada_lr", "radagrad": by random projections; "fd_son": delta I + sum g g' / sqrt(t) by
@@ -177,7 +198,9 @@ class AdaptiveSubgradient(_Adaptive):
         Of the random projections.
     learning_rate : float, optional
         eta, the factor on every step. If it is not given 0.1, but for labels of rows with scale="moments" 2 for
-        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag".
+        "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag". For losses of real targets it is then in units of the
+        root mean square of the residuals so far, as are the slopes that H is made of: 0.25 for these methods, 0.6 for
+        "ogd". A model of c y is then c times that of y (for "square" and "absolute", without a penalty).
     classes : sequence, optional
         The labels that there are, two or more: others are refused. If they are not given, labels are added as they
         come. The attribute of this name holds those known, sorted.
@@ -193,9 +216,9 @@ class AdaptiveSubgradient(_Adaptive):
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
     decay : float in (0, 1], default 1.0
-        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
-        metrics of ``progress``. For mirror descent with a sketch, the whole G or its diagonal (without a
-        penalty). See also ``fade``.
+        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
+        of the read-out, and in the metrics of ``progress``; not in the moments of scale="moments", in whose units w and
+        H are. For mirror descent with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
@@ -259,14 +282,17 @@ class AdaptiveSubgradient(_Adaptive):
     def _resolved(self) -> dict[str, Any]:
         rate, delta = self.learning_rate, self.delta
         if rate is None:
-            scaled = self.scale is not None and LOSSES[self.loss].targets == "label"
-            rate = RATES_FOR_SCALED_ROWS.get(self.method, 0.1) if scaled else 0.1
+            rates = RATES_IN_UNITS if self._in_units() else {} if self.scale is None else RATES_FOR_SCALED_ROWS
+            rate = rates.get(self.method, 0.1)
         if delta is None and self._learned is not None:
             delta = float(self._learned.delta[0])
         if delta is None:
             diagonal = 1e-8 if self.method in DIAGONALS else None
             delta = diagonal or (10.0 if self.form == "dual_averaging" else 0.1)
         return {"learning_rate": rate, "delta": delta}
+
+    def _in_units(self) -> bool:
+        return self.learning_rate is None and LOSSES[self.loss].targets == "real"
 
     def _points(self) -> tuple[Floats, Floats]:
         resolved = self._resolved()
@@ -319,7 +345,7 @@ class AdaptiveGrid(_Adaptive):
     scale: Literal["moments"] | None = choice(("moments", None), default=None)
     calibrate: bool = flag(default=False, init=False)
     blend: bool | None = flag(default=False, init=False)
-    drift: None = choice((None,), default=None, init=False)
+    drift: Literal["restart"] | None = choice((None,), default=None, init=False)
 
     def _points(self) -> tuple[Floats, Floats]:
         rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest

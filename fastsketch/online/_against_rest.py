@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.online import _readout
-from fastsketch.online._readout import ReadOut
+from fastsketch.online._readout import Blend, ReadOut
 from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
@@ -35,7 +35,7 @@ class States(Generic[S]):
     mistakes: int = 0  # rows of a wrong score, of more than two classes or with a read-out: states count their own
     shared: float = 0.0  # the loss of two classes, which the states of both have counted
     beside: list[Learned] = field(default_factory=list[Learned])  # a second learner of each state's targets, or none
-    readout: ReadOut | None = None  # what is made of the scores
+    readout: ReadOut | Blend | None = None  # what is made of the scores
     past: tuple[int, float, int] = (0, 0.0, 0)  # totals of states before these
 
     def copied(self) -> "States[S]":
@@ -54,8 +54,10 @@ class States(Generic[S]):
         """States of the same classes that have learned nothing."""
         held, beside = zip(*(begin() for _ in self.held), strict=True)
         new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
-        if self.readout is not None:
-            new.readout = _readout.start(len(new.members()), len(held))
+        if isinstance(self.readout, Blend):
+            new.readout = Blend(np.zeros(2))
+        elif self.readout is not None:
+            new.readout = _readout.start(len(new.members()), len(held), decay=self.readout.decay)
         return new
 
     def follow(self, old: "States[S]") -> None:
@@ -77,6 +79,13 @@ class States(Generic[S]):
     def all(self) -> list[Learned]:
         """All learners."""
         return [*self.held, *self.beside]
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did, also in the read-out."""
+        for state in self.all():
+            state.fade(factor)
+        if self.readout is not None:
+            self.readout.fade(factor)
 
     def members(self) -> list[list[Learned]]:
         """The learners that the read-out combines, of all states each."""
@@ -105,7 +114,7 @@ class States(Generic[S]):
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
-                self.readout = _readout.start(len(self.members()), 3)
+                self.readout = _readout.start(len(self.members()), 3, decay=self.readout.decay)
         state, beside = begin()
         self.held.append(state)
         if beside is not None:
@@ -142,6 +151,10 @@ class States(Generic[S]):
         """What the read-out makes of the scores (members, k, n), which it learns from: scores (k, n)."""
         if self.readout is None:
             return scores[0]
+        if isinstance(self.readout, Blend):
+            out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
+            self.mistakes += int(np.count_nonzero(out * targets <= 0))
+            return out
         if len(self.held) == 1:
             out = self.readout.learn(scores, (targets[0] > 0).astype(np.int64), sample_weight)
             self.mistakes += int(np.count_nonzero(out * targets <= 0))
@@ -153,7 +166,7 @@ class States(Generic[S]):
         """w of the states (k, d) from those of all learners (members k, d)."""
         if self.readout is None:
             return coefs
-        return self.readout.combined(coefs.reshape(-1, len(self.held), coefs.shape[-1]))
+        return self.readout.combined(coefs.reshape(len(self.members()), len(self.held), coefs.shape[-1]))
 
     def intercepts(self) -> Floats:
         """What is added to the scores of all states, (k, 1)."""

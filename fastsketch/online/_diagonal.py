@@ -25,6 +25,7 @@ class DiagonalSetting:
     dual: bool
     strength: float
     decay: float = 1.0
+    in_units: bool = False  # slopes and steps in units of residuals
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class DiagonalState(PointsState):
         if not self.is_atomic():
             return PointsState.undoing(self, batch)
         at = batch.indices if isinstance(batch, Csr) else slice(None)
-        rest = [array.copy() for array in (self.clock, self.losses, self.mistakes, self.count, self.seen)]
+        rest = [array.copy() for array in self._of_all_rows()]
         return at, self.base[:, at].copy(), self.squares[at].copy(), rest
 
     def put_back(self, kept: Any) -> None:
@@ -83,8 +84,12 @@ class DiagonalState(PointsState):
             return
         at, base, squares, rest = kept
         self.base[:, at], self.squares[at] = base, squares
-        for array, before in zip((self.clock, self.losses, self.mistakes, self.count, self.seen), rest, strict=True):
+        for array, before in zip(self._of_all_rows(), rest, strict=True):
             array[:] = before
+
+    def _of_all_rows(self) -> list[NDArray[Any]]:
+        arrays: list[NDArray[Any]] = [self.clock, self.losses, self.mistakes, self.count, self.seen]
+        return arrays if self.residuals is None else [*arrays, self.residuals]
 
     def is_atomic(self) -> bool:
         # a row that has no finite score is refused before anything is changed, but for the pulls of a penalty
@@ -103,7 +108,7 @@ def start(
     """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     k = len(learning_rate)
     return DiagonalState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, in_units=setting.in_units, zeros=zeros),
         setting=setting,
         squares=zeros(d),
         fading=np.ones(1),

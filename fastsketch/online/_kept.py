@@ -69,17 +69,20 @@ class Kept(Generic[S]):
     ) -> "Kept[S]":
         """Before the first row, on this state; `labels` may know classes that are given.
 
-        beside: a second learner, for the read-out of `calibrate`.
+        beside: a second learner, for the read-out of `calibrate`, or to blend with real targets.
         """
         if labels is None:
-            return Kept(States([state], [1.0]), None, columns, inputs, metrics, watch)
+            states = States([state], [1.0])
+            if beside is not None:
+                states.beside, states.readout = [beside], _readout.Blend(np.zeros(2))
+            return Kept(states, None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
         states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
         if beside is not None:
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
-            states.readout = _readout.start(len(states.members()), n)
+            states.readout = _readout.start(len(states.members()), n, decay=metrics.decay)
         return Kept(states, labels, columns, inputs, metrics, watch)
 
     def copied(self) -> "Kept[S]":
@@ -345,6 +348,8 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
         if labels is not None:
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
+        elif states.readout is not None:
+            state.update(mistakes=states.mistakes)
         arrays = _arrays_of(states)
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
@@ -385,8 +390,11 @@ class Kept(Generic[S]):
         n = len(state["signs"]) if "labels" in state else 1
         arrays, before = _validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
         if "labels" not in state:
-            rows, slots = _validate_states(arrays, 1, start, None, calibrate=False)
-            inputs.validate_moments(arrays, rows + before, inputs.slots_in(slots))
+            rows, slots = _validate_states(arrays, 1, start, start_beside, calibrate=calibrate)
+            rows += before
+            if start_beside is not None:
+                checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
+            inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
             return
         labels, signs = Labels.read_back(state["labels"], given), state["signs"]
         n = n_states(len(labels.known))
@@ -416,6 +424,7 @@ class Kept(Generic[S]):
         calibrate: bool,
     ) -> "Kept[S]":
         """The inverse of ``saved``."""
+        labels: Labels | None
         if "labels" in state:
             labels = Labels.read_back(state["labels"], None)
             labels.given = given
@@ -423,7 +432,7 @@ class Kept(Generic[S]):
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         arrays, of_later = _apart(arrays)
-        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate)
+        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
         states.mistakes = state.get("mistakes", 0)
         states.shared = float(arrays["shared_loss"][0]) if len(signs) > 1 else 0.0
         inputs.take(arrays)
@@ -434,7 +443,8 @@ class Kept(Generic[S]):
             rows, loss, mistakes, of_both, later_mistakes = arrays["drift_past"].tolist()
             states.past = int(rows), loss, int(mistakes)
             if state["later"]:
-                later = _states_in(of_later, list(signs), start, start_beside, calibrate=calibrate)
+                signs, decay = list(signs), metrics.decay
+                later = _states_in(of_later, signs, start, start_beside, calibrate=calibrate, decay=decay)
                 later.shared, later.mistakes = of_both, int(later_mistakes)
         return Kept(states, labels, columns, inputs, metrics, watch, later)
 
@@ -451,18 +461,16 @@ def _validate_states(
     parts, parts_beside = _parts_of(arrays, n)
     rows = 0
     for part, part_beside in zip(parts, parts_beside, strict=True):
-        if calibrate:
-            for name in _readout.NAMES:
-                part.pop(name, None)
+        for name in _readout.NAMES if calibrate else _readout.NAMES_OF_BLEND if start_beside is not None else ():
+            part.pop(name, None)
         checked = start(_slots_of(part))
         checked.validate_all(part)
         rows = rows or checked.rows_in(part)
-        if start_beside is None:
-            checks.only(part_beside)
-        else:
-            start_beside(_slots_of(part_beside)).validate_all(part_beside)
+        _validate_beside(part_beside, start_beside)
     if calibrate:
         _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
+    elif start_beside is not None:
+        _readout.Blend(outline(2)).validate_all(arrays)
     return rows, max(map(_slots_of, [*parts, *filter(None, parts_beside)]))
 
 
@@ -510,6 +518,7 @@ def _states_in(
     start_beside: Callable[[int], Learned] | None,
     *,
     calibrate: bool,
+    decay: float,
 ) -> States[S]:
     """The inverse of ``_arrays_of``."""
     held: list[S] = []
@@ -524,7 +533,10 @@ def _states_in(
             all_beside.append(beside)
     states = States(held, signs, beside=all_beside)
     if calibrate:
-        states.readout = _readout.start(len(states.members()), len(held))
+        states.readout = _readout.start(len(states.members()), len(held), decay=decay)
+    elif all_beside:
+        states.readout = _readout.Blend(np.zeros(2))
+    if states.readout is not None:
         states.readout.take(arrays)
     return states
 
@@ -548,6 +560,14 @@ def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
         n, size = len(batch), batch.nbytes
     some = max(1, PART * n // max(size, 1))
     return [(at, min(at + some, stop)) for at in range(first, max(stop, first + 1), some)]
+
+
+def _validate_beside(part: dict[str, NDArray[Any]], start_beside: Callable[[int], Learned] | None) -> None:
+    """Raise ValueError unless the second learner, if there is to be one, could have made these arrays."""
+    if start_beside is None:
+        checks.only(part)
+    else:
+        start_beside(_slots_of(part)).validate_all(part)
 
 
 def _slots_of(part: dict[str, NDArray[Any]]) -> int:

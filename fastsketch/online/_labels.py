@@ -41,8 +41,9 @@ NOTHING_NEW = New([], [])
 def as_label(value: Any, what: str) -> Label:
     """A label as it is kept: bool, int, float or str of Python."""
     if isinstance(value, np.generic):
-        value = value.item()
+        value = cast(Any, value.item())
     if isinstance(value, str):
+        value = value.rstrip("\0")  # which arrays of strings do not keep
         if not value:
             raise ValueError(f"{what} must not be empty")
         return value
@@ -58,7 +59,7 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | set | frozenset):
         raise TypeError(f"{name} must be a sequence of labels, got {value!r}")
     if isinstance(value, np.ndarray) and value.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {value.shape}")
+        raise ValueError(f"{name} must be a vector, got shape {cast('NDArray[Any]', value).shape}")
     labels = [as_label(label, f"a label of {name}") for label in cast("Sequence[Any]", value)]
     if len(set(labels)) != len(labels) or len(labels) < 2:
         raise ValueError(f"{name} must be at least two different labels, got {shown(labels)}")
@@ -184,14 +185,14 @@ class Labels:
         New classes have the numbers that they will get when they are added.
         """
         if n_rows == 1:
-            label = cast(Any, targets)
-            if isinstance(label, list | tuple | np.ndarray) and np.shape(label) == (1,):
-                label = label[0]
+            label: Any = targets
+            if isinstance(targets, list | tuple | np.ndarray) and np.shape(cast(Any, targets)) == (1,):
+                label = cast(Any, targets)[0]
             if isinstance(label, int | float | str | np.number | np.bool_):
                 number = self._number.get(cast(Label, label))
                 if number is not None:
                     return np.array([number]), NOTHING_NEW
-        values = as_labels(targets, n_rows)
+        values = as_labels(cast(Any, targets), n_rows)
         kind = "str" if values.dtype.kind == "U" else {"b": "bool", "f": "float"}.get(values.dtype.kind, "int")
         if n_rows and self.kind is not None and (kind == "str") != (self.kind == "str"):
             raise ValueError(
@@ -223,15 +224,15 @@ class Labels:
         labels = sorted(self._number)
         known = np.array(labels)
         places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        places = np.array([self._number[label] for label in labels])[places], known[places] == values
-        return np.where(places[1], places[0], numbers)
+        of_places = np.array([self._number[label] for label in labels])
+        return np.where(known[places] == values, of_places[places], numbers)
 
     def _admit(self, row: int, value: Any, n_classes: int) -> None:
         """Raise ValueError unless this may be a new label."""
         what = f"targets: the label of row {row}"
         if isinstance(value, float) and not np.isfinite(value):
             raise ValueError(f"targets must be finite: entry {row} is not")
-        if isinstance(value, float) and value != int(value):
+        if isinstance(value, float) and not value.is_integer():
             raise ValueError(
                 f"{what} must be an integer, a bool or a string, got {value!r}: real targets need loss='square'"
             )
@@ -279,10 +280,10 @@ class Labels:
         seen = np.zeros(len(numbers), np.int64)
         firsts = np.zeros(len(numbers), np.int64)
         for k in np.unique(numbers):
-            before = self.counts[k] if k < len(self.counts) else 0
+            before = int(self.counts[int(k)]) if k < len(self.counts) else 0
             rows = np.flatnonzero(numbers == k)
             seen[rows] = before + np.arange(1, len(rows) + 1)
-            firsts[rows[0]] = before == 0
+            firsts[rows[0]] = not before
         n_classes = sum(count > 0 for count in self.counts) + np.cumsum(firsts)
         return (sum(self.counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 

@@ -5,7 +5,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,7 +48,7 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
-from fastsketch.online._metrics import Metrics
+from fastsketch.online._metrics import Figures, Metrics
 from fastsketch.online._names import NAMED, NamedRows, Names
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 from fastsketch.online._top import Weighed, largest
@@ -59,11 +59,13 @@ FLOAT64 = np.dtype(np.float64)
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 # Of the diagonal learner that scores are blended with; it takes the logistic loss.
 RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
+# Learning rate of real targets, where steps are in units of residuals: by progressive losses of four sets.
+RATE_OF_NUMBERS = 0.25
 
 S = TypeVar("S", bound=Learned)
 
 
-class Progress(TypedDict):
+class Progress(Figures):
     """How a model has done so far, each row predicted before it was learned from."""
 
     n_rows: int
@@ -71,11 +73,6 @@ class Progress(TypedDict):
     mean_loss: float
     error_rate: float
     regret: float | None
-    log_loss: float | None
-    accuracy: float | None
-    auc: float | None
-    mean_absolute_error: float | None
-    root_mean_squared_error: float | None
 
 
 def _as_choice_of_blend(value: Any, name: str) -> bool | None:
@@ -150,19 +147,30 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """Whether a diagonal learner beside this one is another one."""
         return True
 
+    def _blends_numbers(self) -> bool:
+        """Whether to blend for real targets if nothing is said: with steps that know the scale of the targets."""
+        raise NotImplementedError
+
     def _method(self) -> str:
         return f"method={self._values['method']!r}"
 
     # -- learning --------------------------------------------------------------------------------------------------
     def _blends(self) -> bool:
-        return self._calibrates() and self._may_blend() and self.blend is not False
+        if LOSSES[self.loss].targets == "label":
+            return self.calibrate and self._may_blend() and self.blend is not False
+        if self.loss != "square" or not self.calibrate or not self._may_blend():
+            return False
+        return self._blends_numbers() if self.blend is None else self.blend
 
     def _start_beside(
         self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None
     ) -> _diagonal.DiagonalState:
         """The diagonal learner before the first row, with whose scores to blend; arguments as of ``_start``."""
-        setting = _diagonal.DiagonalSetting(DIAGONAL, LOSSES["logistic"].number, NO_PENALTY, False, 0.0)
-        rate, delta = np.array([RATE_BESIDE]), np.array([DELTA_BESIDE])
+        of_labels = LOSSES[self.loss].targets == "label"
+        loss = LOSSES["logistic" if of_labels else self.loss].number
+        setting = _diagonal.DiagonalSetting(DIAGONAL, loss, NO_PENALTY, False, 0.0, self.decay, in_units=not of_labels)
+        rate = np.array([RATE_BESIDE if of_labels else RATE_OF_NUMBERS])
+        delta = np.array([DELTA_BESIDE])
         return _diagonal.start(setting, rate, delta, d=d if slots is None else slots, sparse=sparse, zeros=zeros)
 
     def _calibrates(self) -> bool:
@@ -307,7 +315,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Let what came before count a factor in (0, 1] of what it did in H: ``decay`` per batch, or per day.
+        """Let what came before count a factor in (0, 1] of what it did in H and in the read-out: ``decay`` by hand.
+
+        Once a batch, or once a day, where rows come unevenly. Not in the metrics of ``progress``.
 
         Parameters
         ----------
@@ -327,8 +337,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         if self._kept is not None:
             kept = self._kept.copied()
             for states in filter(None, (kept.states, kept.later)):
-                for state in states.all():
-                    state.fade(factor)
+                states.fade(factor)
             self._kept = kept
         return self
 
@@ -456,7 +465,6 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
         return float(added) if w.ndim == 1 else added
 
-    @reads
     def _scores(self, x: Any) -> Floats:
         """Scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
         w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
@@ -470,6 +478,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
         return scores + kept.intercepts() if self._calibrates() else scores
 
+    @reads
     def decision_function(self, rows: Rows) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
 
@@ -484,6 +493,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         """
         return self._scores(self._rows_to_score(rows))
 
+    @reads
     def predict(self, rows: Rows) -> NDArray[Any]:
         """Predictions on the scale of the targets.
 
@@ -508,6 +518,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return np.repeat(classes, len(scores))
         return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
+    @reads
     def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
         """The probability of every class, for losses of labels.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import frexp, inf, sqrt
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,16 @@ from fastsketch.online._state import Arrays, Counts, Floats, Zeros
 
 # UNIT is at most this, and then made 1 again: see the kernel.
 MOST_UNIT = 1e120
+
+
+class Figures(TypedDict):
+    """Metrics by name: None for what does not belong to such targets, or is not known yet."""
+
+    log_loss: float | None
+    accuracy: float | None
+    auc: float | None
+    mean_absolute_error: float | None
+    root_mean_squared_error: float | None
 
 
 @dataclass(slots=True)
@@ -67,8 +77,8 @@ class Metrics(Arrays):
             kernel.take_more(self.metric_sums, scores, np.array(signs), places, weights, self.decay, self.how, is_new)
 
     # -- what they say ---------------------------------------------------------------------------------------------
-    def figures(self) -> dict[str, float | None]:
-        """All of them by name: None for what does not belong to such targets, or is not known yet."""
+    def figures(self) -> Figures:
+        """All of them."""
         real = self.how == kernel.REAL
         return {
             "log_loss": None if real else self.log_loss,

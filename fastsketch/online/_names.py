@@ -14,7 +14,10 @@ from fastsketch.online._state import Counts, Csr, Floats
 FLOAT64 = np.dtype(np.float64)
 
 NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
-NAMED = "this model learns from rows with names (dicts, or lists of pairs): matrices do not go with them"
+NAMED = (
+    "this model learns from rows with names (dicts, or lists of pairs): matrices do not go with them"
+    " (rows come in a list, and a text as the list of its words: [text.split(), ...])"
+)
 
 
 class NamedRows:

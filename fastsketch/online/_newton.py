@@ -49,10 +49,13 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
-        scores of more than two classes. Nothing for losses of real targets.
+        scores of more than two classes. Scores of real targets are not calibrated.
     blend : bool, optional
         Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
-        score is made of both. If it is not given, as calibrate.
+        score is made of both. If it is not given, as calibrate. For loss="square" the diagonal learner has that loss
+        and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
+        row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
+        never blended.
     method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
         parameterized form, a random projection, Oja's rule; the whole H (d x d).
@@ -77,7 +80,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         come. The attribute of this name holds those known, sorted.
     class_weight : {None, "balanced"} or dict, optional
         Factors on the losses of each label's rows, 1 for labels that are not named; "balanced": n / (k n_c) with n rows
-        so far, n_c of them of this label, and k labels.
+        so far, n_c of them of this label, and k labels. A row of weight 2 is learned from nearly as two such rows.
     open_columns : bool, default False
         Whether rows may have any width, from batch to batch: the sparse form, whatever the rows are. ``n_features`` is
         then None, and ``coef`` as long as the largest column seen asks for.
@@ -85,10 +88,11 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         For rows with names: hashed into 2**hash_bits columns, at most 30. Without it names get columns as they come,
         and the vocabulary is saved with the model.
     decay : float in (0, 1], default 1.0
-        With every row, what came before counts this share of what it did in H, so that steps stay long, and in the
-        metrics of ``progress``. alpha fades too, and is put back to its first value when it falls below half of it:
-        directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and "pfd". See also
-        ``fade``.
+        With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
+        of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
+        falls below half of it: directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and
+        "pfd". See also ``fade``. The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale
+        that moved would change what both mean.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
@@ -120,11 +124,15 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     Notes
     -----
+    The weight of a row multiplies its gradient and what it adds to H, which is what 2 rows in the place of one of
+    weight 2 would do; loss_scale, a factor on all losses, multiplies gradients, and with curvature="gradient" H by its
+    square, as in the papers.
+
     With alpha0 = 0 and curvature="gradient" the first steps are divided by their slopes, which labels bound and real
     targets do not. With curvature="loss" a row counts by its parabola, which touches the loss at the score and lies
-    above it: with loss="square" and a sketch that loses nothing the model is ridge regression of the rows so far. Many
-    columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by what
-    the sketch loses, makes steps short, and more rows of the sketch, or AdaptiveSubgradient, do better.
+    above it: with loss="square" and a sketch that loses nothing the model is the ridge regression of the rows so far.
+    Many columns that occur alone, as one for each user, have no few leading directions: there alpha, which grows by
+    what the sketch loses, makes steps short, and the score comes from the diagonal learner that it is blended with.
 
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
@@ -185,6 +193,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         beta = {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
         return {"curvature": curvature, **beta}
 
+    def _blends_numbers(self) -> bool:
+        return self.curvature is None and self.alpha0 is None
+
     def _takes_sparse(self) -> bool:
         return self.method != "full"
 
@@ -201,6 +212,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             by_loss=self.resolved["curvature"] == "loss",
             seed=self.seed,
             decay=self.decay,
+            loss_scale=self.loss_scale,
         )
         return start(setting, d if slots is None else slots, sparse, zeros)
 

@@ -75,6 +75,7 @@ class NewtonSetting:
     by_loss: bool  # H of curvatures of the losses, not of gradients
     seed: int
     decay: float = 1.0
+    loss_scale: float = 1.0  # that the weights of rows hold
 
     @property
     def mixed(self) -> bool:
@@ -200,7 +201,8 @@ class NewtonState(Learned):
         checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
         checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)
         least = (setting.alpha0 or 0.0) / (1 if faded == 1 and setting.decay == 1 else 2)
-        checks.number_within(scalar[ALPHA], "alpha", least, MOST_ALPHA if setting.method == "rfd" else setting.alpha0)
+        most = MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
+        checks.number_within(scalar[ALPHA], "alpha", least, most)
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
@@ -328,6 +330,8 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     )
     if setting.method == "oja" and zeros is not outline:
+        if d < m:
+            raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
     return SketchState(**common, rows=rows, space=space)

@@ -1,7 +1,7 @@
 """The common part of the states of adaptive methods: points (learning rate, delta), each with a w of its own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -34,6 +34,8 @@ class PointsState(Learned):
     count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
     learning_rate: Annotated[Floats, SCRATCH]  # (k,), a parameter
     delta: Annotated[Floats, OF_POINTS, DECIDED]  # (k,), in use
+    # of one point that learns in units of residuals: the sums of their weighted squares, and of the weights
+    residuals: Floats | None = field(default=None, kw_only=True)
 
     def coefs(self) -> Floats:
         """w of every point, (k, d); (k, n_slots) of sparse rows."""
@@ -67,6 +69,8 @@ class PointsState(Learned):
             raise ValueError("its counts must not be negative")
         if "delta" in arrays and not (arrays["delta"] > 0).all():
             raise ValueError(f"delta must be positive, got {arrays['delta']}")
+        if self.residuals is not None:
+            checks.not_negative(arrays, "residuals", (2,))
 
 
 def _names_of_points(arrays: Arrays) -> set[str]:
@@ -79,8 +83,10 @@ def _names_of_points(arrays: Arrays) -> set[str]:
     return names
 
 
-def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros) -> dict[str, Any]:
-    """The fields of a PointsState before the first row."""
+def beginning(
+    learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, in_units: bool, zeros: Zeros = np.zeros
+) -> dict[str, Any]:
+    """The fields of a PointsState before the first row; in_units: of one point, learn in units of residuals."""
     k = len(learning_rate)
     return {
         "sparse": sparse,
@@ -92,4 +98,5 @@ def beginning(learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zer
         "count": np.zeros(COUNTS, np.int64),
         "learning_rate": learning_rate,
         "delta": delta,
+        "residuals": np.zeros(2) if in_units else None,
     }

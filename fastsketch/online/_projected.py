@@ -21,6 +21,7 @@ class ProjectedSetting:
     loss: str
     sketch_size: int
     seed: int
+    in_units: bool = False  # slopes and steps in units of residuals
 
 
 @dataclass(slots=True)
@@ -47,11 +48,20 @@ class ProjectedState(PointsState):
         losses, slopes = weight * loss.value(z, y, p), weight * loss.slope(z, y, p)
         if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
             return False
+        unit = 1.0
+        if self.residuals is not None and weight > 0:
+            sums = self.residuals + (weight * (z[0] - target) ** 2, weight)
+            if not np.isfinite(sums).all():
+                return False
+            self.residuals[:] = sums
+            unit = float(np.sqrt(sums[0] / sums[1])) or 1.0
+            if self.setting.loss == "absolute" or (self.setting.loss == "huber" and unit > 1):
+                slopes = slopes * unit
         score[0] = z[0]
         self.count[ROUND] += 1
         self.losses += losses
         self.mistakes += z * target <= 0
-        h_slope = weight if self.setting.loss == "absolute" else slopes[0]
+        h_slope = weight if self.setting.loss == "absolute" else slopes[0] / unit
         if abs(h_slope) > 1e-12 and x.any():
             self._step(x, h_slope, slopes, fixed)
         return True
@@ -93,7 +103,7 @@ def start(
     """The state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     width = d if setting.method == "ada_lr" else setting.sketch_size
     return ProjectedState(
-        **beginning(learning_rate, delta, d=d, sparse=sparse, zeros=zeros),
+        **beginning(learning_rate, delta, d=d, sparse=sparse, in_units=setting.in_units, zeros=zeros),
         setting=setting,
         products=zeros((d, width)),
     )

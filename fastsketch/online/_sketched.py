@@ -40,6 +40,7 @@ class SketchedSetting:
     sketch_size: int
     strength: float
     decay: float = 1.0
+    in_units: bool = False  # slopes and steps in units of residuals
 
 
 @dataclass(slots=True)
@@ -175,7 +176,7 @@ def start(
     )
     doubles, integers = kernel.space_sizes(most, cap, width, k)
     return SketchedState(
-        **beginning(learning_rate, delta, d=slots, sparse=sparse, zeros=zeros),
+        **beginning(learning_rate, delta, d=slots, sparse=sparse, in_units=setting.in_units, zeros=zeros),
         setting=setting,
         turn=zeros((most, cap)),
         lam=zeros(most),

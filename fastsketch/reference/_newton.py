@@ -167,14 +167,15 @@ class _Oja(_Unfading):
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
-    The absolute loss, times `scale`, has that of residuals of at least `scale`.
+    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
+    1.
     """
     r = abs(z - y)
     if loss == "logistic":
         return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
     if loss == "absolute":
         return scale / max(r, scale) if scale > 0 else 1.0
-    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, 1 / max(r, 1.0))
+    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, max(scale, 1.0) / max(r, 1.0))
 
 
 def _rounds(
@@ -187,6 +188,7 @@ def _rounds(
     constraint: str | None,
     by_loss: bool = False,
     decay: float = 1.0,
+    sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
@@ -196,15 +198,20 @@ def _rounds(
     for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
         z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
         at, target = np.array([z]), np.array([y])
-        losses.append(loss_scale * float(about.value(at, target, p)[0]))
+        weight = 1.0 if sample_weight is None else float(sample_weight[t - 1])
+        losses.append(weight * loss_scale * float(about.value(at, target, p)[0]))
         scores.append(z)
-        slope = loss_scale * float(about.slope(at, target, p)[0])
-        usual = float(np.mean(losses)) if by_loss and loss == "absolute" else 1.0
+        slope = weight * loss_scale * float(about.slope(at, target, p)[0])
+        usual = float(np.mean(losses)) if by_loss and loss in ("absolute", "huber") else 1.0
+        usual = max(usual, 1.0) if loss == "huber" else usual
         slope *= usual
         g = slope * x  # 5: gradient
         if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
-            # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss
-            row = np.sqrt(loss_scale * bowl(loss, z, y, usual)) * x if by_loss else np.sqrt(MU + 1 / t) * g
+            # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss; H grows by the weight once
+            if by_loss:
+                row = np.sqrt(weight * loss_scale * bowl(loss, z, y, usual)) * x
+            else:
+                row = np.sqrt((MU + 1 / t) / weight) * g
             curvature.append(row)
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
             u = _descend(w, h, alpha, g)  # 16
@@ -248,10 +255,12 @@ def fast_online_newton(
     constraint: str | None = "current",
     by_loss: bool = False,
     decay: float = 1.0,
+    sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example.
 
-    by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients.
+    by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients. sample_weight (n,): a row of
+    weight 2 adds to gradient and H what two such rows would.
     """
     sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
     return _rounds(
@@ -263,6 +272,7 @@ def fast_online_newton(
         constraint=constraint,
         by_loss=by_loss,
         decay=decay,
+        sample_weight=sample_weight,
     )
 
 
@@ -275,10 +285,20 @@ def full_online_newton(
     loss_scale: float = 1.0,
     constraint: str | None = "current",
     by_loss: bool = False,
+    sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """FULL-ON: online Newton step with the whole H (Hazan, Agarwal, Kale 2007)."""
     whole = _Full(xs.shape[1], alpha0)
-    return _rounds(xs, ys, curvature=whole, loss=loss, loss_scale=loss_scale, constraint=constraint, by_loss=by_loss)
+    return _rounds(
+        xs,
+        ys,
+        curvature=whole,
+        loss=loss,
+        loss_scale=loss_scale,
+        constraint=constraint,
+        by_loss=by_loss,
+        sample_weight=sample_weight,
+    )
 
 
 def random_projection_newton(

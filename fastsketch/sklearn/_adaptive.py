@@ -160,16 +160,15 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
     sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale, random_state
         As for AdaptiveSubgradientClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
-    epochs : int, default 3
+    blend : bool, optional
+        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    epochs : int, default 1
 
     Attributes
     ----------
     coef_ : ndarray (n_features_in_,)
     intercept_ : float
     model_ : fastsketch.AdaptiveSubgradient
-        For targets moved and scaled to about [-1, 1]
-    target_mean_, target_scale_ : float
-        Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int
 
     Raises
@@ -187,8 +186,6 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
     True
     """
 
-    CLIPPED = False
-
     def __init__(
         self,
         sketch_size: int = 20,
@@ -201,8 +198,9 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
         penalty: Penalty = None,
         penalty_strength: float = 0.0,
         fit_intercept: bool = True,
-        scale: Scale = None,
-        epochs: int = 3,
+        scale: Scale = "moments",
+        blend: bool | None = None,
+        epochs: int = 1,
         random_state: int | RandomState | None = 0,
     ) -> None:
         super().__init__(
@@ -219,3 +217,4 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
             epochs=epochs,
             random_state=random_state,
         )
+        self.blend = blend

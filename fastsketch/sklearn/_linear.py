@@ -165,15 +165,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):
-    """One model, for targets moved and scaled into [-1, 1] by the range of the first batch."""
+    """One model of the targets as they are."""
 
-    # Targets of the first batch come to lie within 1 / HEADROOM.
-    HEADROOM = 1.5
-    # Whether later targets beyond [-1, 1] are cut.
-    CLIPPED = True
-
-    target_mean_: float
-    target_scale_: float
+    blend: bool | None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.
@@ -181,9 +175,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         """
         rows, targets = self._checked(X, y, reset=True)
-        model, epochs = self._new(), as_integer(self.epochs, "epochs", 1)
-        self._measure(targets)
-        return self._learn(model, rows, targets=self._scaled(targets), sample_weight=sample_weight, epochs=epochs)
+        model, epochs = self._new(blend=self.blend), as_integer(self.epochs, "epochs", 1)
+        return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=epochs)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size."""
@@ -191,20 +184,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         if not first:
             self._check_parameters()
         rows, targets = self._checked(X, y, reset=first)
-        if first:
-            model = self._new()
-            self._measure(targets)
-        else:
-            model = self.model_.copy()
-        return self._learn(model, rows, targets=self._scaled(targets), sample_weight=sample_weight, epochs=1)
-
-    def _measure(self, y: Floats) -> None:
-        self.target_mean_ = float(y.mean())
-        self.target_scale_ = self.HEADROOM * float(np.abs(y - self.target_mean_).max()) or 1.0
-
-    def _scaled(self, y: Floats) -> Floats:
-        scaled = (y - self.target_mean_) / self.target_scale_
-        return np.clip(scaled, -1.0, 1.0) if self.CLIPPED else scaled
+        model = self._new(blend=self.blend) if first else self.model_.copy()
+        return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=1)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, y_numeric=True)
@@ -213,14 +194,14 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     @property
     def coef_(self) -> Floats:
         """(n_features,)."""
-        return self._split()[0][0] * self.target_scale_
+        return self._split()[0][0]
 
     @property
     def intercept_(self) -> float:
         """The constant term."""
-        return float(self._split()[1][0] * self.target_scale_ + self.target_mean_)
+        return float(self._split()[1][0])
 
     def predict(self, X: Rows) -> Floats:
         """Predictions (n_samples,)."""
         check_is_fitted(self, "model_")
-        return self.model_.predict(self._checked_rows(X)) * self.target_scale_ + self.target_mean_
+        return self.model_.predict(self._checked_rows(X))

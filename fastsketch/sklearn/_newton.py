@@ -152,33 +152,24 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, alpha0, constraint, beta, fit_intercept, scale, random_state
+    sketch_size, method, loss_scale, alpha0, constraint, beta, fit_intercept, scale, random_state
         As for SketchedNewtonClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
-    loss_scale : float, default 8.0
-        Factor on the loss of targets that are scaled into [-1, 1]: their slopes are short, and H, which grows with the
-        squares of slopes, would be too small for its steps.
-    epochs : int, default 3
+    blend : bool, optional
+        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    epochs : int, default 1
 
     Attributes
     ----------
     coef_ : ndarray (n_features_in_,)
     intercept_ : float
     model_ : fastsketch.SketchedNewton
-        For targets moved and scaled into [-1, 1]
-    target_mean_, target_scale_ : float
-        Mean of the first batch, and HEADROOM times its largest deviation.
     n_features_in_, n_iter_ : int
 
     Raises
     ------
     TypeError, ValueError
         From ``fit`` and ``partial_fit``, if a parameter is out of range.
-
-    Notes
-    -----
-    Predictions for the rows of training stay within target_mean_ +- target_scale_ (constraint "current"), and later
-    targets beyond that are clipped: the first batch should span the range of the targets.
 
     Examples
     --------
@@ -196,13 +187,14 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
         *,
         method: Method = "rfd",
         loss: OnlineLossName = "square",
-        loss_scale: float = 8.0,
+        loss_scale: float = 1.0,
         alpha0: float | None = None,
-        constraint: Constraint = "current",
+        constraint: Constraint = None,
         beta: float | None = None,
         fit_intercept: bool = True,
-        scale: Scale = None,
-        epochs: int = 3,
+        scale: Scale = "moments",
+        blend: bool | None = None,
+        epochs: int = 1,
         random_state: int | RandomState | None = 0,
     ) -> None:
         super().__init__(
@@ -218,3 +210,4 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
             epochs=epochs,
             random_state=random_state,
         )
+        self.blend = blend

@@ -99,6 +99,30 @@ def test_adaptive_methods(folder, options):
     assert "learning_rate must lie in (0, " in error
 
 
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({"decay": 0.99, "drift": "restart", "curvature": "loss"}, []),
+        ({"method": "ada_ffd", "decay": 0.99, "drift": None}, []),
+        ({"decay": 1.0, "curvature": "gradient", "loss": "square"}, ["--regression"]),
+    ],
+)
+def test_forgetting_and_curvature(folder, options, more):
+    flags = [part for name, value in options.items() for part in (f"--{name}", str(value).lower())]
+    run("learn", "train.svm", *flags, *more, "-o", "m.fsk", cwd=folder)
+    model = fs.load(folder / "m.fsk")
+    assert {name: getattr(model, name) for name in options} == options
+    for wrong, message in [
+        (("--decay", 1.5), "decay must lie in (0, 1]"),
+        (("--decay", 0.9, "--method", "oja", "--alpha0", 1), "decay must be 1 with method='oja'"),
+        (("--drift", "begin"), "drift must be"),
+        (("--curvature", "flat"), "curvature must be"),
+        (("--curvature", "loss", "--method", "ogd"), "--curvature does not belong to --method ogd"),
+    ]:
+        error = run("learn", "train.svm", *wrong, "-o", "x.fsk", cwd=folder, status=2).stderr
+        assert message in error, error
+
+
 def test_regression(folder):
     with np.load(folder / "truth.npz") as truth:
         rows = truth["rows"]

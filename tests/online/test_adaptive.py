@@ -1,5 +1,6 @@
 """AdaptiveSubgradient and AdaptiveGrid against the ADA-FD paper's algorithms, and the promises of every model."""
 
+import contextlib
 import pickle
 import signal
 import subprocess
@@ -197,9 +198,8 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
     model = papers.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
     by_slot = form == "sparse" and method != "ada_full"
     columns = Columns.beginning(12, all_at_once=False)
-    model._kept = Kept.beginning(
-        model._start(12, by_slot), None, columns, start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
-    )
+    inputs = start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
+    model._kept = Kept.beginning(model._start(12, by_slot), None, columns, inputs, model._metrics(), None)
     for _ in range(500):
         model.update(rows, y)
     v = basis(model)
@@ -545,3 +545,18 @@ def test_counts_of_a_file_are_checked():
         broken._learned.gram = broken._learned.gram.astype(np.float32)
         with pytest.raises(fs.StateError, match="array 'gram' has shape .* of float32"):
             fs.from_bytes(broken.to_bytes())
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.5, 1e-100])
+@pytest.mark.parametrize("loss", ["squared_hinge", "absolute"])
+def test_a_diagonal_of_any_size_can_be_saved(decay, loss):
+    rng = np.random.default_rng(0)
+    rows, y = rng.standard_normal((400, 5)), np.sign(rng.standard_normal(400))
+    model = fs.AdaptiveSubgradient(method="ada_diag", loss=loss, decay=decay, calibrate=False)
+    learned = 0
+    for size in (1e90, 1e99, 1e105, 1e130, 1e153):  # some are refused
+        for x, t in zip(rows, y, strict=True):
+            with contextlib.suppress(FloatingPointError):
+                learned += model.update(x, t, sample_weight=size).n_rows > 0
+    assert learned and np.isfinite(model._learned.squares).all()
+    assert fs.from_bytes(model.to_bytes()).n_rows == model.n_rows

@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 import fastsketch as fs
 from fastsketch._model import received
 from fastsketch.reference import fast_online_newton, full_online_newton
+from tests.helpers import AS_IN_PAPERS
 
 LOSSES = ("square", "absolute", "huber", "logistic", "squared_hinge")
 REAL = LOSSES[:3]
@@ -20,7 +21,7 @@ def stream(n, d, seed=0):
 
 
 def learner(m=4, **parameters):
-    parameters = {"loss": "square", "curvature": "loss", "constraint": None, **parameters}
+    parameters = {**AS_IN_PAPERS, "loss": "square", "curvature": "loss", "constraint": None, **parameters}
     return fs.SketchedNewton(m, **parameters)
 
 
@@ -95,7 +96,7 @@ def test_learns_targets_far_from_one_and_any_split_gives_the_same_bits():
 
 
 def test_files_of_versions_without_the_parameter_go_by_gradients():
-    model = fs.SketchedNewton(4, loss="square").update(*stream(30, 5))
+    model = fs.SketchedNewton(4, loss="square", blend=False).update(*stream(30, 5))
     parameters = {name: value for name, value in model.parameters.items() if name != "curvature"}
     older = received(fs.SketchedNewton, parameters, {}, *model._state())
     assert older.curvature == "gradient"

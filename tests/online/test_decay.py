@@ -9,14 +9,14 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch._kernels.online.numbers import ALPHA, FADED, FLOOR
-from tests.helpers import same_state
+from tests.helpers import papers, same_state
 from tests.online.test_newton import stream
 
 METHODS = ("rfd", "fd", "pfd")
 
 
 def newton(decay=1.0, **parameters):
-    return fs.SketchedNewton(**{"sketch_size": 5, "alpha0": 1.0, "loss": "logistic", **parameters}, decay=decay)
+    return papers.SketchedNewton(**{"sketch_size": 5, "alpha0": 1.0, "loss": "logistic", **parameters}, decay=decay)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -109,6 +109,18 @@ def test_newton_models_that_cannot_forget(given):
         newton(**given).fade(0.9)
 
 
+@pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
+@pytest.mark.parametrize("k", [2, 3])
+def test_fade_is_decay_by_hand_of_learners_as_they_come(make, k):
+    """With the diagonal learner beside them, and the read-out."""
+    rows, _ = stream(200)
+    labels = np.arange(200) * 7 % k
+    by_itself, by_hand = make(5, decay=0.97).update(rows, labels), make(5)
+    for i in range(200):
+        by_hand.fade(0.97).update(rows[i], labels[i])
+    assert np.allclose(by_itself.coef, by_hand.coef, rtol=1e-8, atol=1e-8)
+
+
 def test_fade_is_decay_by_hand():
     """fade(g) before every row is decay=g, and after a batch it is the decay of that batch."""
     rows, y = stream(200)
@@ -138,13 +150,13 @@ def test_faded_models_follow_a_truth_that_moves():
     """A stream whose truth is exchanged for its opposite: after it, decay is right far sooner."""
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((24000, 20))
-    y = np.sign(rows @ rng.standard_normal(20))
+    y = np.sign(rows @ rng.standard_normal(20) + 3 * rng.standard_normal(24000))
     y[20000:] *= -1
     late = {}
     for decay in (1.0, 0.99):
         model = fs.SketchedNewton(5, decay=decay).update(rows[:20500], y[:20500])
         late[decay] = np.mean(np.sign(model.update(rows[20500:21500], y[20500:21500]).last_scores) == y[20500:21500])
-    assert late[0.99] > 0.9 and late[1.0] < 0.85, late
+    assert late[0.99] > 0.78 and late[1.0] < 0.7, late
 
 
 # -- adaptive subgradients ---------------------------------------------------------------------------------------------
@@ -159,7 +171,7 @@ REFERENCES = {
 
 def adaptive(method, decay=1.0, **parameters):
     given = {"loss": "logistic", "learning_rate": 0.5, "delta": 0.1, **parameters}
-    return fs.AdaptiveSubgradient(5, method=method, decay=decay, **given)
+    return papers.AdaptiveSubgradient(5, method=method, decay=decay, **given)
 
 
 @pytest.mark.parametrize("method", [name for name in REFERENCES if name != "fd_son"])  # its weights 1 / sqrt(t) differ
@@ -222,5 +234,5 @@ def test_a_grid_forgets_as_its_points_do():
     rows, y = stream(200)
     grid = fs.AdaptiveGrid([0.1, 1.0], [0.1], sketch_size=5, decay=0.95).update(rows, y)
     best = grid.best()
-    alone = fs.AdaptiveSubgradient(5, loss="absolute", learning_rate=best.learning_rate, delta=0.1, decay=0.95)
+    alone = papers.AdaptiveSubgradient(5, loss="absolute", learning_rate=best.learning_rate, delta=0.1, decay=0.95)
     assert best.decay == 0.95 and np.allclose(alone.update(rows, y).coef, best.coef, rtol=1e-9, atol=1e-12)

@@ -63,3 +63,14 @@ def test_the_length_of_the_rows_changes_nothing_much(scale):
     model = papers.SketchedNewton(5).update(scale * rows, y)
     one = papers.SketchedNewton(5).update(rows, y)
     assert np.allclose(model.coef * scale, one.coef, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_named_by_row_and_column(form, bad):
+    rows = np.ones((4, 3))
+    rows[2, 1] = bad
+    model = fs.SketchedNewton(2)
+    with pytest.raises(ValueError, match="row 2 holds a NaN or an infinity in column 1$"):
+        model.update(form(rows), [0, 1, 0, 1])
+    assert model.n_rows == 0

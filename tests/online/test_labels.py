@@ -235,6 +235,14 @@ def test_bad_labels_are_named_with_their_row(labels, error, message):
         assert target.to_bytes() == before
 
 
+def test_labels_end_as_arrays_keep_them():
+    # which leave out NUL at the end of strings
+    model = fs.SketchedNewton(3, classes=["a\0", "b"]).update(np.ones((2, 2)), ["a", "b\0"])
+    assert model.classes.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="at least two different labels"):
+        fs.SketchedNewton(3, classes=["a", "a\0"])
+
+
 def test_strings_after_numbers_are_refused():
     model = papers.SketchedNewton(3).update(np.eye(3), [1, -1, 1])
     with pytest.raises(ValueError, match=r"row 0 has the label 'a', and those before are numbers \(1, -1\)"):
@@ -321,6 +329,21 @@ def test_class_weights_multiply_sample_weights():
     # labels that are no strings come back from a file as they were
     model = papers.SketchedNewton(3, class_weight={0: 1.0, 1: 2.5})
     assert fs.from_bytes(model.to_bytes()).class_weight == {0: 1.0, 1: 2.5}
+
+
+@pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_a_class_that_weighs_more_is_found_more_often(make, loss, calibrate):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4000, 10))
+    score = rows @ rng.standard_normal(10) + rng.standard_normal(4000)
+    labels = np.where(score > 4, "rare", "usual")
+    found = []
+    for weight in (0.2, 1.0, 3.0, 9.0):
+        model = make(class_weight={"rare": weight}, loss=loss, calibrate=calibrate).update(rows, labels)
+        found.append(np.mean(model.predict(rows[labels == "rare"]) == "rare"))
+    assert found == sorted(found) and found[-1] > found[1] + 0.1, found
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -435,3 +458,11 @@ def test_a_file_of_real_targets_has_no_labels():
     state, arrays = papers.SketchedNewton(3).update(rows, numbers)._state()
     with pytest.raises(ValueError, match="it has labels, and loss='square' takes real targets"):
         papers.SketchedNewton(3, loss="square")._validate(state, arrays)
+
+
+@pytest.mark.parametrize("rows", [[{}, {}, {}], sparse.csr_array((3, 4))])
+def test_classes_without_a_feature(rows):
+    model = fs.SketchedNewton(3, fit_intercept=False).update(rows, ["a", "b", "c"])
+    assert model.coef.shape == (3, 4 if sparse.issparse(rows) else 0)
+    assert np.allclose(model.predict_proba(rows), 1 / 3) and model.predict(rows).tolist() == ["a"] * 3
+    assert fs.from_bytes(model.to_bytes()).n_rows == 3

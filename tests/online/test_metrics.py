@@ -163,6 +163,18 @@ def test_weights_at_the_edge_of_their_range():
         assert found.auc is None or 0 <= found.auc <= 1
 
 
+@pytest.mark.parametrize("decay", [1e-15, 1e-100, 1e-300, 5e-324])
+def test_decay_at_the_edge_of_its_range(decay):
+    z, y, w = scored(50)
+    for some in (slice(0, 50), slice(0, 49)):
+        metrics = _metrics.start("logistic", decay)
+        metrics.take_in(z[None, some], y[None, some], w[some])
+        metrics.validate(metrics.saved(0))
+        last = np.flatnonzero(w[some] > 0)[-1]
+        if last + 1 == len(w[some]):  # the last row is all that counts
+            assert np.isclose(metrics.log_loss, np.logaddexp(0, -y[last] * z[last]), rtol=1e-9)
+
+
 def test_state_comes_back_and_strangers_are_refused():
     metrics = of_two(*scored())
     arrays = {name: array.copy() for name, array in metrics.saved(0).items()}

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -294,3 +295,34 @@ def test_stranger_files():
     with pytest.raises(fs.StateError):
         fs.from_bytes(files.pack({**about, "state": state}, without))
     fs.from_bytes(files.pack({**about, "state": state}, arrays))
+
+
+@pytest.mark.parametrize("name", ["decision_function", "predict", "predict_proba"])
+def test_names_classes_and_weights_of_an_answer_are_of_one_moment(name):
+    model = fs.SketchedNewton(3).update([{"a": 1.0}, {"b": 1.0}], [0, 1])
+    before = model.to_bytes()
+
+    class Row(Mapping):
+        """A row at whose reading somebody else learns."""
+
+        def __getitem__(self, key):
+            return 1.0
+
+        def __len__(self):
+            return 1
+
+        def __iter__(self):
+            model.update([{"c": 1.0}], [2])
+            return iter(["a"])
+
+    with pytest.raises(RuntimeError, match="one thread at a time"):
+        getattr(model, name)([Row()])
+    assert model.to_bytes() == before
+
+
+@pytest.mark.parametrize("rows", [["good film", "bad film"], ({"a": 1} for _ in range(2))], ids=["texts", "generator"])
+def test_texts_and_generators_are_told_how_rows_are_given(rows):
+    model = fs.SketchedNewton(2).update([{"a": 1}, ["good"]], ["x", "y"])
+    with pytest.raises(ValueError, match=r"rows come in a list, and a text as the list of its words: \[text.split"):
+        model.update(rows, ["x", "y"])
+    assert model.n_rows == 2

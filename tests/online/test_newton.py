@@ -462,10 +462,66 @@ def test_copies_hold_the_last_scores():
 
 
 def test_facts_and_repr():
-    model = papers.SketchedNewton(4, method="pfd", alpha0=1.0)
+    model = fs.SketchedNewton(4, method="pfd", alpha0=1.0)
     assert repr(model) == "<SketchedNewton(sketch_size=4, method='pfd', alpha0=1.0): no rows yet>"
     facts = model.update(*stream(60)).facts()
     assert facts["kind"] == "SketchedNewton"
     assert (facts["n_rows"], facts["n_features"], facts["beta"], facts["alpha"]) == (60, 25, 0.2, 1.0)
     assert facts["mean_loss"] == model.progress["mean_loss"]
     assert "regret" not in facts
+
+
+def test_oja_says_what_it_needs_of_narrow_rows():
+    model = fs.SketchedNewton(5, method="oja", alpha0=1.0)
+    with pytest.raises(ValueError, match="needs 5 columns for sketch_size=5, the intercept among them, got 4"):
+        model.update(np.ones((2, 3)), [0, 1])
+    assert model.n_rows == 0 and model.n_features is None
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("constraint", ["current", None])
+@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("fd", 5.0), ("full", 1.0)])
+@pytest.mark.parametrize("loss", ["logistic", "square"])
+def test_weights_against_an_explicit_h(loss, method, alpha0, constraint):
+    rows, y = stream(300)
+    weights = np.random.default_rng(2).choice([0.0, 0.1, 1.0, 9.0], 300)
+    options = {"method": method, "alpha0": alpha0, "constraint": constraint, "loss": loss, "loss_scale": 2.0}
+    given = {**options, "sample_weight": weights}
+    if method == "full":
+        w, losses, _ = reference.full_online_newton(rows, y, **{k: v for k, v in given.items() if k != "method"})
+    else:
+        w, losses, _ = reference.fast_online_newton(rows, y, sketch_size=5, **given)
+    for x in (rows, sparse.csr_array(rows)):
+        model = papers.SketchedNewton(5, **options).update(x, y, sample_weight=weights)
+        assert np.abs(model.coef - w).max() <= 1e-7 * max(1.0, np.abs(w).max())
+        assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["rfd", "fd", "full"])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_a_heavy_row_moves_as_its_copies_do(method, loss):
+    """It went the shorter way the more it weighed: its weight stood in H squared."""
+    rows, y = stream(400)
+    model = papers.SketchedNewton(5, method=method, alpha0=20.0, constraint=None, loss=loss).update(rows[:390], y[:390])
+    for x, t in zip(rows[390:], -y[390:], strict=True):
+        moves = {}
+        for times in (1, 2, 4):
+            heavy, copies = model.copy().update(x, t, sample_weight=float(times)), model.copy()
+            for _ in range(times):
+                copies.update(x, t)
+            moves[times] = x @ (heavy.coef - model.coef)
+            if times <= 2:  # at more the slope has changed under the copies
+                assert moves[times] / (x @ (copies.coef - model.coef)) == pytest.approx(1, abs=0.35)
+        assert abs(moves[4]) > abs(moves[2]) > abs(moves[1])
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-12, 1e300])
+def test_weights_of_any_size_leave_a_model_of_numbers(weight):
+    rows, y = stream(60)
+    model = papers.SketchedNewton(5, alpha0=1.0, loss="logistic")
+    try:
+        model.update(rows, y, sample_weight=weight)
+    except FloatingPointError:
+        assert model.n_rows == 0
+    else:
+        assert np.isfinite(model.coef).all()

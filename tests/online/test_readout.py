@@ -7,9 +7,10 @@ from scipy.special import expit, softmax
 
 import fastsketch as fs
 from fastsketch.online import _readout
+from tests.helpers import same_state
 
 
-def plain(members, numbers, sample_weight):
+def plain(members, numbers, sample_weight, decay=1.0):
     """Whole Newton steps on the log loss, one row after the other."""
     p, k, n = members.shape
     q = p + (k == 1)
@@ -30,6 +31,7 @@ def plain(members, numbers, sample_weight):
             g = u @ chances - u[:, numbers[i]]
             spread = u - (u @ chances)[:, None]
             expected = spread * chances @ spread.T
+        h = np.eye(q) + decay * (h - np.eye(q))
         h += 0.5 * sample_weight[i] * (expected + np.outer(g, g))
         w -= np.linalg.solve(h, sample_weight[i] * g)
     return w, h, out
@@ -49,11 +51,13 @@ def stream(k, n=400, p=2, seed=0):
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("p", [1, 2])
-def test_rounds_as_stated(k, p):
+@pytest.mark.parametrize("decay", [1.0, 0.99, 0.3])
+def test_rounds_as_stated(k, p, decay):
     members, numbers, sample_weight = stream(k, p=p)
-    readout = _readout.start(p, k)
+    sample_weight[5:9] = 0.0  # they fade what came before as all others do
+    readout = _readout.start(p, k, decay=decay)
     scores = readout.learn(members, numbers, sample_weight)
-    w, h, expected = plain(members, numbers, sample_weight)
+    w, h, expected = plain(members, numbers, sample_weight, decay)
     np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(readout.readout_weights, w, rtol=1e-9)
     np.testing.assert_allclose(readout.readout_information, h, rtol=1e-9, atol=1e-9)
@@ -93,6 +97,16 @@ def test_a_row_without_weight_changes_nothing():
     readout.learn(members, numbers, np.zeros(len(numbers)))
     assert (readout.readout_weights == 0.5).all()
     assert (readout.readout_information == np.eye(2)).all()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_weights_of_any_size_leave_it_finite(k):
+    members, numbers, _ = stream(k)
+    for size in (1e150, 1e300, 1.7e308):
+        readout = _readout.start(2, k)
+        readout.learn(members * 1e3, numbers, np.full(len(numbers), size))
+        assert np.isfinite(readout.readout_weights).all()
+        assert np.isfinite(readout.readout_information).all()
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -192,3 +206,32 @@ def test_blend_needs_calibrate():
     with pytest.raises(ValueError, match="ada_diag"):
         fs.AdaptiveSubgradient(method="ada_diag", blend=True)
     assert fs.SketchedNewton(3, blend=False).update(*labelled("dense", 2))._kept.states.beside == []
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_forgetting_has_the_same_bits_for_any_split(k, size):
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((150, 8)), rng.integers(0, k, 150)
+    whole, some = (fs.SketchedNewton(3, decay=0.9) for _ in range(2))
+    whole.update(rows, labels)
+    for first in range(0, 150, size):
+        some.update(rows[first : first + size], labels[first : first + size])
+        if first == 70:
+            some = fs.from_bytes(some.to_bytes())
+    same_state(whole, some)
+
+
+def test_a_read_out_that_forgets_follows_members_that_turn():
+    """Of two members the second is right at first, and wrong from the middle on."""
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(0, 2, 8000)
+    truth = 2.0 * numbers - 1
+    late = np.arange(8000) >= 6000
+    members = np.stack([truth + 3 * rng.standard_normal(8000), np.where(late, -truth, truth)])[:, None, :]
+    losses = {}
+    for decay in (1.0, 0.99):
+        readout = _readout.start(2, 1, decay=decay)
+        scores = readout.learn(members, numbers, np.ones(8000))[0]
+        losses[decay] = np.logaddexp(0, -truth * scores)[6200:].mean()
+    assert losses[0.99] < 0.7 * losses[1.0], losses

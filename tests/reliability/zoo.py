@@ -57,6 +57,21 @@ def named(rows):
     return [{f"x{j}": v for j, v in enumerate(row) if v} | {"word": f"w{k % 5}"} for k, row in enumerate(values)]
 
 
+def classes_of(rows):
+    """One of three labels for each row."""
+    sums = np.asarray(rows[:, [0]].sum(axis=1)).ravel()
+    return np.array(["low", "middle", "high"])[(sums > -0.3).astype(int) + (sums > 0.3)]
+
+
+def _learn_classes(model, rows):
+    return model.update(rows, classes_of(rows))
+
+
+def _learn_weighted(model, rows):
+    n = rows.shape[0]
+    return model.update(rows, signs(rows), sample_weight=np.arange(n) % 3)
+
+
 def _learn_named(model, rows):
     return model.update(named(rows), signs(rows))
 
@@ -98,6 +113,14 @@ _ONLINE_READS = {
     "coef": lambda m: m.coef,
     "scores": lambda m: m.decision_function(dense_rows(9, 5)),
     "progress": lambda m: m.progress,
+    "restarts": lambda m: getattr(m, "restarts", None),
+}
+_LABEL_READS = {
+    **_ONLINE_READS,
+    "classes": lambda m: m.classes,
+    "chances": lambda m: m.predict_proba(dense_rows(9, 5)),
+    "labels": lambda m: m.predict(dense_rows(9, 5)),
+    "top": lambda m: m.top_features(3),
 }
 _NAMED_READS = {
     "coef": lambda m: m.coef if m.n_rows else None,
@@ -145,6 +168,11 @@ def _online(name, cls, *args, rows=dense_rows, **parameters):
     return Specimen(
         f"online-{name}", lambda: cls(*args, **parameters), learn=_learn_labelled, rows=rows, reads=_ONLINE_READS
     )
+
+
+def _classes(name, cls, *args, learn=_learn_classes, rows=dense_rows, **parameters):
+    make = lambda: cls(*args, **parameters)  # noqa: E731
+    return Specimen(f"online-{name}", make, learn=learn, rows=rows, reads=_LABEL_READS)
 
 
 def _named(name, cls, *args, **parameters):
@@ -221,6 +249,24 @@ SPECIMENS = (
     ),
     _online("ada-ffd-csr", fs.AdaptiveSubgradient, 3, form="dual_averaging", rows=sparse_rows),
     _online("grid", fs.AdaptiveGrid, [0.1, 1.0], [1.0, 3.0], sketch_size=3),
+    _classes("classes", fs.SketchedNewton, 3),
+    _classes("classes-csr", fs.SketchedNewton, 3, rows=sparse_rows),
+    _classes(
+        "classes-given-balanced", fs.SketchedNewton, 3, classes=["low", "middle", "high"], class_weight="balanced"
+    ),
+    _classes("classes-diag-plain", fs.AdaptiveSubgradient, method="ada_diag", calibrate=False, scale=None),
+    _classes("classes-ffd-decayed", fs.AdaptiveSubgradient, 3, decay=0.9, rows=sparse_rows),
+    _classes("weighted", fs.SketchedNewton, 3, learn=_learn_weighted, class_weight={-1: 2.0, 1: 0.5}),
+    _classes("unblended", fs.SketchedNewton, 3, learn=_learn_labelled, blend=False),
+    _classes("plain", fs.SketchedNewton, 3, learn=_learn_labelled, calibrate=False, fit_intercept=False, scale=None),
+    _online("decayed", fs.SketchedNewton, 3, decay=0.9),
+    _online("decayed-csr", fs.SketchedNewton, 3, decay=0.9, rows=sparse_rows),
+    _online("drift", fs.SketchedNewton, 3, drift="restart"),
+    _classes("classes-drift-csr", fs.SketchedNewton, 3, drift="restart", rows=sparse_rows),
+    _online("drift-ffd", fs.AdaptiveSubgradient, 3, drift="restart"),
+    _online("open", fs.SketchedNewton, 3, open_columns=True, rows=sparse_rows),
+    _online("real-by-loss", fs.SketchedNewton, 3, loss="square", fit_intercept=True, scale="moments"),
+    _online("real-by-gradient", fs.SketchedNewton, 3, loss="huber", curvature="gradient", drift="restart"),
     _named("named", fs.SketchedNewton, 3),
     _named("named-hashed", fs.SketchedNewton, 3, hash_bits=6),
     _named("named-diag", fs.AdaptiveSubgradient, method="ada_diag"),

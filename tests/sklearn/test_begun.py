@@ -31,7 +31,7 @@ FREE = {
     SketchedNewtonClassifier: {"epochs": 3},
     SketchedNewtonRegressor: {"epochs": 4},
 }
-OTHER = {"loss": "logistic", "method": "ogd", "form": "dual_averaging", "solver": "svd", "rotation": "random"}
+OTHER = {"loss": "squared_hinge", "method": "ogd", "form": "dual_averaging", "solver": "svd", "rotation": "random"}
 BY_CLASS = {
     SketchedPCA: {"method": "fd"},
     SketchHasher: {"method": "fd"},
@@ -56,6 +56,8 @@ def another(cls, name, value):
         return {**OTHER, **BY_CLASS.get(cls, {})}[name]
     if name == "constraint":
         return "next"
+    if name == "scale":
+        return None
     if name == "penalty":
         return "l1"
     if isinstance(value, bool):

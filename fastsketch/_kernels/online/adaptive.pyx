@@ -16,6 +16,9 @@ costs the nonzeros of x; d then stands for slots of columns. The arrays are thos
     base (points, d)    scale (points,)         steps (points, cap)
     inner (points, cap) C v for the v that base stands for: w / scale, or the sum of gradients
     losses (points,)    mistakes (points,)      count: the entries of an adaptive model in online.pxd
+
+With `residuals` (2,), of real targets and one point, the sketch takes slopes in units of the root mean square of the
+residuals so far, and steps are of that size: so that a model of c y is c times that of y.
 """
 
 cimport cython
@@ -132,11 +135,16 @@ cdef class Rounds:
         cdef const double[::1] eta = state.learning_rate, delta = state.delta
         cdef int64_t[::1] count = state.count, mistakes = state.mistakes, seen = state.seen
         cdef int32_t[::1] ints = state.ints
+        cdef double[::1] residuals
         cdef Sizes sizes
         self.arrays = [state.turn, state.gram, state.base, state.steps, state.inner, state.lam, state.scale,
                        state.losses, state.space, state.learning_rate, state.delta, state.count, state.mistakes,
-                       state.ints, state.seen]
+                       state.ints, state.seen, state.residuals]
         self.seen = &seen[0]
+        s.residuals = NULL
+        if state.residuals is not None:
+            residuals = state.residuals
+            s.residuals = &residuals[0]
         s.loss, s.t.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
         s.t.root, s.fade, s.t.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
         s.decay = setting.decay

@@ -6,7 +6,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.losses cimport ABSOLUTE, L2_PENALTY, NO_PENALTY, dot, finite, flat, loss_and_slope
+from fastsketch._kernels.losses cimport ABSOLUTE, L2_PENALTY, NO_PENALTY, dot, finite, flat, in_units, loss_and_slope
 from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport RANK, ROUND, ROWS
 from fastsketch._kernels.online.turning cimport (Turning, add_turned, border, full, new_direction, project, share,
@@ -28,6 +28,7 @@ cdef struct Model:
     double* inner
     double* losses
     int64_t* mistakes
+    double* residuals        # for steps in units of residuals: the sums of weighted squares, and of weights; or NULL
     # rows of C
     double* rows             # dense: (cap, d)
     Basis c                  # sparse
@@ -40,6 +41,7 @@ cdef struct Model:
     double* scores
     double* base_x
     double x_square
+    double unit              # of the slopes
 
 
 cdef inline void turn_inner(Model* s) noexcept nogil:
@@ -71,6 +73,12 @@ cdef inline bint predict(Model* s, double y, double weight) noexcept nogil:
         s.slopes[k] *= weight
         if not (finite(z) and finite(s.slopes[k] * s.slopes[k] * s.x_square)):
             return False
+    s.unit = 1
+    if s.residuals != NULL and weight > 0:  # of one point
+        z = s.residuals[0] + weight * (s.scores[0] - y) * (s.scores[0] - y)
+        if not finite(z):
+            return False
+        s.unit = in_units(s.loss, sqrt(z / (s.residuals[1] + weight)), s.slopes)
     return True
 
 
@@ -79,6 +87,9 @@ cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
     cdef Py_ssize_t k
     cdef double slope
     s.t.count[ROUND] += 1
+    if s.residuals != NULL:
+        s.residuals[0] += weight * (s.scores[0] - y) * (s.scores[0] - y)
+        s.residuals[1] += weight
     for k in range(s.points):
         s.losses[k] += weight * loss_and_slope(s.loss, s.scores[k], y, &slope)
         s.mistakes[k] += s.scores[k] * y <= 0
@@ -90,7 +101,7 @@ cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
 
 cdef inline double sketch_slope(Model* s, double weight) noexcept nogil:
     """The slope that the sketch takes: of the absolute loss it does not depend on w, not even at a tie."""
-    return weight if s.loss == ABSOLUTE else s.slopes[0]
+    return weight if s.loss == ABSOLUTE else s.slopes[0] / s.unit
 
 
 cdef inline void take_row(Model* s, const double* products, double corner, double rest, bint unit) noexcept nogil:

@@ -11,6 +11,7 @@ d is a number of slots (basis.pxd):
     first (points, d)    ADAM's first moment
     last (points, d)     how much of clock (points,) a coordinate has been given
     losses, mistakes (points,)
+    residuals (2,)       None, or for steps in units of residuals
     count                the entries of an adaptive model in online.pxd, of which ROUND alone is used
 """
 
@@ -21,7 +22,8 @@ from libc.stdlib cimport free, malloc
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.losses cimport ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, loss_and_slope
+from fastsketch._kernels.losses cimport (ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units,
+                                         loss_and_slope)
 from fastsketch._kernels.online.basis cimport seen_with
 from fastsketch._kernels.online.numbers cimport ADAM, DIAGONAL, GRADIENT, ROUND
 from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
@@ -39,6 +41,8 @@ cdef enum:
 
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
+# Of the square of a gradient: squares are sums of such, times 1 / fading, which is 1e100 at most.
+cdef double MOST_SQUARE = 1e200
 
 
 cdef struct Model:
@@ -59,6 +63,7 @@ cdef struct Model:
     double* losses
     int64_t* mistakes
     int64_t* count
+    double* residuals            # as in adaptive_model.pxd, or NULL
     double* slopes
     double* z
 
@@ -166,7 +171,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
     cdef Py_ssize_t i, j, k, nonzeros, before
     cdef const double* values
     cdef const int32_t* places = NULL
-    cdef double x_square, slope, h_slope
+    cdef double x_square, slope, h_slope, unit, square
     for i in range(n):
         before = s.seen
         if indptr != NULL:
@@ -184,9 +189,20 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
                 s.z[k] += values[j] * coef_of(s, k, places[j] if places != NULL else j)
             loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
             s.slopes[k] *= sample_weight[i]
-            if not (finite(s.z[k]) and finite(s.slopes[k] * s.slopes[k] * x_square)):
+            # of the absolute loss H does not depend on w, not even at a tie
+            h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[k]
+            if not (finite(s.z[k]) and h_slope * h_slope * x_square <= MOST_SQUARE):
                 s.seen = before
                 return i
+        unit = 1
+        if s.residuals != NULL and sample_weight[i] > 0:
+            square = s.residuals[0] + sample_weight[i] * (s.z[0] - targets[i]) * (s.z[0] - targets[i])
+            if not finite(square):
+                s.seen = before
+                return i
+            s.residuals[0] = square
+            s.residuals[1] += sample_weight[i]
+            unit = in_units(s.loss, sqrt(square / s.residuals[1]), s.slopes)
         scores[i] = s.z[0]
         s.count[ROUND] += 1
         if s.decay != 1:
@@ -194,8 +210,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         for k in range(s.points):
             s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
             s.mistakes[k] += s.z[k] * targets[i] <= 0
-        # of the absolute loss H does not depend on w, not even at a tie
-        h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0]
+        h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0] / unit
         if s.method == ADAM:
             move_adam(s, values, places, nonzeros, h_slope)
         elif not (s.phi == NO_PENALTY and flat(h_slope)):
@@ -328,6 +343,11 @@ cdef int fill(Model* s, state, setting) except -1:
     cdef double[::1] slopes = state.slopes, scores = state.scores
     cdef const double[::1] eta = state.learning_rate, delta = state.delta
     cdef int64_t[::1] mistakes = state.mistakes, count = state.count, seen = state.seen
+    cdef double[::1] residuals
+    s.residuals = NULL
+    if state.residuals is not None:
+        residuals = state.residuals
+        s.residuals = &residuals[0]
     s.method, s.loss, s.phi, s.dual, s.strength = (setting.method, setting.loss, setting.phi, setting.dual,
                                                    setting.strength)
     s.points, s.d, s.seen = base.shape[0], base.shape[1], seen[0]

@@ -4,7 +4,8 @@
     bins (2, BINS)        weight of the rows of the negative and of the positive class by their scores
 
 UNIT grows by 1 / decay with every row, so that what came before counts less without being touched; all sums are divided
-by it, at rows that depend on nothing but their number, before it leaves the range of numbers.
+by it, at rows that depend on nothing but their number, before it leaves the range of numbers. With a decay below 1e-20
+they are multiplied by that instead, in every row.
 
 A bin holds the scores of one sign that agree in exponent and in the first six bits after the leading one, so that it
 is at most 1/64 of its scores wide; below 2^-9 there is one bin for each sign, and so there is from 32 on.
@@ -65,6 +66,13 @@ cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil
     cdef double unit = sums[UNIT]
     cdef Py_ssize_t i
     if decay == 1:
+        return unit
+    if decay < 1e-20:  # 1 / decay would leave the range of numbers, or that of UNIT
+        for i in range(1, METRIC_SUMS):
+            sums[i] *= decay
+        if bins != NULL:
+            for i in range(2 * BINS):
+                bins[i] *= decay
         return unit
     if unit > 1e100:
         for i in range(1, METRIC_SUMS):

@@ -170,7 +170,7 @@ cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* t
             if at != z:
                 add(d, s.step_length(0, 1, h, z, True), s.line, s.base)
             if teaches(s, slope) and h > 0:
-                c = s.curve if s.by_loss else (mu() + 1.0 / s.count[ROUND]) * slope * slope
+                c = s.curve if s.by_loss else (mu() + 1.0 / s.count[ROUND]) * slope * slope / s.times
                 f = 1.0 / (1.0 + c * h)
                 s.less_rank_one(d, c * f, s.line, s.inverse)
                 add(d, s.step_length(slope, f, h, at, s.same), s.line, s.base)
@@ -274,7 +274,7 @@ cdef class Rounds:
         s.loss, s.m, s.spared = setting.loss, setting.sketch_size, setting.spared
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
-        s.by_loss = setting.by_loss
+        s.by_loss, s.loss_scale = setting.by_loss, setting.loss_scale
         s.grows, s.mixed, s.oja = setting.method == "rfd", setting.mixed, setting.method == "oja"
         s.base, s.scalar = <double*> self.of(state.base, b"d"), <double*> self.of(state.scalar, b"d")
         s.count = <int64_t*> self.of(state.count, b"l")

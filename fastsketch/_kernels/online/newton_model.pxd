@@ -38,6 +38,7 @@ cdef struct Model:
     int loss
     bint same, ahead, grows, mixed, oja
     bint by_loss                 # H is made of curvatures of the losses, not of gradients
+    double loss_scale            # in the weights of the examples
     double* base
     double* scalar
     double* fading
@@ -77,6 +78,7 @@ cdef struct Model:
     double x_square, base_x
     double extra                 # multiple of x that base is to get
     double curve                 # of the loss, by_loss
+    double times                 # the weight of the example without loss_scale: as if it had come so many times
     step_length_t step_length
     bordered_inverse_t bordered_inverse
     flat_steps_t flat_steps
@@ -151,13 +153,19 @@ cdef inline int decompose(Model* s, Py_ssize_t k) noexcept nogil:
 
 # -- one round ---------------------------------------------------------------------------------------------------------
 cdef inline bint begin(Model* s, double y, double weight, double z, double* slope) noexcept nogil:
-    """Count an example scored z; False, with nothing changed, if numbers would leave their range."""
+    """Count an example scored z; False, with nothing changed, if numbers would leave their range.
+
+    weight: loss_scale times that of the example.
+    """
     cdef double value = weight * loss_and_slope(s.loss, z, y, slope)
     if s.by_loss:
         # the mean loss so far, of this example too
         s.curve = weight * bowl(s.loss, z, y, (s.scalar[LOSS] + value) / (s.count[ROUND] + 1), slope)
     slope[0] *= weight
+    s.times = weight / s.loss_scale
     if not (finite(slope[0]) and finite(slope[0] * slope[0] * s.x_square)):
+        return False
+    if s.times < 1 and slope[0] != 0 and not finite(slope[0] * slope[0] * s.x_square / s.times):
         return False
     s.scalar[LOSS] += value
     s.count[ROUND] += 1
@@ -171,8 +179,9 @@ cdef inline bint teaches(const Model* s, double slope) noexcept nogil:
 
 
 cdef inline double factor_of(const Model* s, double slope, double faded) noexcept nogil:
-    # c of the new row c x of B, which counts `faded` of what is stored
-    return sqrt(s.curve / faded) if s.by_loss else sqrt((mu() + 1.0 / s.count[ROUND]) / faded) * slope
+    # c of the new row c x of B, which counts `faded` of what is stored. A weight is in the slope: its square would
+    # make steps the shorter the more a row weighs, so H gets it once, as from a row that comes so many times
+    return sqrt(s.curve / faded) if s.by_loss else sqrt((mu() + 1.0 / s.count[ROUND]) / faded) * slope / sqrt(s.times)
 
 
 cdef inline double over(double z) noexcept nogil:

@@ -29,7 +29,7 @@ cdef inline void add_eigen(Model* s, Py_ssize_t k, const double* f, Py_ssize_t n
 # -- forgetting --------------------------------------------------------------------------------------------------------
 cdef inline bint lift(Model* s) noexcept nogil:
     """Put alpha back to its floor: B, K and M are made anew, as they are and not as they were."""
-    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i, j, l
+    cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i, j, v
     cdef double faded = s.fading[FADED], root = sqrt(faded), alpha = s.fading[FLOOR], f
     if k > 0 and decompose(s, k):
         return False
@@ -43,11 +43,11 @@ cdef inline bint lift(Model* s) noexcept nogil:
         memset(s.inverse + i * s.k, 0, k * sizeof(double))
         for j in range(k):
             s.small[i * s.k + j] *= faded
-    for l in range(k):
-        f = 1.0 / (max(faded * s.values[l], 0.0) + alpha)
+    for v in range(k):
+        f = 1.0 / (max(faded * s.values[v], 0.0) + alpha)
         for i in range(k):
             for j in range(k):
-                s.inverse[i * s.k + j] += f * s.vectors[l * k + i] * s.vectors[l * k + j]
+                s.inverse[i * s.k + j] += f * s.vectors[v * k + i] * s.vectors[v * k + j]
     s.fading[TAKEN] *= faded
     s.scalar[ALPHA], s.fading[FADED] = alpha, 1
     return True

@@ -8,4 +8,13 @@ def rounds(
     weights: NDArray[np.float64],
     information: NDArray[np.float64],
     scores: NDArray[np.float64],
+    decay: float = 1.0,
 ) -> None: ...
+def blend_numbers(
+    members: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    sample_weight: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    scores: NDArray[np.float64],
+) -> None: ...
+def share_now(sums: NDArray[np.float64]) -> float: ...

@@ -4,7 +4,10 @@ A member is a learner of the same rows. With p members and k classes, row i has 
 class the score w'u; of one state for two classes the inputs end with a 1, and w with an intercept. The probability is
 the logistic function of that score, of more classes the softmax of all. A step is w -= H^-1 g for the slope g of the
 log loss in w; H = I + the sum of half what the model expects of g g' and half g g' itself: so that a row that
-contradicts a sure model moves it by a bounded amount.
+contradicts a sure model moves it by a bounded amount. Every row leaves `decay` of that sum, and I as it is.
+
+Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
+squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
 
 The arrays are those of fastsketch.online._readout.ReadOut.
 """
@@ -13,16 +16,28 @@ from libc.math cimport exp, sqrt
 from libc.stdint cimport int64_t
 
 from fastsketch._kernels.brief cimport is_brief
+from fastsketch._kernels.losses cimport finite
 
 cdef enum:
     MOST = 8  # members and the intercept
 
 cdef double FAR = 1e3  # a score beyond it is as sure as this one: sums of squares stay within the range of numbers
+cdef double HEAVY = 1e200  # a weight beyond it counts as much as this one, for the same reason
 cdef double LEAST = 1e-14  # of a diagonal entry: a pivot below it is rounding
 
 
 cdef inline double near(double z) noexcept nogil:
     return FAR if z > FAR else -FAR if z < -FAR else z
+
+
+cdef inline void fade(Py_ssize_t q, double decay, double* h) noexcept nogil:
+    cdef Py_ssize_t i
+    if decay == 1:
+        return
+    for i in range(q * q):
+        h[i] *= decay
+    for i in range(q):
+        h[i * q + i] = max(1.0, h[i * q + i] + (1 - decay))
 
 
 cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
@@ -55,11 +70,12 @@ cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nog
 
 
 cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const int64_t* numbers,
-                        const double* sample_weight, double* w, double* h, double* scores) noexcept nogil:
+                        const double* sample_weight, double decay, double* w, double* h,
+                        double* scores) noexcept nogil:
     cdef Py_ssize_t i, a, b, q = p + 1
     cdef double[MOST] u
     cdef double[MOST] g
-    cdef double z, slope, curve, chance
+    cdef double z, slope, curve, chance, weight
     for i in range(n):
         z, scores[i] = w[p], w[p]
         u[p] = 1
@@ -67,27 +83,29 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
             u[a] = near(members[a * n + i])
             z += w[a] * u[a]
             scores[i] += w[a] * members[a * n + i]
+        fade(q, decay, h)
         if sample_weight[i] == 0:
             continue
+        weight = min(sample_weight[i], HEAVY)
         chance = 1 / (1 + exp(-z))
         slope = chance - (numbers[i] > 0)
-        curve = sample_weight[i] * 0.5 * (chance * (1 - chance) + slope * slope)
+        curve = weight * 0.5 * (chance * (1 - chance) + slope * slope)
         for a in range(q):
-            g[a] = sample_weight[i] * slope * u[a]
+            g[a] = weight * slope * u[a]
             for b in range(a + 1):
                 h[a * q + b] += curve * u[a] * u[b]
         step(q, h, g, w)
 
 
 cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
-                         const double* sample_weight, double* w, double* h, double* chances,
+                         const double* sample_weight, double decay, double* w, double* h, double* chances,
                          double* scores) noexcept nogil:
     """chances: k numbers, overwritten."""
     cdef Py_ssize_t i, a, b, c
     cdef double[MOST] mean
     cdef double[MOST] g
     cdef double[MOST] u
-    cdef double z, top, total, share
+    cdef double z, top, total, share, weight
     for i in range(n):
         top = 0
         for c in range(k):
@@ -97,8 +115,10 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
                 scores[c * n + i] += w[a] * members[(a * k + c) * n + i]
             chances[c] = z
             top = z if c == 0 or z > top else top
+        fade(p, decay, h)
         if sample_weight[i] == 0:
             continue
+        weight = min(sample_weight[i], HEAVY)
         total = 0
         for c in range(k):
             chances[c] = exp(chances[c] - top)
@@ -108,7 +128,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
             for c in range(k):
                 mean[a] += chances[c] / total * near(members[(a * k + c) * n + i])
             g[a] = mean[a] - near(members[(a * k + numbers[i]) * n + i])
-        share = 0.5 * sample_weight[i]
+        share = 0.5 * weight
         for a in range(p):
             for b in range(a + 1):
                 h[a * p + b] += share * g[a] * g[b]
@@ -119,17 +139,59 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
                 for b in range(a + 1):
                     h[a * p + b] += share * chances[c] / total * u[a] * u[b]
         for a in range(p):
-            g[a] *= sample_weight[i]
+            g[a] *= weight
         step(p, h, g, w)
 
 
+cdef inline double share_of(const double* sums) noexcept nogil:
+    return min(max(sums[0] / sums[1], 0.0), 1.0) if sums[1] > 0 else 0.0
+
+
+cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const double* targets, const double* sample_weight,
+                                double* sums, double* scores) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double gap, product, square
+    for i in range(n):
+        gap = members[n + i] - members[i]
+        scores[i] = members[i] + share_of(sums) * gap
+        product = sums[0] + sample_weight[i] * gap * (targets[i] - members[i])
+        square = sums[1] + sample_weight[i] * gap * gap
+        if finite(product) and finite(square):
+            sums[0], sums[1] = product, square
+
+
+def blend_numbers(const double[:, ::1] members, const double[::1] targets, const double[::1] sample_weight,
+                  double[::1] sums, double[::1] scores):
+    """Score every row of real targets (n,) by the scores (2, n) of two members, then learn from it.
+
+    sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten.
+    """
+    cdef Py_ssize_t n = members.shape[1]
+    if members.shape[0] != 2 or sums.shape[0] != 2:
+        raise ValueError("members must be two, and sums too")
+    if not (targets.shape[0] == n and sample_weight.shape[0] == n and scores.shape[0] == n):
+        raise ValueError("members, targets, sample_weight and scores must be of the same rows")
+    if n == 0:
+        return
+    if is_brief(n, 8):
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+        return
+    with nogil:
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+
+
+def share_now(const double[::1] sums):
+    """The share of the second member."""
+    return share_of(&sums[0])
+
+
 def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const double[::1] sample_weight,
-           double[::1] weights, double[:, ::1] information, double[:, ::1] scores):
+           double[::1] weights, double[:, ::1] information, double[:, ::1] scores, double decay=1.0):
     """Score every row, then learn from it.
 
     members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): 0 or 1
     with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
-    with one state p + 1; scores (k, n): overwritten.
+    with one state p + 1; scores (k, n): overwritten; decay: what every row leaves of what came before.
     """
     cdef Py_ssize_t p = members.shape[0], k = members.shape[1], n = members.shape[2], q = p + (k == 1)
     cdef Py_ssize_t i
@@ -147,17 +209,18 @@ def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const do
 
     chances = np.empty(k)
     if is_brief(n, 4 * k * q * q):
-        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
-              &scores[0, 0])
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], decay, &weights[0], &information[0, 0],
+              &chances[0], &scores[0, 0])
         return
     with nogil:
-        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], &weights[0], &information[0, 0], &chances[0],
-              &scores[0, 0])
+        learn(p, k, n, &members[0, 0, 0], &numbers[0], &sample_weight[0], decay, &weights[0], &information[0, 0],
+              &chances[0], &scores[0, 0])
 
 
 cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
-                const double* sample_weight, double* w, double* h, double* chances, double* scores) noexcept nogil:
+                const double* sample_weight, double decay, double* w, double* h, double* chances,
+                double* scores) noexcept nogil:
     if k == 1:
-        rounds_of_two(p, n, members, numbers, sample_weight, w, h, scores)
+        rounds_of_two(p, n, members, numbers, sample_weight, decay, w, h, scores)
     else:
-        rounds_of_more(p, k, n, members, numbers, sample_weight, w, h, chances, scores)
+        rounds_of_more(p, k, n, members, numbers, sample_weight, decay, w, h, chances, scores)
