@@ -3,7 +3,7 @@
 #define FS_ADAGRAD_H
 #include "fs_common.h"
 
-/* For all d columns: squares += (slope x)^2, then w -= step x / (delta + sqrt(squares)). The same bits at all levels. */
+/* In d columns: squares += (slope x)^2, then w -= step x / (delta + sqrt(squares)). All levels give the same bits. */
 void fs_adagrad_d(ptrdiff_t d, double slope, double step, double delta, const double *x, double *squares, double *w);
 
 #endif

@@ -20,9 +20,6 @@ from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
 
-# Bytes of rows that all states learn from before they go on: they stay in a cache, and there is work for all threads.
-TOGETHER = 1 << 20
-
 
 def n_states(n_classes: int) -> int:
     """How many states so many classes need."""
@@ -133,27 +130,21 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n); returns the scores (k, n) of the states, from before their rows were learned from.
+        """Learn from targets (k, n): the scores (k, n) of the states, each from before its row was learned from.
 
-        All of them walk some rows, which stay in the caches, before they go on. Unlearned says which row was refused.
+        Unlearned says which row was refused.
         """
-        members, n = self.members(), targets.shape[1]
+        members = self.members()
         scores = np.full((len(members), *targets.shape), np.nan)
-        some = n if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
-        for first in range(0, n, some):
-            here = slice(first, min(first + some, n))
-            rows = batch if some >= n else part_of(batch, here.start, here.stop)
-            before = [[state.totals()[0] for state in learners] for learners in members]
-            for learners, of_member in zip(members, scores, strict=True):
-                for state in learners:
-                    state.prepare(rows)
-                type(learners[0]).learn_together(
-                    learners, rows, targets[:, here], sample_weight[here], of_member[:, here]
-                )
-            refused = ~np.isfinite(scores[:, :, here]).all(axis=2)
-            if refused.any():
-                row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused))
-                raise Unlearned(self.held[k], first + row)
+        before = [[state.totals()[0] for state in learners] for learners in members]
+        for learners, of_member in zip(members, scores, strict=True):
+            for state in learners:
+                state.prepare(batch)
+            type(learners[0]).learn_together(learners, batch, targets, sample_weight, of_member)
+        refused = ~np.isfinite(scores).all(axis=2)
+        if refused.any():
+            row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused).tolist())
+            raise Unlearned(self.held[k], row)
         return self.read_out(scores, targets, sample_weight)
 
     def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
@@ -208,11 +199,6 @@ class Unlearned(ArithmeticError):
         super().__init__(row)
         self.state = state
         self.row = row  # of the batch
-
-
-def _size_of(batch: Batch) -> int:
-    """Bytes of its rows."""
-    return batch.data.nbytes + batch.indices.nbytes if isinstance(batch, Csr) else batch.nbytes
 
 
 def part_of(batch: Batch, first: int, stop: int) -> Batch:

@@ -49,12 +49,17 @@ class DiagonalState(PointsState):
     def learn_together(
         cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        first = cast("DiagonalState", states[0])
-        if not first.is_atomic() or len(first.clock) != 1 or first.setting.dual:
+        ours = cast("Sequence[DiagonalState]", states)
+        if not all(state.is_plain() for state in ours):
             Learned.learn_together(states, batch, targets, sample_weight, scores)
             return
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
-        kernel.rounds_together(list(states), first.setting, data, indices, indptr, targets, sample_weight, scores)
+        kernel.rounds_together(list(ours), ours[0].setting, data, indices, indptr, targets, sample_weight, scores)
+
+    def is_plain(self) -> bool:
+        """Whether the rounds for several states at a time serve."""
+        plain = self.is_atomic() and not self.setting.dual and self.setting.decay == 1.0
+        return plain and len(self.clock) == 1 and float(self.fading[0]) == 1.0
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         PointsState.validate_all(self, arrays)

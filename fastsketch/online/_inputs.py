@@ -55,6 +55,10 @@ class Inputs(Arrays):
         if self.moments is not None and n_slots > self.moments.shape[-1]:
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
+    def prepared(self, batch: Batch) -> Batch:
+        """Rows as they are learned from; dense ones get the intercept here."""
+        return self.joined(batch if isinstance(batch, Csr) else self.with_intercept(batch))
+
     # -- scaling -----------------------------------------------------------------------------------------------------
     def joined(self, batch: Batch) -> Batch:
         """The rows scaled, each once it has joined the moments; OutOfRange, with some of them joined."""

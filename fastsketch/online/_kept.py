@@ -15,10 +15,10 @@ from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
 from fastsketch.online._drift import Watch
 from fastsketch.online._inputs import NAMES as INPUTS
-from fastsketch.online._inputs import Inputs
+from fastsketch.online._inputs import Inputs, OutOfRange
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._metrics import Metrics
-from fastsketch.online._state import Batch, Counts, Floats, Learned, outline
+from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned, outline
 
 S = TypeVar("S", bound=Learned)
 
@@ -37,6 +37,10 @@ COMMON = (
     "auc_bins",
     *OF_DRIFT,
 )
+
+
+# Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
+PART = 1 << 20
 
 
 @dataclass(slots=True)
@@ -169,7 +173,7 @@ class Kept(Generic[S]):
         # of two learners the one that is quickly put back comes first
         undo, undo_beside = self.inputs.undoing(batch), [(one, one.undoing(batch)) for one in states.beside]
         try:
-            rows = self.inputs.joined(batch)
+            rows = self.inputs.prepared(batch)
             for beside in states.beside:
                 beside.learn(rows, y, weights, scores[1, 0])
             if not undo_beside or isfinite(scores[1, 0, 0]):
@@ -206,7 +210,6 @@ class Kept(Generic[S]):
         counted: weights of the rows for the metrics, None for 1.
         """
         states, labels = self.states, self.labels
-        batch = self.inputs.joined(batch)
         if labels is None:
             return self._part(batch, y, weights, counted, begin, first=0, stop=len(y))[0]
         known = len(labels.known)
@@ -237,14 +240,22 @@ class Kept(Generic[S]):
         stop: int,
         is_new: bool = False,
     ) -> Floats:
-        """Learn from some rows, which the present states serve: the scores (k, n) of the states."""
-        states = self.states
-        if stop - first < len(y):
-            batch, y, weights = part_of(batch, first, stop), y[first:stop], weights[first:stop]
-            counted = None if counted is None else counted[first:stop]
-        if self.watch is not None:
-            return self._watched(self.watch, batch, y, weights, counted, begin, is_new=is_new)
-        return self._learned_by(states, batch, y, weights, counted, is_new=is_new)
+        """Learn from some rows, which the present states serve: the scores (k, n) of the states.
+
+        A few at a time, so that what is made of them stays in a cache until all learners have had it.
+        """
+        parts: list[Floats] = []
+        for start, end in _cut(batch, first, stop):
+            try:
+                rows = self.inputs.prepared(part_of(batch, start, end) if end - start < len(y) else batch)
+            except OutOfRange as refused:
+                raise OutOfRange(start + refused.row) from None
+            some = y[start:end], weights[start:end], None if counted is None else counted[start:end]
+            if self.watch is not None:
+                parts.append(self._watched(self.watch, rows, *some, begin, is_new=is_new and start == first))
+            else:
+                parts.append(self._learned_by(self.states, rows, *some, is_new=is_new and start == first))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _targets(self, y: NDArray[Any]) -> Floats:
         return y[None, :] if self.labels is None else self.states.targets(y)
@@ -539,6 +550,16 @@ def _arrays_of(states: States[Any]) -> dict[str, NDArray[Any]]:
     if states.readout is not None:
         arrays.update(states.readout.saved(0))
     return arrays
+
+
+def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
+    """(first, stop) of the parts in which rows first to stop - 1 are learned from; one at least."""
+    if isinstance(batch, Csr):
+        n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
+    else:
+        n, size = len(batch), batch.nbytes
+    some = max(1, PART * n // max(size, 1))
+    return [(at, min(at + some, stop)) for at in range(first, max(stop, first + 1), some)]
 
 
 def _validate_beside(part: dict[str, NDArray[Any]], start_beside: Callable[[int], Learned] | None) -> None:

@@ -266,7 +266,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
                 beside=self._first_beside(columns, sparse),
                 calibrate=self._calibrates(),
             )
-        batch = kept.inputs.with_intercept(_as_csr(x) if kept.sparse() else _as_dense(x))
+        batch = kept.inputs.with_intercept(_as_csr(x)) if kept.sparse() else _as_dense(x)
         if isinstance(batch, Csr):
             batch = kept.columns.enter(batch, kept.n_slots())
         if kept is self._kept and (

@@ -183,8 +183,9 @@ cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssiz
     cdef double* row
     while j < c.seen:
         m = min(<Py_ssize_t> SOME, c.seen - j)
-        memset(copy, 0, m * n * sizeof(double))
-        if old:
+        if not old:
+            memset(copy, 0, m * n * sizeof(double))
+        else:
             for k in range(points):
                 gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * ld_base + j)
             # a row-major matrix is its transpose to gemm

@@ -218,7 +218,7 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
     return n
 
 
-# -- plain models: one point, DIAGONAL, mirror descent, no regulariser ---------------------------------------------------
+# -- plain models: one point, DIAGONAL, mirror descent, no regulariser, no decay ------------------------------------------
 cdef struct Rows:
     Py_ssize_t n
     const double* data
@@ -241,7 +241,9 @@ cdef struct Lessons:
 
 
 cdef inline bint is_plain(const Model* s) noexcept nogil:
-    return s.points == 1 and s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
+    if s.points != 1 or s.decay != 1 or s.fading[0] != 1:
+        return False
+    return s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
 
 
 cdef inline double side_by_side(const double* values, const int32_t* places, Py_ssize_t nonzeros, double** w,
@@ -286,7 +288,7 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef const double* values
     cdef const int32_t* places = NULL
     cdef double x_square, weight, loss, slope, y
-    cdef Lesson* l
+    cdef Lesson* its
     cdef Model* s
     for k in range(SIDE_BY_SIDE):
         w[k] = models[min(k, n_models - 1)].s.base
@@ -300,15 +302,15 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
             values, nonzeros = rows.data + i * models.s.d, models.s.d
         x_square, weight = side_by_side(values, places, nonzeros, w, z), rows.sample_weight[i]
         for k in range(n_models):
-            l = models + k
-            if l.done < i:
+            its = models + k
+            if its.done < i:
                 continue
-            s, y = &l.s, l.targets[i]
+            s, y = &its.s, its.targets[i]
             loss = loss_and_slope(s.loss, z[k], y, &slope)
             slope *= weight
             if not (finite(z[k]) and finite(slope * slope * x_square)):
                 continue
-            l.scores[i], s.slopes[0], s.z[0], l.done = z[k], slope, z[k], i + 1
+            its.scores[i], s.slopes[0], s.z[0], its.done = z[k], slope, z[k], i + 1
             s.count[ROUND] += 1
             s.losses[0] += weight * loss
             s.mistakes[0] += z[k] * y <= 0
@@ -396,7 +398,7 @@ def rounds_together(list states, setting, const double[::1] data, const int32_t[
                     double[:, :] scores):
     """Let plain models learn from the same rows, each as it does alone; returns how many rows each has learned from.
 
-    states: k DiagonalStates of one point of this setting: DIAGONAL, neither in the dual form nor with a regulariser;
+    states: k DiagonalStates of one point of this setting: DIAGONAL, mirror descent, no regulariser, no decay;
     targets, scores (k, n), row by row. The rest is as of ``rounds``.
     """
     cdef Py_ssize_t n = targets.shape[1], k, n_models = len(states), n_threaded

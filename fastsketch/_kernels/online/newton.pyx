@@ -198,13 +198,14 @@ cdef struct Lessons:
 
 cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
     cdef Lessons* a = <Lessons*> context
-    cdef Lesson* l = a.each + part
+    cdef Lesson* its = a.each + part
     if a.indptr != NULL:
-        l.status = sparse_loop(l.s, a.n_rows, a.data, a.indices, a.indptr, l.targets, a.sample_weight, NULL, l.scores)
-    elif l.s.frame == NULL:
-        l.status = full_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, l.scores)
+        its.status = sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, NULL,
+                                 its.scores)
+    elif its.s.frame == NULL:
+        its.status = full_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, its.scores)
     else:
-        l.status = dense_loop(l.s, a.n_rows, a.data, l.targets, a.sample_weight, NULL, l.scores)
+        its.status = dense_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, NULL, its.scores)
 
 
 cdef void all_lessons(Lessons* a, Py_ssize_t n, bint small) noexcept nogil:
