@@ -130,7 +130,7 @@ class States(Generic[S]):
         """
         members, n = self.members(), targets.shape[1]
         scores = np.full((len(members), *targets.shape), np.nan)
-        some = n if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
+        some = max(n, 1) if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
         for first in range(0, n, some):
             here = slice(first, min(first + some, n))
             rows = batch if some >= n else part_of(batch, here.start, here.stop)
