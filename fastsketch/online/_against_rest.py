@@ -124,13 +124,15 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned from.
+        """Learn from targets (k, n); returns the scores (k, n) of the states, each from before its row was learned.
 
         All of them walk some rows, which stay in the caches, before they go on. Unlearned says which row was refused.
         """
         members, n = self.members(), targets.shape[1]
         scores = np.full((len(members), *targets.shape), np.nan)
-        some = max(n, 1) if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
+        some = (
+            max(n, 1) if scores.shape[0] * scores.shape[1] == 1 else max(1, int(TOGETHER * n / max(_size_of(batch), 1)))
+        )
         for first in range(0, n, some):
             here = slice(first, min(first + some, n))
             rows = batch if some >= n else part_of(batch, here.start, here.stop)

@@ -53,9 +53,7 @@ class DiagonalState(PointsState):
             Learned.learn_together(states, batch, targets, sample_weight, scores)
             return
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
-        kernel.rounds_together(
-            list(states), first.setting, data, indices, indptr, targets, sample_weight, scores
-        )
+        kernel.rounds_together(list(states), first.setting, data, indices, indptr, targets, sample_weight, scores)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         PointsState.validate_all(self, arrays)
