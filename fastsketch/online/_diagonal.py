@@ -58,7 +58,8 @@ class DiagonalState(PointsState):
 
     def is_plain(self) -> bool:
         """Whether the rounds for several states at a time serve."""
-        plain = self.is_atomic() and not self.setting.dual and self.setting.decay == 1.0
+        setting = self.setting
+        plain = self.is_atomic() and not (setting.dual or setting.in_units) and setting.decay == 1.0
         return plain and len(self.clock) == 1 and float(self.fading[0]) == 1.0
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -466,3 +466,13 @@ def test_classes_without_a_feature(rows):
     assert model.coef.shape == (3, 4 if sparse.issparse(rows) else 0)
     assert np.allclose(model.predict_proba(rows), 1 / 3) and model.predict(rows).tolist() == ["a"] * 3
     assert fs.from_bytes(model.to_bytes()).n_rows == 3
+
+
+@pytest.mark.parametrize("blend", [None, False])
+@pytest.mark.parametrize("d", [1, 3])
+def test_batches_without_a_row(blend, d):
+    model = fs.SketchedNewton(3, blend=blend).update(np.empty((0, d)), [])
+    assert model.n_rows == 0 and model.n_features == d
+    model.update(np.ones((2, d)), [0, 1])
+    before = model.to_bytes()
+    assert model.update(np.empty((0, d)), []).to_bytes() == before and model.last_scores.shape == (0,)

@@ -287,7 +287,7 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef Py_ssize_t i, k, nonzeros
     cdef const double* values
     cdef const int32_t* places = NULL
-    cdef double x_square, weight, loss, slope, y
+    cdef double x_square, weight, loss, slope, h_slope, y
     cdef Lesson* its
     cdef Model* s
     for k in range(SIDE_BY_SIDE):
@@ -308,17 +308,16 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
             s, y = &its.s, its.targets[i]
             loss = loss_and_slope(s.loss, z[k], y, &slope)
             slope *= weight
-            if not (finite(z[k]) and finite(slope * slope * x_square)):
+            # of the absolute loss H does not depend on w, not even at a tie
+            h_slope = weight if s.loss == ABSOLUTE else slope
+            if not (finite(z[k]) and h_slope * h_slope * x_square <= MOST_SQUARE):
                 continue
             its.scores[i], s.slopes[0], s.z[0], its.done = z[k], slope, z[k], i + 1
             s.count[ROUND] += 1
             s.losses[0] += weight * loss
             s.mistakes[0] += z[k] * y <= 0
-            # of the absolute loss H does not depend on w, not even at a tie
-            if s.loss == ABSOLUTE:
-                slope = weight
-            if not flat(slope):
-                plain_move(s, values, places, nonzeros, slope)
+            if not flat(h_slope):
+                plain_move(s, values, places, nonzeros, h_slope)
 
 
 cdef void one_part(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
