@@ -74,7 +74,12 @@ class States(Generic[S]):
 
     def is_atomic(self) -> bool:
         """Whether one row is learned from in whole or not at all, so that no copy is needed."""
-        return len(self.held) == 1 and all(state.is_atomic() for state in self.all())
+        lone = self.lone()
+        return lone.is_atomic() if lone is not None else len(self.held) == 1 and all(s.is_atomic() for s in self.all())
+
+    def lone(self) -> S | None:
+        """The only learner, if there is but one: of it a stream of single rows asks much."""
+        return self.held[0] if len(self.held) == 1 and not self.beside else None
 
     def all(self) -> list[Learned]:
         """All learners."""
@@ -125,7 +130,7 @@ class States(Generic[S]):
         """What each state is to learn, (k, n)."""
         if len(self.held) == 1:
             sign = self.signs[0]
-            return np.where(numbers == 0, sign, -sign)[None, :]
+            return np.array([sign, -sign])[numbers][None, :]
         signs = np.array(self.signs)[:, None]
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 

@@ -50,9 +50,13 @@ class Inputs(Arrays):
         out[:, :-1], out[:, -1] = batch, ONE
         return out
 
+    def has_slots(self, n_slots: int) -> bool:
+        """Whether there is room for so many slots."""
+        return self.moments is None or n_slots <= self.moments.shape[-1]
+
     def make_slots(self, n_used: int, n_slots: int) -> None:
         """Make room for so many slots, n_used of which are in use."""
-        if self.moments is not None and n_slots > self.moments.shape[-1]:
+        if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: Batch) -> Batch:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -111,11 +111,17 @@ class Kept(Generic[S]):
     # -- columns -----------------------------------------------------------------------------------------------------
     def n_slots(self) -> int:
         """Slots that have occurred."""
-        return max(state.n_slots for state in self.states.all())
+        lone = self.states.lone()
+        return max(state.n_slots for state in self.states.all()) if lone is None else lone.n_slots
 
     def has_room(self) -> bool:
         """Whether the states have room for all slots."""
-        return not self.sparse() or all(state.has_slots(len(self.columns)) for state in self.states.all())
+        if not self.sparse():
+            return True
+        n, lone = len(self.columns), self.states.lone()
+        if lone is None:
+            return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
+        return n == lone.n_slots or (self.inputs.has_slots(n) and lone.has_slots(n))
 
     def make_room(self) -> None:
         """So that the states may meet all slots."""
@@ -161,38 +167,46 @@ class Kept(Generic[S]):
 
         counted: the weight of the row for the metrics, None for 1.
         """
-        states, labels = self.states, self.labels
-        state, scores = states.held[0], np.full((1 + len(states.beside), 1, 1), np.nan)
-        out = own = scores[0, 0]
+        states, labels, inputs = self.states, self.labels, self.inputs
+        state, own = states.held[0], np.array([nan])
         counts: list[int] = []
         if labels is not None:
             number, sign = int(y[0]), states.signs[0]
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
+        others = [np.array([nan]) for _ in states.beside]
         # of two learners the one that is quickly put back comes first
-        undo, undo_beside = self.inputs.undoing(batch), [(one, one.undoing(batch)) for one in states.beside]
+        undo, undo_beside = None, [(one, one.undoing(batch)) for one in states.beside]
+        score = out = nan
         try:
-            rows = self.inputs.prepared(batch)
-            for beside in states.beside:
-                beside.learn(rows, y, weights, scores[1, 0])
-            if not undo_beside or isfinite(scores[1, 0, 0]):
-                state.learn(rows, y, weights, own)
+            if inputs.moments is not None:
+                undo = inputs.undoing(batch)
+            batch = inputs.prepared(batch)
+            for beside, of_beside in zip(states.beside, others, strict=True):
+                beside.learn(batch, y, weights, of_beside)
+            if not others or isfinite(others[0][0]):
+                state.learn(batch, y, weights, own)
         except np.linalg.LinAlgError:
-            own[0] = np.nan  # numbers of such sizes that no factorisation is left
+            own[0] = nan  # numbers of such sizes that no factorisation is left
         finally:
-            if own[0] != own[0]:  # not learned from
-                undo()
+            score = own.item()
+            if score != score:  # not learned from
+                if undo is not None:
+                    undo()
                 for beside, kept in undo_beside:
                     beside.put_back(kept)
             else:  # an interrupt must not leave what follows behind
-                out = states.read_out(scores, y[None, :], weights)[0]
+                out = score
+                if states.readout is not None:
+                    members = np.concatenate([own, *others]).reshape(-1, 1, 1)
+                    out = states.read_out(members, y[None, :], weights).item()
                 if labels is not None:
                     labels.counts = counts
-                self.metrics.take_in(out[None], y[None], counted)
-        if not isfinite(own[0]):
+                self.metrics.take_one(out, y.item(), 1.0 if counted is None else counted.item())
+        if not isfinite(score):
             raise Unlearned(state, state.totals()[0])
-        return out if labels is None or self.sign() > 0 else -out + 0.0
+        return np.array([out if labels is None or self.sign() > 0 else -out + 0.0])
 
     def learn(
         self,

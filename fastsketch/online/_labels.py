@@ -21,9 +21,14 @@ ClassWeight = Literal["balanced"] | dict[Label, float] | None
 MOST_LABEL = 2**53
 # Classes that are added as they come: each has a state of its own, and numbers that are no labels would be many.
 MOST_CLASSES = 1000
+# New labels of a batch that are looked for one by one.
+FEW = 4
 # What a label is to the arrays of classes that are given out; a later kind holds the earlier ones.
 NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
+# A union that is made anew takes as long as the rest of a label's look-up.
+SERIES = (list, tuple, np.ndarray)
+SINGLE = (float, int, str, np.number, np.bool_)
 
 
 class New(NamedTuple):
@@ -186,9 +191,9 @@ class Labels:
         """
         if n_rows == 1:
             label: Any = targets
-            if isinstance(targets, list | tuple | np.ndarray) and np.shape(cast(Any, targets)) == (1,):
+            if isinstance(targets, SERIES) and np.shape(cast(Any, targets)) == (1,):
                 label = cast(Any, targets)[0]
-            if isinstance(label, int | float | str | np.number | np.bool_):
+            if isinstance(label, SINGLE):
                 number = self._number.get(cast(Label, label))
                 if number is not None:
                     return np.array([number]), NOTHING_NEW
@@ -203,8 +208,15 @@ class Labels:
         unknown = np.flatnonzero(numbers < 0)
         if not len(unknown):
             return numbers, NOTHING_NEW
-        found, first = np.unique(values[unknown], return_index=True, equal_nan=False)
         new = New([], [], kind)
+        while len(unknown) and len(new.rows) < FEW:  # sooner than sorting them all
+            row, value, number = int(unknown[0]), values[unknown[0]].item(), len(self.known) + len(new.rows)
+            self._admit(row, value, number)
+            numbers += (values == value) * (number + 1)
+            new.rows.append(row)
+            new.labels.append(value)
+            unknown = np.flatnonzero(numbers < 0)
+        found, first = np.unique(values[unknown], return_index=True, equal_nan=False)
         for i in np.argsort(first):
             row, value = int(unknown[first[i]]), found[i].item()
             number = len(self.known) + len(new.rows)
@@ -219,7 +231,7 @@ class Labels:
         numbers = np.full(len(values), -1)
         if len(self._number) <= 4:
             for label, k in self._number.items():
-                numbers[values == label] = k
+                numbers += (values == label) * (k + 1)  # sooner than by a mask
             return numbers
         labels = sorted(self._number)
         known = np.array(labels)
@@ -252,7 +264,10 @@ class Labels:
             self.known.append(label)
             self.kind = _wider(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order
-        found = np.bincount(numbers, minlength=len(self.known)).tolist()
+        if len(self.known) <= FEW:
+            found = [int(np.count_nonzero(numbers == k)) for k in range(len(self.known))]
+        else:
+            found = np.bincount(numbers, minlength=len(self.known)).tolist()
         before = self.counts + [0] * len(new.labels)
         self.counts = [one + two for one, two in zip(before, found, strict=True)]
 

@@ -269,14 +269,15 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         batch = kept.inputs.with_intercept(_as_csr(x)) if kept.sparse() else _as_dense(x)
         if isinstance(batch, Csr):
             batch = kept.columns.enter(batch, kept.n_slots())
-        if kept is self._kept and (
-            n != 1 or new.rows or self._comparator is not None or not (kept.is_atomic() and kept.has_room())
-        ):
-            kept = kept.copied()  # a refused or interrupted batch comes back to the original
-        kept.make_room()
+        by_itself = n == 1 and kept is self._kept and not new.rows and self._comparator is None
+        by_itself = by_itself and kept.is_atomic() and kept.has_room()
+        if not by_itself:
+            if kept is self._kept:
+                kept = kept.copied()  # a refused or interrupted batch comes back to the original
+            kept.make_room()
         self._coef = None
         try:
-            if kept is self._kept:
+            if by_itself:
                 scores = kept.learn_one(batch, y, weights, counted=counted)
             else:
                 begin = lambda: self._late_state(kept)  # noqa: E731
@@ -296,6 +297,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Rows as float64, finite; names get their columns."""
+        plain = rows.dtype.kind != "O" if isinstance(rows, np.ndarray) else hasattr(rows, "indptr")
+        if plain and self._kept is not None and self._names.is_numbered():
+            return self._as_rows(rows)  # as most of a stream of single rows
         n_rows = self.n_rows
         if not self._names.reads(rows, n_rows):
             self._names.number(n_rows)
@@ -348,7 +352,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
             more = ": open_columns=True takes rows of any width" if wide else ""
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
-        if x.dtype is not FLOAT64:
+        if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has an object of its own
             x = x.astype(FLOAT64)
         check_finite(x)
         return x

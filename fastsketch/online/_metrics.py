@@ -76,6 +76,10 @@ class Metrics(Arrays):
             self.auc_bins, places = None, cast(Counts, numbers)
             kernel.take_more(self.metric_sums, scores, np.array(signs), places, weights, self.decay, self.how, is_new)
 
+    def take_one(self, score: float, target: float, weight: float) -> None:
+        """One row of one state: the same, without arrays."""
+        kernel.take_one(self.metric_sums, self.auc_bins, score, target, weight, self.decay, self.how)
+
     # -- what they say ---------------------------------------------------------------------------------------------
     def figures(self) -> Figures:
         """All of them."""

@@ -69,6 +69,10 @@ class Names:
             return True
         return None if n_rows == 0 else self._naming is not None
 
+    def is_numbered(self) -> bool:
+        """Whether columns have numbers, in a model that has learned from rows."""
+        return self._naming is None and self._hash_bits is None
+
     def reads(self, rows: Any, n_rows: int) -> bool:
         """Whether rows are taken for such with names; an empty list is what the rows before have been."""
         if isinstance(rows, list | tuple) and not rows:

@@ -260,7 +260,7 @@ class SketchState(NewtonState):
         # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
         if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
             return False
-        if float(self.scalar[ALPHA]) * self.setting.decay < float(self.fading[FLOOR]) / 2:
+        if self.setting.decay != 1 and float(self.scalar[ALPHA]) * self.setting.decay < float(self.fading[FLOOR]) / 2:
             return False  # alpha is put back before the row is learned from
         return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
 

@@ -64,10 +64,15 @@ cdef inline void add_kept_row(const Basis* c, Py_ssize_t row, double f, double* 
 
 cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
     # slots that have occurred, these included
-    cdef Py_ssize_t i
-    cdef int32_t last = -1
-    for i in range(nonzeros):
+    cdef Py_ssize_t i = 0
+    cdef int32_t last = -1, b = -1, c = -1, d = -1
+    while i + 4 <= nonzeros:
+        last, b, c, d = max(last, places[i]), max(b, places[i + 1]), max(c, places[i + 2]), max(d, places[i + 3])
+        i += 4
+    while i < nonzeros:
         last = max(last, places[i])
+        i += 1
+    last = max(max(last, b), max(c, d))
     return max(seen, <Py_ssize_t> last + 1)
 
 

@@ -139,10 +139,18 @@ cdef class ColumnMap:
 
     cdef bint add_some(self, const Index* indices, Py_ssize_t n, int32_t* slots) noexcept nogil:
         cdef Py_ssize_t i
+        cdef int32_t slot
+        # in registers: as far as the compiler knows, what is written to slots may be these
+        cdef const int32_t* narrow = self.narrow
+        cdef uint32_t n_narrow = self.n_narrow
         for i in range(n):
-            slots[i] = self.slot_of(<int32_t> indices[i])
-            if slots[i] < 0:
-                return False
+            slot = narrow[indices[i]] - 1 if <uint32_t> indices[i] < n_narrow else -1
+            if slot < 0:
+                slot = self.slot_of(<int32_t> indices[i])
+                if slot < 0:
+                    return False
+                narrow, n_narrow = self.narrow, self.n_narrow
+            slots[i] = slot
         return True
 
     cdef void find_some(self, const Index* indices, Py_ssize_t n, int32_t known, int32_t* slots) noexcept nogil:

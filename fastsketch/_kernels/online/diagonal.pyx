@@ -39,6 +39,9 @@ cdef enum:
     SIDE_BY_SIDE = 4             # models whose sums are made together: none waits for its own last product
     LEAST = 100000               # coordinates of a part: about 100 us
 
+cdef enum:
+    SOME = 64                    # steps at a time
+
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
 # Of the square of a gradient: squares are sums of such, times 1 / fading, which is 1e100 at most.
@@ -51,6 +54,7 @@ cdef struct Model:
     Py_ssize_t d, points
     Py_ssize_t seen              # slots that have occurred, or d
     double strength
+    int64_t* seen_so_far
     const double* eta
     const double* delta
     double* base
@@ -166,12 +170,61 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
                 s.last[at] = s.clock[k]
 
 
+cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
+                       double h_slope) noexcept nogil:
+    """``move`` of DIAGONAL where base is w: the same operations, quotients and roots several at a time."""
+    cdef Py_ssize_t i, k, first, n
+    cdef double fading = s.fading[0], grown = 1.0 / fading, g, delta
+    cdef double* squares = s.squares
+    cdef double* base
+    cdef double steps[SOME]
+    for i in range(nonzeros):
+        g = h_slope * values[i]
+        squares[places[i] if places != NULL else i] += g * g * grown
+    for k in range(s.points):
+        base, delta, g = s.base + k * s.d, s.delta[k], s.eta[k] * s.slopes[k]
+        s.clock[k] += 1
+        first = 0
+        while first < nonzeros:
+            n = min(nonzeros - first, <Py_ssize_t> SOME)
+            for i in range(n):
+                steps[i] = squares[places[first + i] if places != NULL else first + i]
+            for i in range(n):
+                steps[i] = g * values[first + i] / (delta + sqrt(steps[i] * fading))
+            for i in range(n):
+                base[places[first + i] if places != NULL else first + i] -= steps[i]
+            first += n
+
+
+cdef inline double score(Model* s, Py_ssize_t k, const double* values, const int32_t* places,
+                         Py_ssize_t nonzeros, bint plain, double* x_square) noexcept nogil:
+    """w'x at point k, and x'x. plain: base is w."""
+    cdef Py_ssize_t j
+    cdef double z = 0, square = 0
+    cdef const double* base = s.base + k * s.d
+    if plain and places != NULL:
+        for j in range(nonzeros):
+            z += values[j] * base[places[j]]
+            square += values[j] * values[j]
+    elif plain:
+        for j in range(nonzeros):
+            z += values[j] * base[j]
+            square += values[j] * values[j]
+    else:
+        for j in range(nonzeros):
+            z += values[j] * coef_of(s, k, places[j] if places != NULL else j)
+            square += values[j] * values[j]
+    x_square[0] = square
+    return z
+
+
 cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* indices, const int64_t* indptr,
                      const double* targets, const double* sample_weight, double* scores) noexcept nogil:
-    cdef Py_ssize_t i, j, k, nonzeros, before
+    cdef Py_ssize_t i, k, nonzeros, before
     cdef const double* values
     cdef const int32_t* places = NULL
-    cdef double x_square, slope, h_slope, unit, square
+    cdef double x_square, slope, h_slope, unit, square, loss, of_first = 0
+    cdef bint plain = s.phi == NO_PENALTY and not s.dual
     for i in range(n):
         before = s.seen
         if indptr != NULL:
@@ -180,14 +233,10 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
                 s.seen = seen_with(before, places, nonzeros)
         else:
             values, nonzeros = data + i * s.d, s.d
-        x_square = 0
-        for j in range(nonzeros):
-            x_square += values[j] * values[j]
         for k in range(s.points):
-            s.z[k] = 0
-            for j in range(nonzeros):
-                s.z[k] += values[j] * coef_of(s, k, places[j] if places != NULL else j)
-            loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
+            s.z[k] = score(s, k, values, places, nonzeros, plain, &x_square)
+            loss = loss_and_slope(s.loss, s.z[k], targets[i], s.slopes + k)
+            of_first = loss if k == 0 else of_first
             s.slopes[k] *= sample_weight[i]
             # of the absolute loss H does not depend on w, not even at a tie
             h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[k]
@@ -208,13 +257,17 @@ cdef Py_ssize_t loop(Model* s, Py_ssize_t n, const double* data, const int32_t* 
         if s.decay != 1:
             fade(s)
         for k in range(s.points):
-            s.losses[k] += sample_weight[i] * loss_and_slope(s.loss, s.z[k], targets[i], &slope)
+            loss = loss_and_slope(s.loss, s.z[k], targets[i], &slope) if k else of_first
+            s.losses[k] += sample_weight[i] * loss
             s.mistakes[k] += s.z[k] * targets[i] <= 0
         h_slope = sample_weight[i] if s.loss == ABSOLUTE else s.slopes[0] / unit
         if s.method == ADAM:
             move_adam(s, values, places, nonzeros, h_slope)
         elif not (s.phi == NO_PENALTY and flat(h_slope)):
-            move(s, values, places, nonzeros, h_slope)
+            if plain and s.method == DIAGONAL:
+                move_plainly(s, values, places, nonzeros, h_slope)
+            else:
+                move(s, values, places, nonzeros, h_slope)
     return n
 
 
@@ -241,7 +294,7 @@ cdef struct Lessons:
 
 
 cdef inline bint is_plain(const Model* s) noexcept nogil:
-    if s.points != 1 or s.decay != 1 or s.fading[0] != 1:
+    if s.points != 1 or s.decay != 1 or s.fading[0] != 1 or s.residuals != NULL:
         return False
     return s.method == DIAGONAL and not s.dual and s.phi == NO_PENALTY
 
@@ -350,6 +403,7 @@ cdef int fill(Model* s, state, setting) except -1:
     s.method, s.loss, s.phi, s.dual, s.strength = (setting.method, setting.loss, setting.phi, setting.dual,
                                                    setting.strength)
     s.points, s.d, s.seen = base.shape[0], base.shape[1], seen[0]
+    s.seen_so_far = &seen[0]
     if eta.shape[0] != s.points or delta.shape[0] != s.points:
         raise ValueError("learning_rate and delta must have one entry for each point")
     s.eta, s.delta, s.base, s.squares, s.last = &eta[0], &delta[0], &base[0, 0], &squares[0], &last[0, 0]
@@ -378,8 +432,7 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
     cdef const int32_t* places = &indices[0] if indptr is not None and some else NULL
     cdef const int64_t* starts = &indptr[0] if indptr is not None else NULL
     cdef const double* values = &data[0] if some else NULL
-    cdef int64_t[::1] seen = state.seen
-    if is_plain(&s):
+    if n > 1 and is_plain(&s):
         return rounds_together([state], setting, data, indices, indptr, targets[None, :], sample_weight,
                                scores[None, :])[0]
     if is_brief(s.points * n, s.seen):
@@ -388,7 +441,7 @@ def rounds(state, setting, const double[::1] data, const int32_t[::1] indices, c
         with nogil:
             done = loop(&s, n, values, places, starts, &targets[0], &sample_weight[0], &scores[0])
     if indptr is not None:
-        seen[0] = seen_with(seen[0], places, indptr[done])
+        s.seen_so_far[0] = seen_with(s.seen_so_far[0], places, indptr[done])
     return done
 
 

@@ -24,6 +24,15 @@ def take_two(
     decay: float,
     how: int,
 ) -> None: ...
+def take_one(
+    sums: NDArray[np.float64],
+    bins: NDArray[np.float64] | None,
+    score: float,
+    target: float,
+    weight: float,
+    decay: float,
+    how: int,
+) -> None: ...
 def take_more(
     sums: NDArray[np.float64],
     scores: NDArray[np.float64],

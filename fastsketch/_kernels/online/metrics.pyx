@@ -95,7 +95,8 @@ cdef inline double chance(double z, int how) noexcept nogil:
 cdef inline double surprise(double z, int how) noexcept nogil:
     """-log of the probability of the class that came, z being its score."""
     if how == HALVES:
-        return -log(max(chance(z, how), least()))
+        # the ends without their logarithms
+        return 0.0 if z >= 1 else most_log_odds() if z <= -1 else -log(max(chance(z, how), least()))
     z = min(max(z, -most_log_odds()), most_log_odds())
     # log(1 + exp(-z)), without overflow on either side
     return log1p(exp(-z)) if z > 0 else log1p(exp(z)) - z
@@ -104,17 +105,22 @@ cdef inline double surprise(double z, int how) noexcept nogil:
 cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* scores, const double* targets,
                    const double* weights, double decay, int how) noexcept nogil:
     cdef Py_ssize_t i
-    cdef double w, z
+    cdef double w, z, unit = sums[UNIT], weight = sums[WEIGHT], loss = sums[LOG_LOSS], right = sums[RIGHT]
     cdef bint positive
     for i in range(n):
-        w = fade(sums, decay, bins) * (weights[i] if weights != NULL else 1.0)
+        if decay != 1:
+            sums[WEIGHT], sums[LOG_LOSS], sums[RIGHT] = weight, loss, right
+            unit = fade(sums, decay, bins)
+            weight, loss, right = sums[WEIGHT], sums[LOG_LOSS], sums[RIGHT]
+        w = unit * (weights[i] if weights != NULL else 1.0)
         z, positive = scores[i], targets[i] > 0
-        sums[WEIGHT] += w
-        if z > 0 if positive else z < 0:
-            sums[RIGHT] += w
         if bins != NULL:
             bins[positive * BINS + bin_of(z)] += w
-        sums[LOG_LOSS] += w * surprise(z if positive else -z, how)
+        z = z if positive else -z
+        weight += w
+        right += w * (z > 0)
+        loss += w * surprise(z, how)
+    sums[WEIGHT], sums[LOG_LOSS], sums[RIGHT] = weight, loss, right
 
 
 cdef void loop_more(double* sums, Py_ssize_t n, Py_ssize_t k, const double* scores, const double* signs,
@@ -164,6 +170,14 @@ def take_two(double[::1] sums, double[:, ::1] bins, const double[::1] scores, co
         return
     with nogil:
         loop_two(&sums[0], counts, n, &scores[0], &targets[0], w, decay, how)
+
+
+def take_one(double[::1] sums, double[:, ::1] bins, double score, double target, double weight, double decay, int how):
+    """``take_two`` or ``take_real`` of a single row."""
+    if how == REAL:
+        loop_real(&sums[0], 1, &score, &target, &weight, decay)
+    else:
+        loop_two(&sums[0], &bins[0, 0] if bins is not None else NULL, 1, &score, &target, &weight, decay, how)
 
 
 def take_more(double[::1] sums, const double[:, ::1] scores, const double[::1] signs, const int64_t[::1] classes,
