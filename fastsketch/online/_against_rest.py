@@ -55,7 +55,7 @@ class States(Generic[S]):
         held, beside = zip(*(begin() for _ in self.held), strict=True)
         new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
         if isinstance(self.readout, Blend):
-            new.readout = Blend(np.zeros(2))
+            new.readout = Blend(np.zeros(2), self.readout.decay)
         elif self.readout is not None:
             new.readout = _readout.start(len(new.members()), len(held), decay=self.readout.decay)
         return new

@@ -73,7 +73,7 @@ class DiagonalState(PointsState):
             raise ValueError("array 'last' must not be ahead of array 'clock'")
 
     def undoing(self, batch: Batch) -> Any:
-        if not self.is_atomic():
+        if not self.is_atomic() or self.setting.decay != 1.0:  # squares of all columns may be put in other units
             return PointsState.undoing(self, batch)
         at = batch.indices if isinstance(batch, Csr) else slice(None)
         rest = [array.copy() for array in self._of_all_rows()]

@@ -74,7 +74,7 @@ class Kept(Generic[S]):
         if labels is None:
             states = States([state], [1.0])
             if beside is not None:
-                states.beside, states.readout = [beside], _readout.Blend(np.zeros(2))
+                states.beside, states.readout = [beside], _readout.Blend(np.zeros(2), metrics.decay)
             return Kept(states, None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
@@ -549,7 +549,7 @@ def _states_in(
     if calibrate:
         states.readout = _readout.start(len(states.members()), len(held), decay=decay)
     elif all_beside:
-        states.readout = _readout.Blend(np.zeros(2))
+        states.readout = _readout.Blend(np.zeros(2), decay)
     if states.readout is not None:
         states.readout.take(arrays)
     return states

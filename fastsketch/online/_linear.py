@@ -297,13 +297,14 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Rows as float64, finite; names get their columns."""
-        plain = rows.dtype.kind != "O" if isinstance(rows, np.ndarray) else hasattr(rows, "indptr")
+        given: Any = rows
+        plain = given.dtype.kind != "O" if isinstance(rows, np.ndarray) else hasattr(given, "indptr")
         if plain and self._kept is not None and self._names.is_numbered():
-            return self._as_rows(rows)  # as most of a stream of single rows
+            return self._as_rows(given)  # as most of a stream of single rows
         n_rows = self.n_rows
         if not self._names.reads(rows, n_rows):
             self._names.number(n_rows)
-            return self._as_rows(rows)
+            return self._as_rows(given)
         if not (self._takes_sparse() and self._by_slot()):
             raise ValueError(f"rows with names: that {NO_SPARSE_FORM}")
         if self._comparator is not None:

@@ -74,6 +74,7 @@ class Blend(Arrays):
     """Of real targets, one score from those of two members: a + share (b - a)."""
 
     blend_sums: Floats  # (2,): of (b - a)(y - a) and of (b - a)^2, for the share of least squares
+    decay: float = 1.0  # what a row leaves of the sums before it
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """The scores (n,) of rows from those of the members (2, n), each from before it was learned from."""
@@ -84,12 +85,17 @@ class Blend(Arrays):
             sample_weight,
             self.blend_sums,
             scores,
+            self.decay,
         )
         return scores
 
     def combined(self, members: Floats) -> Floats:
         """The same for coefficients (2, ...)."""
         return members[0] + kernel.share_now(self.blend_sums) * (members[1] - members[0])
+
+    def fade(self, factor: float) -> None:
+        """What came before counts `factor` of what it did."""
+        self.blend_sums *= factor
 
     def intercept(self, n_members: int) -> float:
         """Nothing is added to the combined score."""

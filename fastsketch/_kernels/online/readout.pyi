@@ -16,5 +16,6 @@ def blend_numbers(
     sample_weight: NDArray[np.float64],
     sums: NDArray[np.float64],
     scores: NDArray[np.float64],
+    decay: float = 1.0,
 ) -> None: ...
 def share_now(sums: NDArray[np.float64]) -> float: ...

@@ -148,23 +148,23 @@ cdef inline double share_of(const double* sums) noexcept nogil:
 
 
 cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const double* targets, const double* sample_weight,
-                                double* sums, double* scores) noexcept nogil:
+                                double* sums, double* scores, double decay) noexcept nogil:
     cdef Py_ssize_t i
     cdef double gap, product, square
     for i in range(n):
         gap = members[n + i] - members[i]
         scores[i] = members[i] + share_of(sums) * gap
-        product = sums[0] + sample_weight[i] * gap * (targets[i] - members[i])
-        square = sums[1] + sample_weight[i] * gap * gap
+        product = decay * sums[0] + sample_weight[i] * gap * (targets[i] - members[i])
+        square = decay * sums[1] + sample_weight[i] * gap * gap
         if finite(product) and finite(square):
             sums[0], sums[1] = product, square
 
 
 def blend_numbers(const double[:, ::1] members, const double[::1] targets, const double[::1] sample_weight,
-                  double[::1] sums, double[::1] scores):
+                  double[::1] sums, double[::1] scores, double decay=1.0):
     """Score every row of real targets (n,) by the scores (2, n) of two members, then learn from it.
 
-    sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten.
+    sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten; decay: as of ``rounds``.
     """
     cdef Py_ssize_t n = members.shape[1]
     if members.shape[0] != 2 or sums.shape[0] != 2:
@@ -174,10 +174,12 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
     if n == 0:
         return
     if is_brief(n, 8):
-        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0],
+                              decay)
         return
     with nogil:
-        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0])
+        rounds_of_two_numbers(n, &members[0, 0], &targets[0], &sample_weight[0], &sums[0], &scores[0],
+                              decay)
 
 
 def share_now(const double[::1] sums):
