@@ -175,6 +175,12 @@ class AdaptiveSubgradient(_Adaptive):
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss.
+    fit_intercept : bool, default True
+        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it.
+    scale : {"moments", None}, default "moments"
+        "moments": dense features are centred and divided by their running standard deviations, and all rows by their
+        running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
+        they are, and each row by its length. Each row joins the moments before it is scaled. None: as they come.
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
@@ -315,8 +321,9 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay
-        Those of AdaptiveSubgradient.
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay,
+    fit_intercept, scale
+        Those of AdaptiveSubgradient; the last two are off.
 
     Notes
     -----

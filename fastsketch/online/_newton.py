@@ -46,6 +46,12 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
+    fit_intercept : bool, default True
+        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it.
+    scale : {"moments", None}, default "moments"
+        "moments": dense features are centred and divided by their running standard deviations, and all rows by their
+        running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
+        they are, and each row by its length. Each row joins the moments before it is scaled. None: as they come.
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
