@@ -272,7 +272,7 @@ class Model:
         *,
         trusted: bool = True,
     ) -> Self:
-        model = cls(**parameters)
+        model = cls(**parameters) if trusted else cls(**{**_meant_before(cls), **parameters})
         model.notes = notes
         if not trusted:
             model._validate(state, arrays)
@@ -409,7 +409,6 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        parameters = {**_meant_before(cls), **parameters}
         return cls._built(parameters, notes, state, arrays, trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error

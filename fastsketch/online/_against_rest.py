@@ -152,6 +152,17 @@ class States(Generic[S]):
             raise Unlearned(self.held[k], row)
         return self.read_out(scores, targets, sample_weight)
 
+    def after_one(
+        self, own: Floats, others: list[Floats], target: Floats, weight: Floats
+    ) -> tuple[float, ReadOut | Blend | None, int]:
+        """(score, read-out, mistakes) that one row of the only state leads to; nothing is changed."""
+        if self.readout is None:
+            return own.item(), None, self.mistakes
+        states = States(self.held, self.signs, self.mistakes, beside=self.beside, readout=self.readout.copied(0))
+        members = np.concatenate([own, *others]).reshape(-1, 1, 1)
+        out = states.read_out(members, target[None, :], weight).item()
+        return out, states.readout, states.mistakes
+
     def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """What the read-out makes of the scores (members, k, n), which it learns from: scores (k, n)."""
         if self.readout is None:

@@ -1,8 +1,8 @@
 """All that an online linear model has learned, and the stages that a batch passes through."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import isfinite, nan
+from dataclasses import dataclass, field
+from math import isfinite, isnan, nan
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -41,6 +41,36 @@ COMMON = (
 
 # Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
 PART = 1 << 20
+
+
+@dataclass(slots=True)
+class _Row:
+    """A single row that is learned in place, and how far that has come."""
+
+    y: Floats  # its target, (1,)
+    weights: Floats
+    counted: float  # its weight for the metrics
+    counts: list[int]  # of labels, with this one
+    others: list[Floats]  # scores of learners beside
+    sums: bytes  # of the metrics before it
+    own: Floats = field(default_factory=lambda: np.array([nan]))  # the state's score: a number once it has learned
+    undo: Callable[[], None] | None = None
+    undo_beside: list[tuple[Learned, Any]] = field(default_factory=list[tuple[Learned, Any]])
+    then: tuple[float, Any, int] | None = None  # score, read-out and mistakes after it
+    out: float = nan
+
+    @staticmethod
+    def of(kept: "Kept[Any]", y: NDArray[Any], weights: Floats, counted: Floats | None) -> "_Row":
+        """Before anything has changed."""
+        states, labels, counts = kept.states, kept.labels, list[int]()
+        if labels is not None:
+            number, sign = int(y[0]), states.signs[0]
+            y = np.array([-sign if number else sign])
+            counts = list(labels.counts)
+            counts[number] += 1
+        others = [np.array([nan]) for _ in states.beside]
+        weight = 1.0 if counted is None else counted.item()
+        return _Row(y, weights, weight, counts, others, kept.metrics.metric_sums.tobytes())
 
 
 @dataclass(slots=True)
@@ -167,46 +197,50 @@ class Kept(Generic[S]):
 
         counted: the weight of the row for the metrics, None for 1.
         """
-        states, labels, inputs = self.states, self.labels, self.inputs
-        state, own = states.held[0], np.array([nan])
-        counts: list[int] = []
-        if labels is not None:
-            number, sign = int(y[0]), states.signs[0]
-            y = np.array([-sign if number else sign])
-            counts = list(labels.counts)
-            counts[number] += 1
-        others = [np.array([nan]) for _ in states.beside]
-        # of two learners the one that is quickly put back comes first
-        undo, undo_beside = None, [(one, one.undoing(batch)) for one in states.beside]
-        score = out = nan
+        row = _Row.of(self, y, weights, counted)
         try:
-            if inputs.moments is not None:
-                undo = inputs.undoing(batch)
-            batch = inputs.prepared(batch)
-            for beside, of_beside in zip(states.beside, others, strict=True):
-                beside.learn(batch, y, weights, of_beside)
-            if not others or isfinite(others[0][0]):
-                state.learn(batch, y, weights, own)
-        except np.linalg.LinAlgError:
-            own[0] = nan  # numbers of such sizes that no factorisation is left
-        finally:
-            score = own.item()
-            if score != score:  # not learned from
-                if undo is not None:
-                    undo()
-                for beside, kept in undo_beside:
-                    beside.put_back(kept)
-            else:  # an interrupt must not leave what follows behind
-                out = score
-                if states.readout is not None:
-                    members = np.concatenate([own, *others]).reshape(-1, 1, 1)
-                    out = states.read_out(members, y[None, :], weights).item()
-                if labels is not None:
-                    labels.counts = counts
-                self.metrics.take_one(out, y.item(), 1.0 if counted is None else counted.item())
-        if not isfinite(score):
+            self._take(row, batch)
+        except BaseException:  # an interrupt must not leave behind what follows a state that has learned
+            self._end(row)
+            raise
+        if not isfinite(row.own[0]):
+            state = self.states.held[0]
             raise Unlearned(state, state.totals()[0])
-        return np.array([out if labels is None or self.sign() > 0 else -out + 0.0])
+        return np.array([row.out if self.labels is None or self.sign() > 0 else -row.out + 0.0])
+
+    def _take(self, row: "_Row", batch: Batch) -> None:
+        states, inputs = self.states, self.inputs
+        try:
+            # of two learners the one that is quickly put back comes first
+            row.undo_beside = [(one, one.undoing(batch)) for one in states.beside]
+            if inputs.moments is not None:
+                row.undo = inputs.undoing(batch)
+            batch = inputs.prepared(batch)
+            for beside, of_beside in zip(states.beside, row.others, strict=True):
+                beside.learn(batch, row.y, row.weights, of_beside)
+            if not row.others or isfinite(row.others[0][0]):
+                states.held[0].learn(batch, row.y, row.weights, row.own)
+        except np.linalg.LinAlgError:
+            row.own[0] = nan  # numbers of such sizes that no factorisation is left
+        self._end(row)
+
+    def _end(self, row: "_Row") -> None:
+        """What follows the round of the state, or undoes what came before it; called again if it was interrupted."""
+        states, metrics = self.states, self.metrics
+        if isnan(row.own[0]):  # not learned from
+            if row.undo is not None:
+                row.undo()
+            for beside, kept in row.undo_beside:
+                beside.put_back(kept)
+            return
+        if row.then is None:
+            row.then = states.after_one(row.own, row.others, row.y, row.weights)
+        row.out = row.then[0]
+        if metrics.metric_sums.tobytes() == row.sums:  # a row without weight, taken in twice, changes nothing
+            metrics.take_one(row.out, row.y.item(), row.counted)
+        states.readout, states.mistakes = row.then[1:]
+        if self.labels is not None:
+            self.labels.counts = row.counts
 
     def learn(
         self,

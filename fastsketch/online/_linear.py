@@ -208,7 +208,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return None if labels is None else labels.classes()
 
     @changes
-    def update(self, rows: Rows, targets: Any, *, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, rows: Any, targets: Any, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one example or many, each scored before it is learned from.
 
         Parameters
@@ -484,7 +484,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return scores + kept.intercepts() if self._calibrates() else scores
 
     @reads
-    def decision_function(self, rows: Rows) -> NDArray[np.float64]:
+    def decision_function(self, rows: Any) -> NDArray[np.float64]:
         """The score w'x of every row; of two classes the last in order is the positive one.
 
         Parameters
@@ -499,7 +499,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self._scores(self._rows_to_score(rows))
 
     @reads
-    def predict(self, rows: Rows) -> NDArray[Any]:
+    def predict(self, rows: Any) -> NDArray[Any]:
         """Predictions on the scale of the targets.
 
         Parameters
@@ -524,7 +524,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     @reads
-    def predict_proba(self, rows: Rows) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
         """The probability of every class, for losses of labels.
 
         Parameters

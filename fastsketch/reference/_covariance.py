@@ -28,6 +28,7 @@ def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matri
 
 def ledoit_wolf_shrinkage(rows: Matrix, *, center: bool = True) -> float:
     """Share of the scaled identity in Ledoit and Wolf's estimator (2004, section 3.3), from all rows (n, d) at once."""
+    rows = np.asarray(rows, np.float64)
     n, d = rows.shape
     moved = rows - rows.mean(axis=0) if center else rows
     s = moved.T @ moved / n

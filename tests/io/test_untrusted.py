@@ -116,7 +116,7 @@ CASES = [
     ("hash-fd", put("leaf_count", N_ROWS, 16), "rows of the block being filled"),
     ("hash-srht", put("leaf_root", 7, 1.0), "no weight"),
     ("hash-srht", put("reservoir_priority", 0, 2**64 - 1), "order"),
-    ("online-rfd-csr", put("kept_indices", 0, 12), "column index outside"),
+    ("online-rfd-csr", put("kept_indices", 0, 99), "column index outside"),
     ("online-rfd-csr", put("kept_indptr", 1, 10**6), "not in order|end beyond"),
     ("online-rfd", put("count", ROWS, 7), "rows since the last shrink"),
     ("online-rfd", put("count", MISTAKES, 41), "mistakes"),

@@ -16,7 +16,13 @@ pytest.importorskip("numba")
 
 NEWTON = "papers.SketchedNewton(4).update(np.eye(8), np.array([1.0, -1.0] * 4))"
 LOW_RANK = "fs.LowRankModel(2, sweeps=1).fit(np.arange(30.0).reshape(6, 5))"
-BEGIN = "import json, sys, numpy as np, fastsketch as fs\n"
+BEGIN = """import functools, json, sys, types, numpy as np, fastsketch as fs
+OF_PAPERS = {"fit_intercept": False, "scale": None, "calibrate": False, "loss": "squared_hinge"}
+papers = types.SimpleNamespace(
+    SketchedNewton=functools.partial(fs.SketchedNewton, **OF_PAPERS, constraint="current"),
+    AdaptiveSubgradient=functools.partial(fs.AdaptiveSubgradient, **OF_PAPERS),
+)
+"""
 COUNTS = "\nfrom fastsketch._kernels import jit; print(json.dumps(jit.counts))"
 
 

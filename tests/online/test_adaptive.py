@@ -180,8 +180,9 @@ def basis(model):
     held, (rank, rows, old) = learned.held, (int(learned.count[entry]) for entry in (RANK, ROWS, OLD))
     if not learned.sparse:
         return learned.turn[:rank, :rows] @ held.rows[:rows]
-    kept = held.as_csr(rows - old, model.n_features).toarray()
-    c = np.vstack([held.frame[:old, :old] @ held.z[:, :old].T, kept])
+    slots = learned.n_slots
+    kept = held.as_csr(rows - old, slots).toarray()
+    c = np.vstack([held.frame[:old, :old] @ held.z[:slots, :old].T, kept])
     return learned.turn[:rank, :rows] @ c
 
 

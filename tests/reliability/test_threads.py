@@ -53,6 +53,10 @@ EXPECTED = ("learns from one batch", "has already been merged")
 
 def key(given):
     """Of a batch or a model: of rows their first entries, for a fit may be given another object of the same."""
+    if isinstance(given, list):  # rows with names, made of such that are known by their entries
+        named = [(name, value) for row in given for name, value in row.items() if name != "word"]
+        first = np.array([value for _, value in named][:4]).tobytes()
+        return first + np.array([int(name[1:]) for name, _ in named][:16], np.int32).tobytes()
     if hasattr(given, "indices"):  # events are all alike: which items they are tells
         return np.asarray(given.data)[:4].tobytes() + np.asarray(given.indices)[:16].tobytes()
     entries = getattr(given, "data", None) if not isinstance(given, np.ndarray) else given.ravel()
@@ -76,6 +80,8 @@ class Log:
             for name in ("as_rows", "as_events", "observed"):
                 if hasattr(room, name) and ("update" in vars(base) or "fit" in vars(base)):
                     self._hook(room, name, 0)
+        if hasattr(model, "_names"):  # of rows with names
+            self._hook(type(model._names), "enter", 1)
         if hasattr(cls, "_merge"):
             self._hook(cls, "_merge", 1)
 

@@ -34,7 +34,9 @@ NOT_FOR_ONLINE = {
 
 def not_for(estimator):
     """Checks that are expected to fail."""
-    if not isinstance(estimator, AdaptiveSubgradientClassifier) or estimator.method == "ada_diag":
+    if not isinstance(estimator, SketchedNewtonClassifier | AdaptiveSubgradientClassifier):
+        return NOT_FOR_ONLINE
+    if isinstance(estimator, AdaptiveSubgradientClassifier) and estimator.method == "ada_diag":
         return NOT_FOR_ONLINE
     why = "labels that weigh 10^7 times others: a step is no longer for that, and one pass over 100 rows too short"
     return {**NOT_FOR_ONLINE, "check_class_weight_classifiers": why}

@@ -2,12 +2,10 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import disjoint_base
 
 INTERCEPT: int
 
 @final
-@disjoint_base
 class ColumnMap:
     def __init__(self, columns: NDArray[np.int64] | None = None) -> None: ...
     def __len__(self) -> int: ...
