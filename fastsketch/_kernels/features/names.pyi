@@ -3,11 +3,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 ADD: int
 IGNORE: int
 REFUSE: int
 
+@disjoint_base
 class Columns:
     def __init__(
         self, columns: dict[str, int], pairs: dict[str, dict[str, int]], unknown: int, hash_bits: int, is_signed: bool
