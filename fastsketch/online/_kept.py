@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_flag
 from fastsketch.io import _checks as checks
 from fastsketch.online import _readout
+from fastsketch.online import _state_files as _files
 from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
 from fastsketch.online._columns import Columns
 from fastsketch.online._drift import Watch
@@ -18,26 +18,9 @@ from fastsketch.online._inputs import NAMES as INPUTS
 from fastsketch.online._inputs import Inputs, OutOfRange
 from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
 from fastsketch.online._metrics import Metrics
-from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned, outline
+from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
 
 S = TypeVar("S", bound=Learned)
-
-BESIDE = "beside."  # in the names of arrays of the second learners
-LATER = "later."  # and of all that has begun at a warning
-# Arrays in a file that are those of no state.
-OF_DRIFT = ("drift_past", "drift_buckets", "drift_used", "drift_counts", "drift_sums", "drift_rows")
-COMMON = (
-    "comparator",
-    "shared_loss",
-    "columns",
-    "names",
-    "name_ends",
-    *INPUTS,
-    "metric_sums",
-    "auc_bins",
-    *OF_DRIFT,
-)
-
 
 # Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
 PART = 1 << 20
@@ -398,7 +381,7 @@ class Kept(Generic[S]):
             state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
         elif states.readout is not None:
             state.update(mistakes=states.mistakes)
-        arrays = _arrays_of(states)
+        arrays = _files.arrays_of(states)
         if self.sparse():
             arrays["columns"] = self.columns.array(self.n_slots())
         arrays.update(self.inputs.saved(self.n_slots()))
@@ -411,7 +394,7 @@ class Kept(Generic[S]):
             arrays["drift_past"] = np.array([*states.past, shared, mistakes], np.float64)
             state["later"] = self.later is not None
             if self.later is not None:
-                arrays.update({LATER + name: array for name, array in _arrays_of(self.later).items()})
+                arrays.update({_files.LATER + name: array for name, array in _files.arrays_of(self.later).items()})
         return state, arrays
 
     @staticmethod
@@ -436,9 +419,9 @@ class Kept(Generic[S]):
                 checks.only({key: array for key, array in arrays.items() if key == name})
         metrics.validate(arrays)
         n = len(state["signs"]) if "labels" in state else 1
-        arrays, before = _validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
+        arrays, before = _files.validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
         if "labels" not in state:
-            rows, slots = _validate_states(arrays, 1, start, start_beside, calibrate=calibrate)
+            rows, slots = _files.validate_states(arrays, 1, start, start_beside, calibrate=calibrate)
             rows += before
             if start_beside is not None:
                 checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
@@ -450,7 +433,7 @@ class Kept(Generic[S]):
             raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
         if n > 1:
             checks.sums(arrays, "shared_loss", (1,), low=0.0)
-        rows, slots = _validate_states(arrays, n, start, start_beside, calibrate=calibrate)
+        rows, slots = _files.validate_states(arrays, n, start, start_beside, calibrate=calibrate)
         rows += before
         inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
         checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
@@ -479,8 +462,8 @@ class Kept(Generic[S]):
             signs = list(state["signs"])
         else:  # of a version that knew -1 and +1 alone
             labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
-        arrays, of_later = _apart(arrays)
-        states = _states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
+        arrays, of_later = _files.apart(arrays)
+        states = _files.states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
         states.mistakes = state.get("mistakes", 0)
         states.shared = float(arrays["shared_loss"][0]) if len(signs) > 1 else 0.0
         inputs.take(arrays)
@@ -492,112 +475,9 @@ class Kept(Generic[S]):
             states.past = int(rows), loss, int(mistakes)
             if state["later"]:
                 signs, decay = list(signs), metrics.decay
-                later = _states_in(of_later, signs, start, start_beside, calibrate=calibrate, decay=decay)
+                later = _files.states_in(of_later, signs, start, start_beside, calibrate=calibrate, decay=decay)
                 later.shared, later.mistakes = of_both, int(later_mistakes)
         return Kept(states, labels, columns, inputs, metrics, watch, later)
-
-
-def _validate_states(
-    arrays: dict[str, NDArray[Any]],
-    n: int,
-    start: Callable[[int], Learned],
-    start_beside: Callable[[int], Learned] | None,
-    *,
-    calibrate: bool,
-) -> tuple[int, int]:
-    """(rows, most slots) of n states; ValueError unless rows could have made them."""
-    parts, parts_beside = _parts_of(arrays, n)
-    rows = 0
-    for part, part_beside in zip(parts, parts_beside, strict=True):
-        for name in _readout.NAMES if calibrate else _readout.NAMES_OF_BLEND if start_beside is not None else ():
-            part.pop(name, None)
-        checked = start(_slots_of(part))
-        checked.validate_all(part)
-        rows = rows or checked.rows_in(part)
-        _validate_beside(part_beside, start_beside)
-    if calibrate:
-        _readout.start(1 if start_beside is None else 2, n, outline).validate_all(arrays)
-    elif start_beside is not None:
-        _readout.Blend(outline(2)).validate_all(arrays)
-    return rows, max(map(_slots_of, [*parts, *filter(None, parts_beside)]))
-
-
-def _validate_watch(
-    state: dict[str, Any],
-    arrays: dict[str, NDArray[Any]],
-    start: Callable[[int], Learned],
-    start_beside: Callable[[int], Learned] | None,
-    watch: Watch | None,
-    n: int,
-    *,
-    calibrate: bool,
-) -> tuple[dict[str, NDArray[Any]], int]:
-    """The arrays without those of later states, and the rows before the present ones; ValueError if they cannot be."""
-    arrays, of_later = _apart(arrays)
-    if "drift_past" not in arrays:
-        checks.only(of_later)
-        checks.only({name: array for name, array in arrays.items() if name in OF_DRIFT})
-        return arrays, 0
-    if watch is None:
-        raise ValueError("it has looked for drift, and its parameters say drift=None")
-    past = checks.sums(arrays, "drift_past", (5,))
-    for entry, name in ((0, "rows before a restart"), (4, "mistakes since a warning")):
-        checks.number_within(past[entry], name, 0, 2**53)
-    checks.number_within(past[2], "mistakes before a restart", -(2**53), 2**53)
-    (first, *_), _ = _parts_of(arrays, n)
-    watch.validate_all(arrays, int(past[0]) + start(1).rows_in(first))
-    if as_flag(state["later"], "later") != bool(of_later):
-        raise ValueError("its state does not say whether others have begun")
-    if of_later:
-        _validate_states(of_later, n, start, start_beside, calibrate=calibrate)
-    return arrays, int(past[0])
-
-
-def _apart(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """All but the arrays of later states, and these by their own names."""
-    of_later = {name.removeprefix(LATER): array for name, array in arrays.items() if name.startswith(LATER)}
-    return {name: array for name, array in arrays.items() if not name.startswith(LATER)}, of_later
-
-
-def _states_in(
-    arrays: dict[str, NDArray[Any]],
-    signs: list[float],
-    start: Callable[[int], S],
-    start_beside: Callable[[int], Learned] | None,
-    *,
-    calibrate: bool,
-    decay: float,
-) -> States[S]:
-    """The inverse of ``_arrays_of``."""
-    held: list[S] = []
-    all_beside: list[Learned] = []
-    for part, part_beside in zip(*_parts_of(arrays, len(signs)), strict=True):
-        one = start(_slots_of(part))
-        one.take(part)
-        held.append(one)
-        if start_beside is not None:
-            beside = start_beside(_slots_of(part_beside))
-            beside.take(part_beside)
-            all_beside.append(beside)
-    states = States(held, signs, beside=all_beside)
-    if calibrate:
-        states.readout = _readout.start(len(states.members()), len(held), decay=decay)
-    elif all_beside:
-        states.readout = _readout.Blend(np.zeros(2), decay)
-    if states.readout is not None:
-        states.readout.take(arrays)
-    return states
-
-
-def _arrays_of(states: States[Any]) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {}
-    for k, held in enumerate(states.held):
-        arrays.update({name_of(k, name): array for name, array in held.saved().items()})
-    for k, beside in enumerate(states.beside):
-        arrays.update({f"{k}.{BESIDE}{name}": array for name, array in beside.saved().items()})
-    if states.readout is not None:
-        arrays.update(states.readout.saved(0))
-    return arrays
 
 
 def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
@@ -608,47 +488,3 @@ def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
         n, size = len(batch), batch.nbytes
     some = max(1, PART * n // max(size, 1))
     return [(at, min(at + some, stop)) for at in range(first, max(stop, first + 1), some)]
-
-
-def _validate_beside(part: dict[str, NDArray[Any]], start_beside: Callable[[int], Learned] | None) -> None:
-    """Raise ValueError unless the second learner, if there is to be one, could have made these arrays."""
-    if start_beside is None:
-        checks.only(part)
-    else:
-        start_beside(_slots_of(part)).validate_all(part)
-
-
-def _slots_of(part: dict[str, NDArray[Any]]) -> int:
-    """Slots, or columns, of a state in a file."""
-    base = part.get("base")
-    if base is None or base.ndim == 0:
-        raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
-    return base.shape[-1]
-
-
-def name_of(k: int, name: str) -> str:
-    """The name in a file of an array of state k: of the first, or only one, the array's own."""
-    return f"{k}.{name}" if k else name
-
-
-def _parts_of(
-    arrays: dict[str, NDArray[Any]], n: int
-) -> tuple[list[dict[str, NDArray[Any]]], list[dict[str, NDArray[Any]]]]:
-    """The arrays of each state, and of the learner beside it, by their own names, without the comparator.
-
-    Those of the read-out, and the loss that several states share, are not left out where there is none.
-    """
-    parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
-    parts_beside: list[dict[str, NDArray[Any]]] = [{} for _ in range(n)]
-    for name, array in arrays.items():
-        number, dot, rest = name.partition(".")
-        if not dot:
-            if name not in COMMON or (name == "shared_loss" and n == 1):
-                parts[0][name] = array
-        elif number.isdigit() and 0 <= int(number) < n and rest.startswith(BESIDE):
-            parts_beside[int(number)][rest.removeprefix(BESIDE)] = array
-        elif number.isdigit() and 0 < int(number) < n:
-            parts[int(number)][rest] = array
-        else:
-            raise ValueError(f"array {name!r} does not belong to it")
-    return parts, parts_beside
