@@ -51,7 +51,7 @@ def plot_learning(learned: Learned, *, path: Path) -> None:
     for axes in (left, right):
         axes.grid(True, which="both", alpha=0.25)
     left.legend(fontsize=8)
-    right.legend(fontsize=7.5, loc="lower left", bbox_to_anchor=(0.0, 0.06))
+    right.legend(fontsize=7.5, loc="upper right")
     made.suptitle(f"{len(curve):,} handwritten digits, each against the rest, one pass", fontsize=10)
     made.savefig(path, dpi=130, format="png")
 
