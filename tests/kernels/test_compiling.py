@@ -102,7 +102,6 @@ def test_a_damaged_cache_is_passed_over(package):
 COMMANDS = """
 import contextlib, io
 from fastsketch.cli import main
-from tests.helpers import papers
 np.save('a.npy', np.eye(8) + 0.5)
 lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.npy --n-bits 2 -o h.fsk'
 for line in lines:
