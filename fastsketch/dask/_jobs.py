@@ -14,7 +14,7 @@ import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.dask._parts import Part
-from fastsketch.hashing._codes import code_width
+from fastsketch.codes._packed import code_width
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
 from fastsketch.sketching import FrequentDirections, SecondPass
