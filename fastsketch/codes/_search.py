@@ -17,7 +17,7 @@ from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.codes._layout import Codes
 from fastsketch.codes._packed import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
-from fastsketch.codes._scan import Estimate, Rule, Tables, scan, sums
+from fastsketch.codes._scan import Blocks, Estimate, Rule, Tables, scan, sums
 
 if TYPE_CHECKING:
     from fastsketch.codes._encoder import Encoder
@@ -107,10 +107,12 @@ def nearest(
     ids: Places | None = None,
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
+    blocks: Blocks | None = None,
 ) -> tuple[Keys, Places]:
     """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines;
+    blocks: ``blocks_of`` the codes, if these are kept.
     """
     if metric == "hamming":
         bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
@@ -125,7 +127,7 @@ def nearest(
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
-    scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
+    scores, places = scan(tables, codes if blocks is None else blocks, encoder.layout, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
     if metric == "cosine":
         keys *= encoder.length
