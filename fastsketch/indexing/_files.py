@@ -1,7 +1,8 @@
 """Arrays of an index in files of their own: written once, whole or not at all, checked before they are believed.
 
 A folder has a manifest, the one file that is ever replaced, and files that it names: a plain .npy for each array of a
-segment, a state file for each encoder. Names are random: whoever writes touches no file that another manifest names.
+segment, a state file for each encoder. Names of arrays are random, those of encoders their fingerprints: whoever writes
+changes no file that a manifest names.
 """
 
 import os
@@ -33,8 +34,8 @@ _UNFINISHED = re.compile(rf"\.({_NAME.pattern}|{re.escape(MANIFEST)})\..*\.[0-9a
 
 
 def new_name(what: str) -> str:
-    """A name that no file has."""
-    return f"{what}-{os.urandom(8).hex()}.{'fsk' if what == ENCODER else 'npy'}"
+    """A name that no file of an array has."""
+    return f"{what}-{os.urandom(8).hex()}.npy"
 
 
 def is_ours(name: str) -> bool:
@@ -63,17 +64,17 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
             piece = content[start : start + PIECE]
             file.write(piece)
             crc = zlib.crc32(piece, crc)
-    return Written(name, crc)
+    return Written(folder, name, crc)
 
 
 def open_array(
-    folder: Path, written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool
+    written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool
 ) -> NDArray[Any]:
     """The array of a file, mapped or read; StateError unless it is the one of this shape, dtype and (verify) checksum.
 
     No memory is taken before the file has been found to be as long as it must be.
     """
-    path = folder / written.file
+    path = written.folder / written.file
     dtype = np.dtype(dtype).newbyteorder("<")
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -117,21 +118,32 @@ def checksum(array: NDArray[Any]) -> int:
 
 
 def is_there(folder: Path, written: Written, array: NDArray[Any]) -> bool:
-    """Whether the file of an array is where it was written, as long as it must be."""
+    """Whether the file of an array is in this folder, as long as it must be."""
     try:
         with (folder / written.file).open("rb") as file:
-            return os.fstat(file.fileno()).st_size == read_header(file).end >= array.nbytes
+            header = read_header(file)
+            found = header.shape == array.shape and os.fstat(file.fileno()).st_size == header.end
     except (OSError, ValueError):
         return False
+    return found and written.folder == folder
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def write_encoder(folder: Path, encoder: Encoder) -> str:
-    """Write an encoder to a new file."""
-    name = new_name(ENCODER)
+    """Write an encoder to the file of its fingerprint, unless it is there."""
+    name = f"{ENCODER}-{encoder.fingerprint[:16]}.fsk"
     state, arrays = kept(encoder)
-    files.write(folder / name, files.pack({"kind": ENCODER_KIND, "encoder": state}, arrays))
+    content = files.pack({"kind": ENCODER_KIND, "encoder": state}, arrays)
+    if not _holds(folder / name, content):
+        files.write(folder / name, content)
     return name
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def read_encoder(folder: Path, name: str, fingerprint: Any) -> Encoder:

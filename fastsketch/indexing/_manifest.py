@@ -55,7 +55,7 @@ def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows:
             {
                 "encoder": numbers[segment.encoder.fingerprint],
                 "n": len(segment),
-                "files": {name: list(written) for name, written in segment.written.items()},
+                "files": {name: [one.file, one.crc32] for name, one in segment.written.items()},
             }
             for segment in contents.segments
         ],
@@ -122,10 +122,9 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
         raise ValueError(f"n must be below {MOST_ROWS}, got {max(sizes)}")
     segments = tuple(
         _segment(
-            folder,
             encoders[as_integer(about["encoder"], "encoder", 0, len(encoders))],
             n,
-            _written(about["files"], kept),
+            _written(folder, about["files"], kept),
             kept,
             memory_map=memory_map,
             verify=verify,
@@ -145,18 +144,18 @@ def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) 
     return found
 
 
-def _written(about: Any, kept: str | None) -> dict[str, Written]:
+def _written(folder: Path, about: Any, kept: str | None) -> dict[str, Written]:
     """The files of a segment."""
     expected = {CODES, IDS} | ({ROWS} if kept else set())
     if not isinstance(about, dict) or set(about) - {REMOVED} != expected:
         raise ValueError(f"a segment must have files of {', '.join(sorted(expected))}, got {about!r}")
     return {
-        name: Written(as_name(file, name), as_integer(crc, "checksum", 0, 1 << 32)) for name, (file, crc) in about.items()
+        name: Written(folder, as_name(file, name), as_integer(crc, "checksum", 0, 1 << 32))
+        for name, (file, crc) in about.items()
     }
 
 
 def _segment(
-    folder: Path,
     encoder: Encoder,
     n: int,
     written: dict[str, Written],
@@ -166,7 +165,7 @@ def _segment(
     verify: bool,
 ) -> Segment:
     def array(name: str, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
-        return open_array(folder, written[name], shape, dtype, memory_map=memory_map, verify=verify)
+        return open_array(written[name], shape, dtype, memory_map=memory_map, verify=verify)
 
     codes = array(CODES, (n, encoder.width), np.uint8, memory_map=memory_map, verify=True)
     ids = array(IDS, (n,), np.int64, memory_map=memory_map, verify=True)

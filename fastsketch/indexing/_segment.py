@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ SEGMENT_ROWS = 1 << 20
 
 
 class Written(NamedTuple):
-    """A file that holds an array of a segment, in the folder that the index was saved to."""
+    """A file that holds an array of a segment."""
 
+    folder: Path
     file: str
     crc32: int
 
