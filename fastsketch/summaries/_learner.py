@@ -93,7 +93,9 @@ class SummaryModel(MergeableModel, abstract=True):
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
-        return {**super()._must_agree(), "sketch_size": self._size}
+        wanted = super()._must_agree()
+        del wanted["sketch_size"]
+        return {**wanted, "sketch_size": self._size}  # the last: where others differ, an error names those
 
     def _merge_summary(self, other: Self) -> None:
         mine, theirs = self._summary, other._summary
