@@ -34,6 +34,7 @@ _HOME = {
 }
 _ROOMS = (
     "baselines",
+    "codes",
     "features",
     "hashing",
     "io",

@@ -21,6 +21,7 @@ from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
 
 from . import baselines as baselines
+from . import codes as codes
 from . import features as features
 from . import hashing as hashing
 from . import io as io
@@ -46,6 +47,7 @@ __all__ = [
     "StateError",
     "__version__",
     "baselines",
+    "codes",
     "features",
     "from_bytes",
     "fwht",
