@@ -12,6 +12,7 @@ from fastsketch.merging import merge as merge
 from fastsketch.online import AdaptiveGrid as AdaptiveGrid
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
+from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
@@ -28,6 +29,7 @@ from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import quantizing as quantizing
 from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
@@ -42,6 +44,7 @@ __all__ = [
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
+    "SketchQuantizer",
     "SketchedEASE",
     "SketchedNewton",
     "StateError",
@@ -61,6 +64,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
     "reference",
