@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from fastsketch._validation import check_finite, is_sparse
 from fastsketch.codes import Encoder
+from fastsketch.hashing._hasher import Hasher
 from fastsketch.indexing._contents import Contents
 from fastsketch.indexing._segment import CODES, Segment
+from fastsketch.quantizing import SketchQuantizer
 
 # Rows that are encoded, decoded or converted at a time.
 PIECE_ROWS = 1 << 14
@@ -19,16 +21,14 @@ Rows = NDArray[np.floating[Any]]
 
 
 def as_encoder(model: Any, *, metric: str) -> Encoder:
-    """The encoder of a model, as it has learned so far, or the encoder itself."""
+    """The encoder of a model, as it has learned so far, or the encoder itself; of a hash with factors if they count."""
     if isinstance(model, Encoder):
         return model
-    encoder: Any = getattr(model, "encoder", None)
-    if not callable(encoder):
-        raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
-    found = encoder()
-    if not isinstance(found, Encoder):
-        raise TypeError(f"{type(model).__name__}.encoder() must return an Encoder, got {type(found).__name__}")
-    return found
+    if isinstance(model, Hasher):
+        return model.encoder(factors=metric != "hamming")
+    if isinstance(model, SketchQuantizer):
+        return model.encoder()
+    raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
 
 
 def facts(contents: Contents) -> list[dict[str, Any]]:
