@@ -135,7 +135,9 @@ def save(
         encoders: dict[str, str] = {}
         for encoder in (contents.encoder, *(segment.encoder for segment in contents.segments)):
             if encoder.fingerprint not in encoders:
-                encoders[encoder.fingerprint] = write_encoder(folder, encoder)
+                name, fresh = write_encoder(folder, encoder)
+                encoders[encoder.fingerprint] = name
+                new += [name] if fresh else []
         segments = [_written(folder, segment, new, memory_map=memory_map) for segment in contents.segments]
         contents = contents.of_segments(segments)
         files.write(folder / MANIFEST, manifest.describe(contents, encoders, stamp=stamp, **setting._asdict()))
