@@ -67,9 +67,7 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
     return Written(folder, name, crc)
 
 
-def open_array(
-    written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool
-) -> NDArray[Any]:
+def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
     """The array of a file, mapped or read; StateError unless it is the one of this shape, dtype and (verify) checksum.
 
     No memory is taken before the file has been found to be as long as it must be.

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.indexing import _manifest as manifest
 from fastsketch.indexing._contents import Contents
-from fastsketch.indexing._files import MANIFEST, clean, is_ours, is_there, open_array, remove, write_array, write_encoder
+from fastsketch.indexing._files import (
+    MANIFEST,
+    clean,
+    is_ours,
+    is_there,
+    open_array,
+    remove,
+    write_array,
+    write_encoder,
+)
 from fastsketch.indexing._segment import CODES, IDS, ROWS, Segment, Written
 from fastsketch.io import _state as files
 from fastsketch.io._lock import forget_own, lock_name, locked

@@ -290,7 +290,9 @@ def test_interrupts(tmp_path, name):
         counts["lost"] += there not in ((saved, before, after) if name == "save" else (saved,))
         index.save(folder)
         counts["lost"] += content(fs.load(folder)) != found
-        counts["left_behind"] += set(kinds(folder)) - {"codes", "ids", "rows", "removed", "encoder", "index.fsk"} != set()
+        counts["left_behind"] += (
+            set(kinds(folder)) - {"codes", "ids", "rows", "removed", "encoder", "index.fsk"} != set()
+        )
         counts["left_behind"] += kinds(folder)["codes"] != len(index._contents.segments)
     report(
         f"interrupts of the index: {name}",
@@ -469,7 +471,9 @@ def test_forged_encoders_and_links(folder, index, tmp_path):
         {"encoder": {"kind": "os.system", "state": {}}},
         {"encoder": {**about["encoder"], "state": {"top": "x", "offset": True}}},
     ):
-        _files.files.write(path, _files.files.pack({"kind": about["kind"], "encoder": about["encoder"], **change}, arrays))
+        _files.files.write(
+            path, _files.files.pack({"kind": about["kind"], "encoder": about["encoder"], **change}, arrays)
+        )
         with pytest.raises(fs.StateError, match="holds no encoder"):
             fs.load(folder)
     if hasattr(os, "mkfifo"):
