@@ -398,8 +398,8 @@ class CodeIndex(Reading):
         Raises
         ------
         StateError
-            If there is no index, a file of it is missing, cut short, changed or of a newer version, or they do not belong
-            together.
+            If there is no index, or a file of it is missing, cut short, changed, of a newer version or none that
+            belongs to it.
         """
         as_flag(memory_map, "memory_map")
         check = not memory_map if verify is None else as_flag(verify, "verify")

@@ -63,8 +63,8 @@ class Reading:
         Returns
         -------
         dict
-            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "n_segments", "n_bytes" (of all arrays, mapped
-            ones too) and "generations".
+            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "n_segments", "n_bytes" (of all arrays,
+            mapped ones too) and "generations".
         """
         contents = self._contents
         return {
@@ -104,9 +104,9 @@ class Reading:
         oversample : float, default 4
             ceil(k * oversample) candidates are rescored.
         rescore : bool, array_like (n, d) or callable, optional
-            True: candidates by their codes are ranked by the distance to the kept rows; False: codes alone. By default
-            True if rows are kept. Rows of the caller: an array or memmap whose row i is that of id i, or a function that
-            returns the rows (c, d) of ids int64 (c,).
+            True: candidates by their codes are ranked by the distance to the kept rows; False: codes alone. By
+            default True if rows are kept. Rows of the caller: an array or memmap whose row i is that of id i, or a
+            function that returns the rows (c, d) of ids int64 (c,).
         allow : array_like of int, or of bool (len(index),), optional
             Ids of the rows that may be found, or a mask in the order of ``ids``.
 
@@ -123,8 +123,8 @@ class Reading:
         IndexError
             If an id of allow is not in the index.
         TypeError, ValueError
-            If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no rows
-            to rescore by, or too few, or of another width.
+            If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no
+            rows to rescore by, or too few, or of another width.
         """
         source: Any = self._rows is not None if rescore is None else rescore
         if isinstance(source, bool | np.bool_):
