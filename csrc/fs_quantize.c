@@ -1,5 +1,6 @@
 #include "fs_quantize.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "fs_vec.h"

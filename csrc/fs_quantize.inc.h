@@ -118,10 +118,10 @@ FS_INLINE void NAME(nearest)(ptrdiff_t count, const float *z, const float *words
     NAME(products)(count, z, words, product);
     EACH_VECTOR
     {
-        least[v] = NAME(set)(half[0]) - product[0][v];
+        least[v] = NAME(set)(INFINITY);
         who[v] = NAME(every)(0);
     }
-    for (int c = 1; c < 16; c++) {
+    for (int c = 0; c < 16; c++) {
         const NAME(vec) h = NAME(set)(half[c]);
         const NAME(index) word = NAME(every)(c);
         EACH_VECTOR NAME(keep)(h - product[c][v], word, &least[v], &who[v]);
@@ -138,6 +138,11 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
     NAME(index) who[VECTORS];
     NAME(products)(count, z, words, product);
     NAME(products)(count, z, words + 16 * count, later);
+    EACH_VECTOR
+    {
+        least[v] = NAME(set)(INFINITY);
+        who[v] = NAME(every)(0);
+    }
     for (int a = 0; a < 16; a++) {
         const NAME(index) word = NAME(every)(a);
         NAME(vec) rest[VECTORS], h = NAME(set)(half[a]);
@@ -147,23 +152,15 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
             h = NAME(set)(half[16 * b + a]);
             EACH_VECTOR rest[v] = NAME(lesser)(h - later[b][v], rest[v]);
         }
-        EACH_VECTOR
-        {
-            const NAME(vec) score = rest[v] - product[a][v];
-            if (a == 0) {
-                least[v] = score;
-                who[v] = word;
-            } else
-                NAME(keep)(score, word, &least[v], &who[v]);
-        }
+        EACH_VECTOR NAME(keep)(rest[v] - product[a][v], word, &least[v], &who[v]);
     }
     EACH_VECTOR NAME(put)(first + v * LANES, who[v]);
     EACH_VECTOR
     {
-        least[v] = NAME(look_up)(half, first + v * LANES) - later[0][v];
+        least[v] = NAME(set)(INFINITY);
         who[v] = NAME(every)(0);
     }
-    for (int b = 1; b < 16; b++) {
+    for (int b = 0; b < 16; b++) {
         const NAME(index) word = NAME(every)(b);
         EACH_VECTOR NAME(keep)(NAME(look_up)(half + 16 * b, first + v * LANES) - later[b][v], word, &least[v], &who[v]);
     }

@@ -173,10 +173,13 @@ def test_huge_and_tiny_rows(size, dtype):
 
 def test_factors_saturate():
     case = Case(3, 20)
+    case.more |= {"offset": (0, 1, 0, 0, 0, 0), "above": (0, 0, 1, 0, 0, 0), "below": (0, 0, 0, 1, 0, 0)}
+    case.quantizer = case.made(case.mean, 1.0)
     case.rows = np.stack([case.mean, case.mean + 1e17, case.mean - 1e17])
     factors = case.encode()[:, -3:]
-    assert factors[0].tolist()[:2] == [0, 0]  # the mean itself: nothing to be multiplied either, but for the words
-    assert factors[1:, :2].tolist() == [[255, 255]] * 2
+    assert factors[0].tolist() == [0, 0, 0]  # the mean itself
+    assert factors[1:].tolist() == [[255, 255, 255]] * 2
+    same(case)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

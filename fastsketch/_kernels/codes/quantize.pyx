@@ -84,8 +84,8 @@ def halves_of(list words, weights):
     (16,) of a nibble; (16, 16) of sums of two, the second nibble's number first.
     """
     chosen = words[0] if len(words) == 1 else words[0][np.newaxis] + words[1][:, np.newaxis]
-    total = np.zeros(chosen.shape[:-1])
-    for k in range(chosen.shape[-1]):
+    total = np.zeros((16,) * len(words))
+    for k in range(words[0].shape[1]):
         total += np.square(chosen[..., k], dtype=np.float64) * float(weights[k])
     return (0.5 * total).astype(np.float32)
 
