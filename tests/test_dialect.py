@@ -22,6 +22,7 @@ ROOMS = (
     "lowrank",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
 )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.codes._chosen import in_order
 from fastsketch.codes._layout import Codes, Layout
 
 Scores = NDArray[np.float32]
@@ -42,9 +43,8 @@ def scan(
     at least k. tables (m, n_tables, 16), codes (n, width).
     """
     m, n = len(tables), len(codes)
-    places = np.arange(n) if allow is None else np.flatnonzero(allow)
-    if ids is not None:
-        places = places[np.argsort(ids[places], kind="stable")]
+    chosen = in_order(n, ids, allow)
+    places = np.arange(n) if chosen is None else chosen
     codes = codes[places]
     rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[places])
     nibbles, offset, scale = layout.nibbles(codes).T, layout.offsets(codes), layout.scales(codes)

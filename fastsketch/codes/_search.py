@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._kernels.hashing import hamming
-from fastsketch._validation import Rows, as_choice, as_integer, check_finite, natural_dtype
-from fastsketch.codes._chosen import Mask, Places, allowed, as_ids
+from fastsketch._validation import Rows, as_choice, check_finite, natural_dtype
+from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._packed import as_codes
+from fastsketch.codes._packed import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
 from fastsketch.codes._scan import Rule, scan, sums
 
@@ -53,7 +52,7 @@ def search(
     asked = checked_queries(queries, encoder)
     names = as_ids(ids, n)
     mask = allowed(allow, n, names)
-    k = as_k(k, n if mask is None else int(np.count_nonzero(mask)))
+    k = as_k(k, n, mask)
     if rescore is None:
         keys, places = nearest(encoder, asked, collection, metric=metric, k=k, ids=names, allow=mask)
     else:
@@ -88,14 +87,6 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
     return out.astype(natural_dtype(out.dtype), copy=False)
 
 
-def as_k(k: int, most: int) -> int:
-    """1 <= k <= the number of rows that may be found."""
-    k = as_integer(k, "k", 1)
-    if k > most:
-        raise ValueError(f"k must be at most the {most} codes that may be found, got {k}")
-    return k
-
-
 def as_candidates(k: int, oversample: float) -> int:
     """Candidates to rescore: ceil(k * oversample)."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
@@ -121,7 +112,8 @@ def nearest(
     Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
     if metric == "hamming":
-        return _hamming(encoder, queries, codes, k=k, ids=ids, allow=allow)
+        bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
+        return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "cosine":
         queries = _unit(queries)
     tables, constant = encoder.tables(queries, "euclidean" if metric == "euclidean" else "inner_product")
@@ -164,20 +156,6 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
         return np.sqrt(np.maximum(keys, 0.0))
     values = 0.0 - keys  # no negative zero
     return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
-
-
-def _hamming(
-    encoder: "Encoder", queries: Any, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
-) -> tuple[Keys, Places]:
-    n_bytes = encoder.layout.nibble_bytes
-    asked = np.ascontiguousarray(encoder.encode(queries)[:, :n_bytes])
-    places = None if allow is None else np.flatnonzero(allow)
-    if ids is not None:
-        places = np.arange(len(codes)) if places is None else places
-        places = places[np.argsort(ids[places], kind="stable")]
-    bits = codes[:, :n_bytes] if places is None else codes[places, :n_bytes]
-    distances, found = hamming.topk(asked, np.ascontiguousarray(bits), k)
-    return distances, found if places is None else places[found]
 
 
 def _unit(queries: Any) -> Any:
