@@ -22,28 +22,61 @@ ptrdiff_t fs_scan_block(const fs_scan_layout *layout) { return fs_scan_groups(la
 ptrdiff_t fs_scan_steps(const fs_scan_layout *layout) { return fs_scan_looked(layout) * STEPS; }
 ptrdiff_t fs_scan_weights(const fs_scan_layout *layout) { return fs_scan_looked(layout) * WEIGHTS; }
 
+/* 16 bytes of each of four rows, in which they follow by `width`, become four groups of those rows: as many of them as
+ * n_groups, the last of them only as far as `mask`. */
+FS_INLINE void turn_four(const uint8_t *codes, ptrdiff_t width, ptrdiff_t n_groups, uint32_t mask, uint8_t *out)
+{
+#if FS_X86
+    const __m128i a = _mm_loadu_si128((const void *)codes), b = _mm_loadu_si128((const void *)(codes + width));
+    const __m128i c = _mm_loadu_si128((const void *)(codes + 2 * width));
+    const __m128i d = _mm_loadu_si128((const void *)(codes + 3 * width));
+    const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+    const __m128i more_ab = _mm_unpackhi_epi32(a, b), more_cd = _mm_unpackhi_epi32(c, d);
+    __m128i groups[4] = {_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd), _mm_unpacklo_epi64(more_ab, more_cd),
+                         _mm_unpackhi_epi64(more_ab, more_cd)};
+    groups[n_groups - 1] = _mm_and_si128(groups[n_groups - 1], _mm_set1_epi32((int)mask));
+    for (ptrdiff_t g = 0; g < n_groups; g++)
+        _mm_storeu_si128((void *)(out + g * 4 * FS_SCAN_ROWS), groups[g]);
+#else
+    for (ptrdiff_t g = 0; g < n_groups; g++)
+        for (int r = 0; r < 4; r++) {
+            uint32_t word;
+            memcpy(&word, codes + r * width + 4 * g, 4);
+            word &= g == n_groups - 1 ? mask : UINT32_MAX;
+            memcpy(out + (g * FS_SCAN_ROWS + r) * 4, &word, 4);
+        }
+#endif
+}
+
 void fs_scan_pack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *codes, uint8_t *blocks)
 {
-    const ptrdiff_t width = layout->width, whole = width / 4, rest = width % 4, bytes = fs_scan_block(layout);
-    for (ptrdiff_t done = 0; done < n;) {
-        const ptrdiff_t at = start + done, from = at % FS_SCAN_ROWS;
-        const ptrdiff_t count = n - done < FS_SCAN_ROWS - from ? n - done : FS_SCAN_ROWS - from;
-        uint8_t *block = blocks + at / FS_SCAN_ROWS * bytes;
-        for (ptrdiff_t g = 0; g < whole; g++)
-            for (ptrdiff_t r = 0; r < count; r++)
-                memcpy(block + (g * FS_SCAN_ROWS + from + r) * 4, codes + (done + r) * width + 4 * g, 4);
-        if (rest)
-            for (ptrdiff_t r = 0; r < count; r++) {
-                uint8_t last[4] = {0, 0, 0, 0};
-                for (ptrdiff_t b = 0; b < rest; b++)
-                    last[b] = codes[(done + r) * width + 4 * whole + b];
-                memcpy(block + (whole * FS_SCAN_ROWS + from + r) * 4, last, 4);
-            }
-        done += count;
-        if (done == n) /* the rows that are still to come */
-            for (ptrdiff_t g = 0; g < fs_scan_groups(layout); g++)
-                memset(block + (g * FS_SCAN_ROWS + from + count) * 4, 0, (size_t)(FS_SCAN_ROWS - from - count) * 4);
+    const ptrdiff_t width = layout->width, groups = fs_scan_groups(layout), bytes = fs_scan_block(layout);
+    uint32_t mask = UINT32_MAX; /* of the last group */
+    if (width % 4) {
+        const uint8_t some[8] = {255, 255, 255, 255, 0, 0, 0, 0};
+        memcpy(&mask, some + 4 - width % 4, 4);
     }
+    for (ptrdiff_t i = 0; i < n;) {
+        const ptrdiff_t at = start + i, row = at % FS_SCAN_ROWS;
+        uint8_t *out = blocks + at / FS_SCAN_ROWS * bytes + 4 * row;
+        const uint8_t *code = codes + i * width;
+        /* whole groups may be read beyond the end of a row, but not beyond that of the last */
+        if (row % 4 == 0 && n - i >= 4 && (n - i - 3) * width >= 16 * ((width + 15) / 16)) {
+            ptrdiff_t g = 0;
+            for (; g + 4 < groups; g += 4)
+                turn_four(code + 4 * g, width, 4, UINT32_MAX, out + g * 4 * FS_SCAN_ROWS);
+            turn_four(code + 4 * g, width, groups - g, mask, out + g * 4 * FS_SCAN_ROWS);
+            i += 4;
+            continue;
+        }
+        for (ptrdiff_t b = 0; b < 4 * groups; b++)
+            out[b / 4 * 4 * FS_SCAN_ROWS + b % 4] = b < width ? code[b] : 0;
+        i++;
+    }
+    /* rows of the last block that are still to come */
+    const ptrdiff_t end = start + n, row = end % FS_SCAN_ROWS;
+    for (ptrdiff_t g = 0; n && row && g < groups; g++)
+        memset(blocks + end / FS_SCAN_ROWS * bytes + (g * FS_SCAN_ROWS + row) * 4, 0, (size_t)(FS_SCAN_ROWS - row) * 4);
 }
 
 void fs_scan_unpack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *blocks, uint8_t *codes)
@@ -306,12 +339,18 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
             s.blocks = set->codes + (first - set->first) / FS_SCAN_ROWS * fs_scan_block(layout);
         else
             fs_scan_pack(layout, 0, count, set->codes + (first - set->first) * layout->width, packed);
+        /* the next strip on its way meanwhile */
+        const ptrdiff_t row = set->in_blocks ? fs_scan_block(layout) / FS_SCAN_ROWS : layout->width;
+        const uint8_t *next = set->codes + (first - set->first + FS_SCAN_STRIP) * row;
+        for (ptrdiff_t b = 0; b < FS_SCAN_STRIP * row && first + 2 * FS_SCAN_STRIP <= stop; b += 64)
+            FS_FETCH(next + b);
         if (has_factors(set))
             load_factors(set, first, count, factors, &s);
+        memset(masks, 0, (size_t)n_queries * FS_SCAN_BLOCKS * sizeof *masks);
         fs_scan_filter(&s, n_queries, queries, masks);
         for (ptrdiff_t i = 0; i < n_queries; i++) {
             uint16_t *mask = masks + i * FS_SCAN_BLOCKS, any = 0;
-            for (ptrdiff_t b = 0; b < s.n_blocks; b++)
+            for (ptrdiff_t b = 0; b < FS_SCAN_BLOCKS; b++)
                 any |= mask[b] &= may[b];
             if (any)
                 look_closer(set, first, s.n_blocks, s.blocks, mask, queries + i);

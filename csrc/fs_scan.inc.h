@@ -1,26 +1,34 @@
 /* Body of fs_scan.c, included once per level. */
 #ifndef FS_DOORS
 
-/* out[r] = unit * number of the field of n_bytes (0: nothing is written) from byte `at` of row r of n_blocks blocks. */
-FS_LOOP void NAME(scan_field)(ptrdiff_t n_blocks, ptrdiff_t groups, const uint8_t *blocks, ptrdiff_t at,
-                              ptrdiff_t n_bytes, int shift, float unit, float *FS_RESTRICT out)
+/* out[r] = unit * number of the field of n_bytes from byte `at` on, of row r of n_blocks blocks. */
+FS_INLINE void NAME(read_field)(ptrdiff_t n_blocks, ptrdiff_t groups, const uint8_t *blocks, ptrdiff_t at,
+                                uint32_t mask, const int beyond, int shift, float unit, float *FS_RESTRICT out)
 {
-    if (!n_bytes)
-        return;
-    const int down = (int)(at % 4) * 8, beyond = at % 4 + n_bytes > 4;
-    const uint32_t mask = n_bytes == 1 ? 0xff : 0xffff;
-    for (ptrdiff_t b = 0; b < n_blocks; b++, blocks += groups * 4 * FS_SCAN_ROWS) {
-        uint32_t words[FS_SCAN_ROWS], next[FS_SCAN_ROWS] = {0};
-        memcpy(words, blocks + at / 4 * 4 * FS_SCAN_ROWS, sizeof words);
-        if (beyond)
-            memcpy(next, blocks + (at / 4 + 1) * 4 * FS_SCAN_ROWS, sizeof next);
-        for (int r = 0; r < FS_SCAN_ROWS; r++)
-            words[r] = ((((words[r] >> down) | (next[r] << 8)) & mask) << shift) + (127u << 23);
+    const uint32_t down = (uint32_t)(at % 4) * 8, one = 127u << 23;
+    const uint8_t *from = blocks + at / 4 * 4 * FS_SCAN_ROWS;
+    for (ptrdiff_t b = 0; b < n_blocks; b++, from += groups * 4 * FS_SCAN_ROWS, out += FS_SCAN_ROWS) {
+        uint32_t words[2 * FS_SCAN_ROWS];
         float values[FS_SCAN_ROWS];
+        memcpy(words, from, (size_t)(beyond ? 2 : 1) * 4 * FS_SCAN_ROWS);
+        for (int r = 0; r < FS_SCAN_ROWS; r++) {
+            const uint32_t bits = words[r] >> down | (beyond ? words[FS_SCAN_ROWS + r] << 8 : 0);
+            words[r] = ((bits & mask) << shift) + one;
+        }
         memcpy(values, words, sizeof values);
         for (int r = 0; r < FS_SCAN_ROWS; r++)
-            out[b * FS_SCAN_ROWS + r] = unit * values[r];
+            out[r] = unit * values[r];
     }
+}
+
+FS_LOOP void NAME(scan_field)(ptrdiff_t n_blocks, ptrdiff_t groups, const uint8_t *blocks, ptrdiff_t at,
+                              ptrdiff_t n_bytes, int shift, float unit, float *out)
+{
+    const uint32_t mask = n_bytes == 1 ? 0xff : 0xffff;
+    if (at % 4 + n_bytes > 4)
+        NAME(read_field)(n_blocks, groups, blocks, at, mask, 1, shift, unit, out);
+    else if (n_bytes)
+        NAME(read_field)(n_blocks, groups, blocks, at, mask, 0, shift, unit, out);
 }
 
 #if defined(FS_VPOPCNTDQ)
@@ -74,10 +82,17 @@ FS_INLINE void NAME(few)(const int n_q, const int n_b, const strip *s, ptrdiff_t
         }
     }
     FS_UNROLL
-    for (int i = 0; i < n_q; i++)
+    for (int i = 0; i < n_q; i++) {
+        __mmask16 found[4] = {0}, any = 0;
         FS_UNROLL
-    for (int j = 0; j < n_b; j++)
-        masks[i * FS_SCAN_BLOCKS + block + j] = NAME(judge)(sums[i][j], queries + i, s, block + j);
+        for (int j = 0; j < n_b; j++) {
+            found[j] = NAME(judge)(sums[i][j], queries + i, s, block + j);
+            any = _kor_mask16(any, found[j]);
+        }
+        if (!_kortestz_mask16_u8(any, any)) /* which is rare: masks are 0 before */
+            for (int j = 0; j < n_b; j++)
+                masks[i * FS_SCAN_BLOCKS + block + j] = found[j];
+    }
 }
 
 FS_INLINE void NAME(strip)(const int n_q, const strip *s, const fs_scan_query *queries, uint16_t *masks)

@@ -734,7 +734,8 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
     double *base = space((size_t)width, 8), *sum = space((size_t)width, 8);
     float *u = space((size_t)(n * d), 4), *w = space((size_t)(width * d), 4), *panel = space(FS_PROJECT_PANEL, 4);
     float *z = space((size_t)(width * FS_PROJECT_ROWS), 4), *turned = space((size_t)(back * FS_PROJECT_TILE * r), 4);
-    float *words = space((size_t)(32 * count * groups), 4), *half = space((size_t)(256 * groups), 4);
+    const ptrdiff_t n_words = 32 * count * groups;
+    float *words = space((size_t)n_words, 4), *half = space((size_t)(256 * groups), 4);
     float *out = space((size_t)(n * d), 4);
     int32_t *shape = space((size_t)(3 * groups), 4), *indices = space((size_t)(n * d), 4);
     int64_t *indptr = space((size_t)n + 1, 8);
@@ -757,7 +758,7 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
         shape[g] = (int32_t)(g * count), shape[groups + g] = (int32_t)count;
         n_nibbles += shape[2 * groups + g] = g % 2 ? 1 : 2;
     }
-    for (ptrdiff_t i = 0; i < 32 * count * groups; i++)
+    for (ptrdiff_t i = 0; i < n_words; i++)
         words[i] = (float)uniform();
     for (ptrdiff_t i = 0; i < 256 * groups; i++)
         half[i] = (float)(uniform() + 0.5);
