@@ -5,6 +5,7 @@ from fastsketch._threads import thread_limit as thread_limit
 from fastsketch.hashing import SketchHash as SketchHash
 from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
+from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
@@ -12,6 +13,7 @@ from fastsketch.merging import merge as merge
 from fastsketch.online import AdaptiveGrid as AdaptiveGrid
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
+from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
@@ -24,10 +26,12 @@ from . import baselines as baselines
 from . import codes as codes
 from . import features as features
 from . import hashing as hashing
+from . import indexing as indexing
 from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import quantizing as quantizing
 from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
@@ -37,11 +41,13 @@ __version__: str
 __all__ = [
     "AdaptiveGrid",
     "AdaptiveSubgradient",
+    "CodeIndex",
     "Compressor",
     "FrequentDirections",
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
+    "SketchQuantizer",
     "SketchedEASE",
     "SketchedNewton",
     "StateError",
@@ -54,6 +60,7 @@ __all__ = [
     "hamming_distances",
     "hamming_topk",
     "hashing",
+    "indexing",
     "io",
     "load",
     "lowrank",
@@ -61,6 +68,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
     "reference",

@@ -40,6 +40,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
@@ -93,7 +94,8 @@ class Model:
         for name in inherited:
             if name in vars(cls) and name not in own:
                 raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        cls._declared = {**inherited, **own}
+        found = {**inherited, **own}
+        cls._declared = dict(sorted(found.items(), key=lambda item: not item[1].positional))  # as in the signature
         if own or not abstract:
             cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:
@@ -385,13 +387,16 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     Returns
     -------
     model
-        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone.
+        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
+        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
 
     Raises
     ------
     StateError
         If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
     """
+    if isinstance(source, str | PathLike) and Path(source).is_dir():
+        return import_module("fastsketch.indexing").CodeIndex.load(source)
     about, arrays = files.read(source)
     kind, name = about["kind"], _named(source)
     cls = _class_of(kind, about.get("home"))

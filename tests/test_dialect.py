@@ -18,10 +18,12 @@ ROOMS = (
     "dask",
     "features",
     "hashing",
+    "indexing",
     "io",
     "lowrank",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
 )

@@ -1,1 +1,1 @@
-"""Codes of nibbles."""
+"""Codes of rows: made, and scanned."""

@@ -1,0 +1,271 @@
+"""A frozen quantizer: a basis, words of every nibble in blocks of its directions, and the rule of a row's offset."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.codes import quantize as kernel
+from fastsketch._threads import one_blas_thread
+from fastsketch._validation import Rows, as_integer, as_real, in_place, is_sparse, natural_dtype, not_finite
+from fastsketch.codes._encoder import Arrays, Encoder, Estimate, Tables
+from fastsketch.codes._layout import Codes, Layout
+from fastsketch.codes._packed import as_codes
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._plain_rows import plain_rows
+
+Array = NDArray[np.float64]
+Narrow = NDArray[np.float32]
+Places = NDArray[np.int32]
+
+NARROW: Final = np.dtype(np.float32)
+
+# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+SLICE_BYTES: Final = 32 << 20
+# Nibbles of one block: their words are tried in all combinations.
+MOST_NIBBLES: Final = 2
+# Binary exponents of the unit of length.
+MOST_EXPONENT: Final = 1000
+# Of a number that a file has for a word, a weight, or a part of the offset.
+MOST_NUMBER: Final = 1e6
+# Numbers of all words over all directions, which tables are made of: 1 GB.
+MOST_WORD_ENTRIES: Final = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Books:
+    """What nibbles stand for.
+
+    The directions of the basis are cut into blocks: block b has directions start[b] : start[b + 1], g of them, and
+    nibbles first[b] : first[b + 1]. Each nibble has 16 words, vectors of g numbers; the decoded directions of a block
+    are the sum of one word of each of its nibbles, those with the least sum of weight_i (z_i - r_i)^2.
+
+    Parameters
+    ----------
+    start, first : ndarray int32 (n_blocks + 1,)
+        From 0, ascending.
+    words : ndarray float32
+        (16, g) of every nibble, one after the other.
+    weights : ndarray float32 (r,)
+        Positive.
+    """
+
+    start: Places
+    first: Places
+    words: Narrow
+    weights: Narrow
+
+    def blocks(self) -> list[tuple[slice, list[Narrow]]]:
+        """(directions, words (16, g) of each nibble) of every block."""
+        out: list[tuple[slice, list[Narrow]]] = []
+        at = 0
+        for b in range(len(self.start) - 1):
+            g, n = int(self.start[b + 1] - self.start[b]), int(self.first[b + 1] - self.first[b])
+            held = self.words[at : at + n * 16 * g].reshape(n, 16, g)
+            at += n * 16 * g
+            out.append((slice(int(self.start[b]), int(self.start[b + 1])), list(held)))
+        return out
+
+    @property
+    def n_nibbles(self) -> int:
+        """Nibbles of a code."""
+        return int(self.first[-1])
+
+    def dense(self) -> Narrow:
+        """float32 (n_nibbles, 16, r): the words with a number for every direction."""
+        out = np.zeros((self.n_nibbles, 16, len(self.weights)), np.float32)
+        for b, (part, words) in enumerate(self.blocks()):
+            for k, word in enumerate(words):
+                out[int(self.first[b]) + k, :, part] = word
+        return out
+
+    def decode(self, nibbles: Codes) -> Narrow:
+        """r float32 (n, r) of nibbles (n, n_nibbles)."""
+        out = np.zeros((len(nibbles), len(self.weights)), np.float32)
+        for b, (part, words) in enumerate(self.blocks()):
+            for k, word in enumerate(words):
+                out[:, part] += word[nibbles[:, int(self.first[b]) + k]]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetRule:
+    """What stands for ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong of near queries.
+
+    With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
+    offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
+
+    Parameters
+    ----------
+    inside : ndarray float32 (r,)
+    outside, lowest : float
+    """
+
+    inside: Narrow
+    outside: float
+    lowest: float
+
+    def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
+        """(n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
+        lost = (z * (z - decoded)) @ self.inside
+        return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
+
+    def coefficients(self) -> Array:
+        """Of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
+        return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, 0.0, 0.0, -2.0])
+
+
+class BookEncoder(Encoder):
+    """A frozen ``SketchQuantizer``: codes of rows by the basis, the words and the offsets of one moment.
+
+    Attributes
+    ----------
+    n_features, width : int
+    layout : Layout
+        Nibbles, and the bytes of the offset.
+    length : float
+        The power of two that all numbers but mean and basis are in units of.
+    """
+
+    def __init__(
+        self, mean: Array, basis: Narrow, books: Books, rule: OffsetRule, layout: Layout, *, length: float
+    ) -> None:
+        self.n_features, self.layout, self.length = len(mean), layout, length
+        self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
+        self._wide_basis = basis.astype(np.float64)
+        self._flat = books.dense().reshape(-1, basis.shape[1])  # every word of every nibble, for tables
+        kind = layout.offset
+        self._kernel = kernel.Quantizer(
+            mean,
+            basis,
+            length=length,
+            groups=[(part.start, words) for part, words in books.blocks()],
+            first=(kind.n_bytes, kind.mantissa_bits, kind.unit),
+            second=(0, 0, 1.0),
+            offset=rule.coefficients(),
+            above=np.zeros(6),
+            below=np.zeros(6),
+            weights=books.weights,
+            slope=rule.inside,
+        )
+
+    @property
+    def mean(self) -> Array:
+        """(d,) float64: what rows are centred by."""
+        return self._mean.copy()
+
+    @property
+    def basis(self) -> Narrow:
+        """(d, r) float32, orthonormal columns: the directions that codes are about."""
+        return self._basis.copy()
+
+    def turned(self, basis: Array) -> "BookEncoder":
+        """The same mean, words and rule in another basis (d, r)."""
+        narrow = basis.astype(np.float32)
+        return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length)
+
+    # -- codes of rows ---------------------------------------------------------------------------------------------
+    def encode(self, rows: Rows) -> Codes:
+        checked = self.checked(rows)
+        (n, d), dtype = checked.shape, natural_dtype(checked.dtype)
+        out = np.empty((n, self.width), np.uint8)
+        step = max(1, SLICE_BYTES // (d * dtype.itemsize))
+        for start in range(0, n, step):
+            bad = self._encode(checked[start : start + step], dtype, out[start : start + step])
+            if bad >= 0:
+                raise not_finite(start + bad)
+        return out
+
+    def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
+        """The kernel's answer: the first row that is not finite, or -1."""
+        if not is_sparse(rows):
+            return kernel.dense(self._kernel, plain_rows(rows, dtype), codes=out)
+        return kernel.csr(
+            self._kernel,
+            in_place(rows.indptr, np.int64),
+            in_place(rows.indices, np.int32),
+            in_place(rows.data, dtype),
+            codes=out,
+        )
+
+    def decode(self, codes: ArrayLike) -> Narrow:
+        checked = as_codes(codes, "codes")
+        if checked.shape[1] != self.width:
+            raise ValueError(f"codes must have {self.width} bytes, as this model makes them, got {checked.shape[1]}")
+        out = np.empty((len(checked), self.n_features), np.float32)
+        step = max(1, SLICE_BYTES // (4 * self.n_features))
+        for start in range(0, len(checked), step):
+            kernel.decode(self._kernel, checked[start : start + step], out[start : start + step])
+        return out
+
+    # -- search ----------------------------------------------------------------------------------------------------
+    @one_blas_thread
+    def tables(self, queries: Any, metric: Estimate) -> Tables:
+        wide = plain_rows(queries, np.dtype(np.float64))
+        with np.errstate(over="ignore"):
+            if metric == "euclidean":
+                asked = (wide - self._mean) / self.length
+                constant = np.einsum("ij,ij->i", asked, asked) + self._rule.lowest
+            else:
+                asked = wide / self.length
+                constant = asked @ (self._mean / self.length)
+            z = (asked @ self._wide_basis).astype(np.float32)
+        return Tables((z @ self._flat.T).reshape(len(wide), -1, 16), constant)
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        books, rule = self._books, self._rule
+        state = {
+            "n_features": self.n_features,
+            "length": self.length,
+            "outside": rule.outside,
+            "lowest": rule.lowest,
+            "layout": self.layout.state(),
+        }
+        return state, {
+            "mean": self._mean,
+            "basis": self._basis,
+            "start": books.start,
+            "first": books.first,
+            "words": books.words,
+            "weights": books.weights,
+            "inside": rule.inside,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
+        length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
+        layout = Layout.of_state(state["layout"])
+        checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "inside")
+        start, first = (_ascending(arrays, name) for name in ("start", "first"))
+        if len(start) != len(first):
+            raise ValueError(f"{len(start) - 1} blocks of directions cannot have {len(first) - 1} of nibbles")
+        r, n = int(start[-1]), int(first[-1])
+        if n != layout.n_tables or layout.scale.n_bytes:
+            raise ValueError(f"{n} nibbles and an offset are no code of this layout")
+        checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
+        widest = int(np.diff(first.astype(np.int64)).max())
+        checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
+        n_words = 16 * int(np.diff(start.astype(np.int64)) @ np.diff(first.astype(np.int64)))
+        checks.finite(arrays, "mean", (d,))
+        for name, shape in (("basis", (d, r)), ("words", (n_words,)), ("weights", (r,)), ("inside", (r,))):
+            checks.finite(arrays, name, shape, NARROW)
+            checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MOST_NUMBER)
+        if not (arrays["weights"] > 0).all():
+            raise ValueError("weights of directions must be positive")
+        books = Books(start, first, arrays["words"], arrays["weights"])
+        rule = OffsetRule(arrays["inside"], outside, lowest)
+        return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length)
+
+
+def _ascending(arrays: Arrays, name: str) -> Places:
+    """The array of this name: int32, from 0 in steps of at least 1."""
+    found = arrays.get(name)
+    if found is None or found.ndim != 1 or len(found) < 2 or found.dtype != np.int32:
+        raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")
+    if found[0] != 0 or (found[1:] <= found[:-1]).any():
+        raise ValueError(f"array {name!r} must ascend from 0")
+    return found
