@@ -117,7 +117,10 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         return self
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size. What ``fit`` has kept for ``kneighbors`` is given up."""
+        """Learn from one more batch of any size.
+
+        What ``fit`` has kept for ``kneighbors`` is given up.
+        """
         first = not hasattr(self, "hash_")
         if not first:
             self._check_parameters()
@@ -163,7 +166,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
 
     # -- neighbours ------------------------------------------------------------------------------------------------
     def kneighbors(
-        self, X: Rows | None = None, n_neighbors: int | None = None, return_distance: bool = True
+        self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
         """The nearest of the rows of ``fit``, found by their codes and ranked by exact distances.
 
@@ -214,6 +217,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self,
         X: Rows | None = None,
         n_neighbors: int | None = None,
+        *,
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
         """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
