@@ -14,7 +14,6 @@ from fastsketch.codes._search import (
     as_candidates,
     as_distances,
     checked_queries,
-    estimated_norms,
     nearest,
 )
 from fastsketch.indexing._contents import Contents, as_ids, different
@@ -74,12 +73,12 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes,
+            segment.codes if metric == "hamming" else segment.blocks,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
             allow=mask,
-            norms=_norms(segment) if metric == "cosine" else None,
+            norms=segment.norms if metric == "cosine" else None,
         )
         found.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
     if len(found) == 1:
@@ -89,14 +88,6 @@ def _candidates(
     order = np.lexsort((ids, keys), axis=1)[:, :k]
     keys, ids, which, where = (np.take_along_axis(part, order, axis=1) for part in (keys, ids, which, where))
     return keys, ids, (which, where)
-
-
-def _norms(segment: Segment) -> NDArray[np.float32]:
-    """Estimated lengths of the rows of a segment, kept with it: 4 bytes a row once cosines were asked for."""
-    cache = segment.derived
-    if "norms" not in cache:
-        cache["norms"] = estimated_norms(segment.encoder, segment.codes)
-    return cache["norms"]
 
 
 # -- which rows may be found -------------------------------------------------------------------------------------------
