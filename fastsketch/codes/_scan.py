@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.codes import scan as kernel
+from fastsketch.codes._blocks import Blocks
 from fastsketch.codes._chosen import Mask, Places, bits_of, few
 from fastsketch.codes._layout import Codes, Layout
 
@@ -33,18 +34,6 @@ class Rule(NamedTuple):
     beta: float
     constant: NDArray[np.float32] | None = None  # (m,), of each query; 0
     divisor: NDArray[np.float32] | None = None  # (n,), of each code; 1
-
-
-class Blocks(NamedTuple):
-    """Codes as the kernel looks them up: who searches them often has them packed once (``blocks_of``)."""
-
-    data: Codes
-    n: int
-
-
-def blocks_of(codes: Codes, layout: Layout) -> Blocks:
-    """Of codes (n, width)."""
-    return Blocks(kernel.pack(codes, layout), len(codes))
 
 
 def scan(

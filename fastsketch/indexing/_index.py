@@ -68,7 +68,8 @@ class CodeIndex(Reading):
     -----
     An answer depends on the rows in the index and on their ids, neither on the batches in which they came nor on saves.
     Ids are integers in [0, 2**62). Memory: the bytes of the codes, 8 of an id, the kept rows, 4 more a row where ids do
-    not ascend, 1 where some were removed; the last segment (of at most 2**20 rows) has room for a quarter more.
+    not ascend, 1 where some were removed; the last segment (of at most 2**20 rows) has room for a quarter more. A
+    search keeps the codes a second time as they are scanned, and 4 bytes a row for cosines.
 
     One thread at a time changes an index; a second one is refused with a RuntimeError. Any number may search it, also
     meanwhile: each sees it before the change or after it. What fails or is interrupted has changed nothing.

@@ -6,10 +6,11 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines, reference
+from fastsketch.codes._blocks import blocks_of
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
-from fastsketch.codes._scan import Rule, blocks_of, scan
+from fastsketch.codes._scan import Rule, scan
 from tests.helpers import stream
 
 RNG = np.random.default_rng(3)

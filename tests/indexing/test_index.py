@@ -204,15 +204,14 @@ def test_a_model_that_has_learned_on():
     assert fs.CodeIndex(fs.SketchQuantizer(16).update(rows)).n_features == 16
 
 
-# -- codes that were made elsewhere --------------------------------------------------------------------------------------
+# -- codes that were made elsewhere -----------------------------------------------------------------------------------
 def test_codes_are_known_by_their_fingerprint(segment_rows):
     old, new = toy(), toy(seed=1)
     index = fresh(old, ROWS[:100], None, rows="float16")
     index.renew(new)
     index.add_codes(new.encode(ROWS[100:200]), fingerprint=new.fingerprint, rows=ROWS[100:200])
-    ids = index.add_codes(
-        old.encode(ROWS[200:300]), np.arange(300, 200, -1), fingerprint=old.fingerprint, rows=ROWS[200:300]
-    )
+    codes, numbers = old.encode(ROWS[200:300]), np.arange(300, 200, -1)
+    ids = index.add_codes(codes, numbers, fingerprint=old.fingerprint, rows=ROWS[200:300])
     assert ids[0] == 300 and [one["n_rows"] for one in index.generations] == [200, 100]
     assert index.search(ROWS[[250]], k=1)[1].item() == 250 and index.search(ROWS[[150]], k=1)[1].item() == 150
     assert index.add(ROWS[:1]).tolist() == [301]
