@@ -74,7 +74,9 @@ def _quantize(commands: Any) -> None:
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model")
     parameter(parser, "n_bytes", short="-b", type=int, default=20, metavar="N", help="bytes of a code (default 20)")
+    parameter(parser, "method", metavar=choices(HASH_METHODS), help="how rows are summarised (default auto)")
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows of the sketch")
+    parameter(parser, "block_rows", type=int, metavar="M", help="rows of a block (default: 4 per feature)")
     seed(parser, "of the random numbers")
     parameter(
         parser,
