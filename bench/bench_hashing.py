@@ -35,6 +35,8 @@ def sift():
 
 def average_precision(distances, relevant):
     """Mean over queries of the area under the precision-recall curve; ties in the order of the collection."""
+    if distances.dtype.kind == "i":
+        distances = distances.astype(np.uint16)  # of bits that differ: sorted by counting
     order = np.argsort(distances, axis=1, kind="stable")
     hits = np.take_along_axis(relevant, order, axis=1)
     found = np.cumsum(hits, axis=1)

@@ -154,13 +154,13 @@ def learners(rotation):
 
 
 def measured(make, stream, *, n_bits, seed):
-    """(seconds to learn in batches, bytes of the state, {kind of query: MAP})."""
+    """(seconds of the processor to learn in batches, bytes of the state, {kind of query: MAP})."""
     model = make(n_bits, seed)
-    start = time.perf_counter()
+    start = time.process_time()
     for first in range(0, len(stream.rows), BATCH):
         model.update(stream.rows[first : first + BATCH])
     learned = model.seal()
-    taken = time.perf_counter() - start
+    taken = time.process_time() - start
     found = {
         kind: mean_average_precision(learned, asked.queries, stream.rows, asked.relevant)
         for kind, asked in stream.asked.items()

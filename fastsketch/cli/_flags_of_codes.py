@@ -123,6 +123,9 @@ def _search(commands: Any) -> None:
     parser.add_argument(
         "--rescore", metavar="ROWS.npy", help="the rows behind the codes: the best candidates by exact distance"
     )
+    parser.add_argument(
+        "--metric", default="euclidean", metavar=choices(METRICS), help="what is near (default euclidean)"
+    )
     searched(parser)
     common(parser, "_searching.search")
 
@@ -130,9 +133,6 @@ def _search(commands: Any) -> None:
 def searched(parser: Any) -> None:
     """The flags of every search."""
     parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
-    parser.add_argument(
-        "--metric", default="euclidean", metavar=choices(METRICS), help="what is near (default euclidean)"
-    )
     parser.add_argument(
         "--oversample", type=float, default=4.0, metavar="C", help="rescore C times K candidates (default 4)"
     )

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from fastsketch.cli._flags import common, progress, zero_based
-from fastsketch.cli._flags_of_codes import searched
+from fastsketch.cli._flags import choices, common, progress, zero_based
+from fastsketch.cli._flags_of_codes import METRICS, searched
 
-ROW_DTYPES = "{float16,float32}"
+# Choices are only shown here: the class checks them. A test compares both.
+KEPT = ("none", "float16", "float32")
 
 
 def add(commands: Any) -> None:
@@ -38,8 +39,9 @@ def _add(actions: Any) -> None:
         "--ids", metavar="IDS", help="ids of the rows, 64-bit integers: .npy, or text with a line for each (default: on)"
     )
     parser.add_argument(
-        "--keep-rows", metavar=ROW_DTYPES, help="of a new index: keep the rows, too, to rescore by (default: codes alone)"
+        "--keep-rows", metavar=choices(KEPT), help="of a new index: the rows, too, to rescore by (default none)"
     )
+    parser.add_argument("--metric", metavar=choices(METRICS), help="of a new index: what is near (default euclidean)")
     zero_based(parser)
     progress(parser)
     common(parser, "_indexing.add")
@@ -59,9 +61,9 @@ def _search(actions: Any) -> None:
     )
     _index(parser)
     parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'add'")
-    parser.add_argument(
-        "--rescore", action="store_true", help="rank the best candidates by exact distance to the rows that are kept"
-    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--rescore", metavar="ROWS.npy", help="rows to rescore by, row i that of id i")
+    which.add_argument("--codes-only", action="store_true", help="do not rescore, though the index keeps rows")
     searched(parser)
     common(parser, "_indexing.search")
 
@@ -70,9 +72,12 @@ def _reencode(actions: Any) -> None:
     parser = actions.add_parser(
         "reencode",
         help="bring old generations forward",
-        description="Encode the rows of older generations by the present encoder, from the rows that are kept.",
+        description="Encode the rows of older generations by the present encoder: those that the index keeps, or "
+        "those of a file.",
     )
     _index(parser)
+    parser.add_argument("--rows", metavar="ROWS.npy", help="the rows, if the index keeps none: row i that of id i")
+    parser.add_argument("--decoded", action="store_true", help="without rows: what their codes stand for")
     common(parser, "_indexing.reencode")
 
 

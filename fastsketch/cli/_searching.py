@@ -26,19 +26,20 @@ def search(args: Namespace) -> None:
     with output_of(args, ".npz") as out:
         model = load_coder(args.model)
         codes = matrix(args.codes, np.uint8)
-        options = asked(args)
+        options = {**asked(args), "metric": args.metric}
         if args.rescore:
             options["rescore"] = matrix(args.rescore)
         if args.ids:
             options["ids"] = read_ids(args.ids)
-        answer(args, out, model.n_features, lambda rows: model.search(rows, codes, **options), {"codes": len(codes)})
+        facts = {"codes": len(codes), "metric": args.metric}
+        answer(args, out, model.n_features, lambda rows: model.search(rows, codes, **options), facts)
 
 
 def asked(args: Namespace) -> dict[str, Any]:
     """The arguments that every search takes."""
     as_integer(args.k, "-k", 1)
     as_integer(args.show, "--show", 0)
-    options = {"k": args.k, "metric": args.metric, "oversample": args.oversample}
+    options = {"k": args.k, "oversample": args.oversample}
     return {**options, "allow": read_ids(args.allow)} if args.allow else options
 
 
@@ -59,7 +60,7 @@ def answer(
     if not found:
         found = [find(np.empty((0, source.n_features)))]
     distances, indices = (np.concatenate(part) for part in zip(*found, strict=True))
-    facts = {"queries": row, **facts, "metric": args.metric, "seconds": seconds}
+    facts = {"queries": row, **facts, "seconds": seconds}
     if args.output:
         with out.writing() as file:
             np.savez(file, indices=indices, distances=distances)
