@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import check_finite, is_sparse
+from fastsketch._validation import as_integer, check_finite, is_sparse
 from fastsketch.codes._rescoring import RowsAt, checked_source, rescored
 from fastsketch.codes._search import (
     Found,
     Keys,
     as_candidates,
     as_distances,
-    as_k,
     checked_queries,
     estimated_norms,
     nearest,
@@ -41,12 +40,15 @@ def search(
     segments = contents.segments
     masks = _allowed(contents, allow)
     counts = [_count(segment, mask) for segment, mask in zip(segments, masks, strict=True)]
-    k = as_k(k, sum(counts))
+    k, most = as_integer(k, "k", 1), sum(counts)
+    if k > most:
+        raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
+    candidates = as_candidates(k, oversample)
     if rescore is None:
         keys, ids, _ = _candidates(segments, masks, counts, asked, metric=metric, k=k)
         return as_distances(keys, metric), ids
     source = _source(contents, rescore)
-    wanted = min(as_candidates(k, oversample), sum(counts))
+    wanted = min(candidates, most)
     _, ids, places = _candidates(segments, masks, counts, asked, metric=metric, k=wanted)
     metric = "euclidean" if metric == "hamming" else metric
     # places of candidates among all of this search in the order of their ids: ties by place are ties by id
