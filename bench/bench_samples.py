@@ -185,7 +185,7 @@ def samples(args):
         "rare 1e-4, length 10": lambda seed: _with_rare(seed, n, length=10, share=1e-4),
         "rare 1e-4, length 30": lambda seed: _with_rare(seed, n, length=30, share=1e-4),
         "rare phases 1e-4, length 10": lambda seed: _with_rare(seed, n, length=10, share=1e-4, together=True),
-        "the same, 1% of spikes": lambda seed: _with_rare(seed, n, length=10, share=1e-4, spikes=0.01),
+        "the same, 5% of spikes": lambda seed: _with_rare(seed, n, length=10, share=1e-4, spikes=0.05),
         "MNIST, few sevens": lambda seed: _rare_digit(seed, 7),
         "patches by contrast": lambda seed: _patches(seed, n),
     }

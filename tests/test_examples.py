@@ -63,7 +63,8 @@ def test_readme_example(tmp_path, monkeypatch):
     scope = {}
     exec(compile(second, "README.md", "exec"), scope)
     assert scope["codes"].shape == (20_000, 8)
-    assert scope["indices"][:, 0].tolist() == list(range(5))
+    assert scope["indices"][:, 0].tolist() == scope["ids"][:, 0].tolist() == list(range(5))
+    assert len(fs.load("places")) == 20_000
     assert scope["fs"].load("hash.fsk").n_rows == 20_000
     scope = {}
     exec(compile(third, "README.md", "exec"), scope)
