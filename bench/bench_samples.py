@@ -41,7 +41,7 @@ def _common(rng, n, d, groups=40):
 
 
 def _with_rare(seed, n, *, length, share, kinds=20, together=False, spikes=0.0, d=256, own=128):
-    """Common rows, and `kinds` rare kinds with `share` of the rows each: `length` times as long, in columns of their own.
+    """Common rows, and `kinds` rare kinds, each a `share` of the rows, `length` times as long, in columns of their own.
 
     Nothing but noise is in these columns otherwise. A kind has a centre and ten directions of its own; `together`: the
     rows of a kind come one after the other, a phase of the stream. `spikes` is the share of common rows to which a

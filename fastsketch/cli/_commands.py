@@ -127,7 +127,8 @@ def info(args: Namespace) -> None:
         if isinstance(model, fs.CodeIndex):
             from fastsketch.cli._indexing import say_index
 
-            return say_index(args, model.facts())
+            say_index(args, model.facts())
+            return
         facts: dict[str, Any] = model.facts()
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:

@@ -36,7 +36,9 @@ def _add(actions: Any) -> None:
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("--model", metavar="MODEL.fsk", help="a model of 'quantize' or 'hash'")
     parser.add_argument(
-        "--ids", metavar="IDS", help="ids of the rows, 64-bit integers: .npy, or text with a line for each (default: on)"
+        "--ids",
+        metavar="IDS",
+        help="ids of the rows, 64-bit integers: .npy, or text with a line for each",
     )
     parser.add_argument(
         "--keep-rows", metavar=choices(KEPT), help="of a new index: the rows, too, to rescore by (default none)"

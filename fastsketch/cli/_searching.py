@@ -52,10 +52,15 @@ def answer(
     row, seconds = 0, 0.0
     with limited(args.threads):
         for chunk, _ in source.chunks():
-            with naming(source, row):
-                started = time.perf_counter()
+            started = time.perf_counter()
+            try:
                 found.append(find(chunk))
-                seconds += time.perf_counter() - started
+            except ValueError as error:
+                if not str(error).startswith("queries"):  # it is about the codes, or what else was given
+                    raise
+                with naming(source, row):
+                    raise
+            seconds += time.perf_counter() - started
             row += chunk.shape[0]
     if not found:
         found = [find(np.empty((0, source.n_features)))]
@@ -124,4 +129,5 @@ def _header(path: str) -> Any:
 def _mapped(path: str, header: Any) -> NDArray[Any]:
     if 0 in header.shape:  # nothing to map
         return np.empty(header.shape, header.dtype)
-    return np.memmap(path, header.dtype, "r", header.offset, header.shape)
+    found: NDArray[Any] = np.memmap(path, header.dtype, "r", header.offset, header.shape)
+    return found

@@ -14,6 +14,7 @@ import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._flags_of_codes import METRICS
 from fastsketch.cli._flags_of_indexes import KEPT
+from fastsketch.codes import _search
 from fastsketch.indexing import _index
 from tests.helpers import stream
 
@@ -69,7 +70,9 @@ def test_an_index_is_made_searched_and_shrinks(run):
 def test_ids_a_filter_and_kept_rows(run):
     ids = np.random.default_rng(0).permutation(10**9 + np.arange(1200))
     np.save("ids.npy", ids)
-    run("index", "add", "i", "first.npy", "second.npy", "--model", "q.fsk", "--ids", "ids.npy", "--keep-rows", "float32")
+    run(
+        "index", "add", "i", "first.npy", "second.npy", "--model", "q.fsk", "--ids", "ids.npy", "--keep-rows", "float32"
+    )
     answer = found(run, "i", "queries.npy", "-k", 1)
     assert answer["indices"] == ids[:20, np.newaxis].tolist()  # by exact distance
     allowed = ids[500:900]
@@ -108,11 +111,9 @@ def test_an_index_of_hashes(run):
     assert answer["metric"] == "hamming" and isinstance(answer["distances"][0][0], int)
 
 
-def test_choices_shown_are_those_of_the_class():
-    assert KEPT == ("none", *(kept for kept in _index.KEPT if kept))
-    from fastsketch.codes._search import METRICS as known
-
-    assert METRICS == known
+def test_choices_shown_are_those_of_the_classes():
+    assert list(KEPT) == ["none", *filter(None, _index.KEPT)]
+    assert list(_search.METRICS) == list(METRICS)
 
 
 def everything(folder):
@@ -144,7 +145,10 @@ def test_bad_input_leaves_the_index_as_it_was(run, tmp_path):
         (("add", "i", "narrow.npy"), "24 columns"),
         (("add", "i", "rows.npy", "nan.npy"), "nan.npy"),
         (("add", "i", "rows.npy", "--ids", "few.npy"), "few.npy must hold one id for each row, got 3"),
-        (("add", "i", "rows.npy", "--ids", "many.npy"), "many.npy must hold one id for each of the 1200 rows, got 2000"),
+        (
+            ("add", "i", "rows.npy", "--ids", "many.npy"),
+            "one id for each of the 1200 rows, got 2000",
+        ),
         (("add", "i", "rows.npy", "--ids", "old.npy"), "in the index already"),
         (("add", "i", "rows.npy", "--keep-rows", "float16"), "--keep-rows is settled when an index is made"),
         (("add", "i", "rows.npy", "--metric", "cosine"), "that of i is euclidean"),
