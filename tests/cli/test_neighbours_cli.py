@@ -110,7 +110,7 @@ def test_bad_input(run, quantized, tmp_path):
     (tmp_path / "large.txt").write_text("9" * 30 + "\n")
     search = ("search", "q.fsk", "c.npy", "queries.npy")
     for command, message in [
-        (("quantize", "rows.npy", "-b", 2, "-o", "x.fsk"), "n_bytes must be"),
+        (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
         (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("encode", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
         (("encode", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
