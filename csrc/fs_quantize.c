@@ -1,14 +1,15 @@
 #include "fs_quantize.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "fs_vec.h"
 
 #define ROWS FS_PROJECT_ROWS
 
-/* Nibbles of a panel, rows side by side, and words chosen in one group. */
+/* Of one group, words chosen by each nibble and one direction of their sum; of all groups, sums and nibbles. */
 typedef struct {
-    int32_t first[ROWS], second[ROWS];
+    int32_t who[2][ROWS];
     float word[ROWS];
     double sum[FS_SUMS][ROWS];
     uint8_t nibble[];

@@ -79,13 +79,13 @@ def tiles_of(matrix):
 
 
 def halves_of(list words, weights):
-    """Of the words of a group, float32 (16, count) of a nibble or of two: half of their weighted squares, float32.
+    """Half of the weighted squares of the words (16, count) of a group's nibble, or of the sums of two, float32.
 
-    (16,) of a nibble; (16, 16) of sums of two, the second nibble's number first.
+    (16,) of a nibble; (16, 16) of sums, the second nibble's number first.
     """
     chosen = words[0] if len(words) == 1 else words[0][np.newaxis] + words[1][:, np.newaxis]
-    total = np.zeros(chosen.shape[:-1])
-    for k in range(chosen.shape[-1]):
+    total = np.zeros((16,) * len(words))
+    for k in range(words[0].shape[1]):
         total += np.square(chosen[..., k], dtype=np.float64) * float(weights[k])
     return (0.5 * total).astype(np.float32)
 
