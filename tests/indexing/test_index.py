@@ -144,7 +144,9 @@ def test_rows_alone_take_the_bytes_of_their_codes():
     index = fresh(toy(), ROWS, None)
     about = index.facts()
     assert about["n_bytes"] == len(ROWS) * (index.encoder.width + 8)
-    assert fresh(toy(), ROWS, np.random.default_rng(0).permutation(600)).facts()["n_bytes"] == about["n_bytes"] + 4 * 600
+    assert (
+        fresh(toy(), ROWS, np.random.default_rng(0).permutation(600)).facts()["n_bytes"] == about["n_bytes"] + 4 * 600
+    )
     assert repr(index).endswith("600 rows>") and about["kind"] == "CodeIndex" and about["n_removed"] == 0
 
 
@@ -208,7 +210,9 @@ def test_codes_are_known_by_their_fingerprint(segment_rows):
     index = fresh(old, ROWS[:100], None, rows="float16")
     index.renew(new)
     index.add_codes(new.encode(ROWS[100:200]), fingerprint=new.fingerprint, rows=ROWS[100:200])
-    ids = index.add_codes(old.encode(ROWS[200:300]), np.arange(300, 200, -1), fingerprint=old.fingerprint, rows=ROWS[200:300])
+    ids = index.add_codes(
+        old.encode(ROWS[200:300]), np.arange(300, 200, -1), fingerprint=old.fingerprint, rows=ROWS[200:300]
+    )
     assert ids[0] == 300 and [one["n_rows"] for one in index.generations] == [200, 100]
     assert index.search(ROWS[[250]], k=1)[1].item() == 250 and index.search(ROWS[[150]], k=1)[1].item() == 150
     assert index.add(ROWS[:1]).tolist() == [301]
