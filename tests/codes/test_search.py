@@ -222,7 +222,7 @@ def test_the_scan_is_its_reference(share):
     tables = RNG.standard_normal((3, 7, 16)).astype(np.float32)
     rule = Rule(1.0, -2.0, RNG.standard_normal(3).astype(np.float32), RNG.random(3000).astype(np.float32) + 1)
     allow = None if share == 1 else RNG.random(3000) < share
-    scores = reference.code_scores(tables, codes, layout, **rule._asdict())
+    scores = reference.code_scores(tables, codes, layout=layout, **rule._asdict())
     for ids in (None, RNG.permutation(3000)):
         expected = reference.least_scores(scores, 11, allow=allow, ids=ids)
         for given in (codes, blocks_of(codes, layout)):
