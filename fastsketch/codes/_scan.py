@@ -52,7 +52,7 @@ def scan(
     at least k. tables (m, n_tables, 16), codes (n, width).
     """
     some = None if isinstance(codes, Blocks) else few(allow)
-    if some is not None:
+    if some is not None and not isinstance(codes, Blocks):
         codes, allow, ids = codes[some], None, None if ids is None else ids[some]
         rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[some])
     scores, places = kernel.topk(
