@@ -34,7 +34,9 @@ class Nearness(NamedTuple):
     all_apart, all_variance : float
         The same of whole rows, not their coordinates.
     one, two : ndarray int64 (m,)
-        The pairs of near rows: places in the sample.
+        The pairs of near rows: places in the sample, NEAR pairs of a row together.
+    products : ndarray float64 (m,)
+        Of the rows of each pair.
     """
 
     weight: Array
@@ -44,6 +46,7 @@ class Nearness(NamedTuple):
     all_variance: float
     one: Integers
     two: Integers
+    products: Array
 
     @property
     def shared(self) -> Array:
@@ -69,7 +72,7 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
         total = float(variance.sum())
-        return Nearness(np.ones(n), variance, variance, total, total, none, none)
+        return Nearness(np.ones(n), variance, variance, total, total, none, none, np.zeros(0))
     square = np.einsum("ij,ij->i", z, z)
     reach = np.empty(n)
     near = np.empty((min(n, PAIRED_ROWS), NEAR), np.int64)
@@ -85,9 +88,10 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     of_pairs = weight[one] / weight[one].sum()
     apart = of_pairs @ np.square(z[one] - z[two])
     variance = weight @ np.square(z) / n
-    all_apart = float(of_pairs @ _differences(centred, one, two))
-    all_variance = float(weight @ np.einsum("ij,ij->i", centred, centred)) / n
-    return Nearness(weight, apart, variance, all_apart, all_variance, one, two)
+    n2, products = np.einsum("ij,ij->i", centred, centred), _products(centred, one, two)
+    all_apart = float(of_pairs @ (n2[one] + n2[two] - 2.0 * products))
+    all_variance = float(weight @ n2) / n
+    return Nearness(weight, apart, variance, all_apart, all_variance, one, two, products)
 
 
 def _weights(reach: Array) -> Array:
@@ -100,11 +104,10 @@ def _weights(reach: Array) -> Array:
     return weight / weight.mean()
 
 
-def _differences(rows: Array, one: Integers, two: Integers) -> Array:
-    """Squared distances (m,) of pairs of rows."""
+def _products(rows: Array, one: Integers, two: Integers) -> Array:
+    """Inner products (m,) of pairs of rows."""
     out = np.empty(len(one))
     for start in range(0, len(one), BLOCK):
         part = slice(start, start + BLOCK)
-        gap = rows[one[part]] - rows[two[part]]
-        out[part] = np.einsum("ij,ij->i", gap, gap)
+        out[part] = np.einsum("ij,ij->i", rows[one[part]], rows[two[part]])
     return out
