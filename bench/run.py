@@ -44,7 +44,8 @@ COMMANDS = {
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
     "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
     "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
-    "training": "seconds to learn hash functions (FROSH Table II)",
+    "training": "seconds to learn hash functions (FROSH Table II), components of a sample beside them",
+    "samples": "when a sketch is worth it: MAP beside components of a sample, stationary rows, drift, rare rows",
     "search": "a million codes against faiss",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
@@ -92,6 +93,8 @@ def main():
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        if name == "samples":
+            command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
         if name == "learners":
             command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; the rest is kept")
             command.add_argument("--sets", default="", help="names with commas between them")

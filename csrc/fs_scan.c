@@ -190,26 +190,39 @@ static void set_limits(const fs_scan_set *set, fs_scan_query *query)
         query->most = room < query->slope * MOST_SUM ? (int32_t)(room / query->slope) + 1 : INT32_MAX;
 }
 
-/* Scores of a few rows, as defined; rows of a block by the place of their first four bytes. */
+/* t of a few rows, given by the place of their first four bytes in a block: n is known to the compiler, which keeps
+ * sums in registers, each of which waits for itself alone. */
 enum { FEW = 8 };
-static void score_rows(const fs_scan_set *set, const fs_scan_query *query, int n, const uint8_t *const *rows,
-                       const ptrdiff_t *places, float *score)
+FS_INLINE void sum_rows(const int n, ptrdiff_t n_tables, const float *table, const uint8_t *const *rows, float *out)
 {
-    const fs_scan_layout *layout = &set->layout;
-    const ptrdiff_t n_tables = layout->n_tables, nibbles = (n_tables + 1) / 2;
     float t[FEW] = {0};
-    for (ptrdiff_t b = 0; b < n_tables / 2; b++) {
-        const ptrdiff_t at = b / 4 * 4 * FS_SCAN_ROWS + b % 4;
-        const float *table = query->table + 32 * b;
+    ptrdiff_t j = 0;
+    for (; j + 1 < n_tables; j += 2, table += 32) {
+        const ptrdiff_t at = j / 8 * 4 * FS_SCAN_ROWS + j % 8 / 2;
+        FS_UNROLL
         for (int i = 0; i < n; i++) {
             const unsigned byte = rows[i][at];
             t[i] += table[byte & 15];
             t[i] += table[16 + (byte >> 4)];
         }
     }
-    if (n_tables % 2)
-        for (int i = 0; i < n; i++)
-            t[i] += query->table[16 * (n_tables - 1) + (field(rows[i], nibbles - 1, 1) & 15)];
+    for (int i = 0; i < n; i++)
+        out[i] = j < n_tables ? t[i] + table[field(rows[i], j / 2, 1) & 15] : t[i];
+}
+
+/* Scores of a few rows, as defined. */
+static void score_rows(const fs_scan_set *set, const fs_scan_query *query, int n, const uint8_t **rows,
+                       const ptrdiff_t *places, float *score)
+{
+    const fs_scan_layout *layout = &set->layout;
+    const ptrdiff_t nibbles = (layout->n_tables + 1) / 2;
+    float t[FEW];
+    for (int i = n; i < FEW; i++)
+        rows[i] = rows[0];
+    if (n > FEW / 2)
+        sum_rows(FEW, layout->n_tables, query->table, rows, t);
+    else
+        sum_rows(FEW / 2, layout->n_tables, query->table, rows, t);
     for (int i = 0; i < n; i++) {
         float factor = set->beta;
         if (layout->scale_bytes)
@@ -228,6 +241,15 @@ static void score_rows(const fs_scan_set *set, const fs_scan_query *query, int n
     }
 }
 
+static void offer_rows(const fs_scan_set *set, int n, const uint8_t **rows, const ptrdiff_t *places,
+                       fs_scan_query *query)
+{
+    float score[FEW];
+    score_rows(set, query, n, rows, places, score);
+    for (int i = 0; i < n; i++)
+        fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
+}
+
 /* Rows that the filter has let through: bit r of mask b is row r of block b, the first of which begins with `first`. */
 static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blocks, const uint8_t *blocks,
                         const uint16_t *masks, fs_scan_query *query)
@@ -235,7 +257,6 @@ static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blo
     const ptrdiff_t bytes = fs_scan_block(&set->layout);
     const uint8_t *rows[FEW];
     ptrdiff_t places[FEW];
-    float score[FEW];
     int n = 0;
     for (ptrdiff_t b = 0; b < n_blocks; b++) {
         for (unsigned mask = masks[b], r = 0; mask; mask >>= 1, r++)
@@ -243,16 +264,13 @@ static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blo
                 rows[n] = blocks + b * bytes + 4 * r;
                 places[n++] = first + b * FS_SCAN_ROWS + (ptrdiff_t)r;
                 if (n == FEW) {
-                    score_rows(set, query, n, rows, places, score);
-                    for (int i = 0; i < n; i++)
-                        fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
+                    offer_rows(set, n, rows, places, query);
                     n = 0;
                 }
             }
     }
-    score_rows(set, query, n, rows, places, score);
-    for (int i = 0; i < n; i++)
-        fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
+    if (n)
+        offer_rows(set, n, rows, places, query);
     set_limits(set, query);
 }
 

@@ -63,7 +63,8 @@ def test_readme_example(tmp_path, monkeypatch):
     scope = {}
     exec(compile(second, "README.md", "exec"), scope)
     assert scope["codes"].shape == (20_000, 8)
-    assert scope["indices"][:, 0].tolist() == list(range(5))
+    assert scope["indices"][:, 0].tolist() == scope["ids"][:, 0].tolist() == list(range(5))
+    assert len(fs.load("places")) == 20_000
     assert scope["fs"].load("hash.fsk").n_rows == 20_000
     scope = {}
     exec(compile(third, "README.md", "exec"), scope)
@@ -238,3 +239,24 @@ def test_rows_with_names(tmp_path, monkeypatch, capsys):
     for code, printed in found:
         exec(compile(code, "docs/features.md", "exec"), scope)
         assert capsys.readouterr().out == printed
+
+
+def test_neighbours_page(tmp_path, monkeypatch):
+    """All blocks, one after the other: estimates, rescoring, ids, generations, files."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "neighbours.md").read_text(encoding="utf-8")
+    scope = {}
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
+        exec(compile(code, "docs/neighbours.md", "exec"), scope)
+        if number == 0:
+            assert scope["ids"][:, 0].tolist() == list(range(5))
+            assert len(fs.load("places")) == 20_000
+        if number == 1:
+            assert scope["codes"].shape == (20_000, 20)
+            assert scope["places"][:, 0].tolist() == list(range(5)) and not scope["distances"][:, 0].any()
+        if number == 2:
+            assert (np.diff(scope["likeness"]) <= 0).all() and scope["likeness"].max() <= 1
+    assert scope["found"].min() >= 10_000 and not (scope["found"] % 7 - 10_000 % 7).any()
+    assert (scope["ids"][:, 0] >= 20_000).all()
+    assert len(scope["again"]) == 40_000
+    assert [one["n_rows"] for one in scope["again"].generations] == [40_000]

@@ -124,6 +124,11 @@ def info(args: Namespace) -> None:
         raise ValueError(f"--top must not be negative, got {args.top}")
     with limited(args.threads):
         model = fs.load(args.input)
+        if isinstance(model, fs.CodeIndex):
+            from fastsketch.cli._indexing import say_index
+
+            say_index(args, model.facts())
+            return
         facts: dict[str, Any] = model.facts()
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:

@@ -145,7 +145,10 @@ class Output:
 
 
 # Arguments of the commands that name files to read.
-INPUTS = ("inputs", "ratings", "pairs", "model", "codes", "queries", "test", "exclude", "source", "events", "allow")
+INPUTS = (
+    *("inputs", "ratings", "pairs", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
+    *("source", "events", "allow"),
+)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,13 @@
 import argparse
 from typing import Any
 
-from fastsketch.cli import _flags_of_codes, _flags_of_learners, _flags_of_sketches, _flags_of_tables
+from fastsketch.cli import (
+    _flags_of_codes,
+    _flags_of_indexes,
+    _flags_of_learners,
+    _flags_of_sketches,
+    _flags_of_tables,
+)
 from fastsketch.cli._flags import Parser, common
 
 
@@ -30,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _flags_of_sketches.add(commands)
     _flags_of_codes.add(commands)
+    _flags_of_indexes.add(commands)
     _flags_of_learners.add(commands)
     _flags_of_tables.add(commands)
     _demo(commands)

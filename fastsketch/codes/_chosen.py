@@ -10,6 +10,9 @@ from fastsketch._validation import as_integer
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+# Less than one of so many codes is few.
+FEW = 16
+
 
 def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
     """None, or int64 (n,) without duplicates; TypeError / ValueError that names the first fault."""
@@ -50,12 +53,14 @@ def as_k(k: int, n: int, allow: Mask | None) -> int:
     return k
 
 
-def in_order(n: int, ids: Places | None, allow: Mask | None) -> Places | None:
-    """Places of the codes that may be found, in the order of their ids; None: all n as they are."""
-    if ids is None or ascending(ids):
-        return None if allow is None else np.flatnonzero(allow)
-    order = np.argsort(ids, kind="stable")
-    return order if allow is None else order[allow[order]]
+def few(allow: Mask | None) -> Places | None:
+    """Places of the codes that may be found, if they are so few that they are better taken out than looked up all."""
+    return np.flatnonzero(allow) if allow is not None and FEW * np.count_nonzero(allow) < len(allow) else None
+
+
+def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
+    """As the kernels read a mask."""
+    return None if allow is None else np.packbits(allow, bitorder="little")
 
 
 def ascending(values: Places) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.hashing import hamming as kernel
-from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k, in_order
+from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k, bits_of, few
 
 Codes = NDArray[np.uint8]
 
@@ -124,8 +124,8 @@ def nearest_bits(
     queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
 ) -> tuple[NDArray[np.int32], Places]:
     """Distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
-    places = in_order(len(codes), ids, allow)
-    if places is None:
-        return kernel.topk(queries, codes, k)
-    distances, found = kernel.topk(queries, codes[places], k)
-    return distances, places[found]
+    some = few(allow)
+    if some is not None:
+        codes, allow, ids = codes[some], None, None if ids is None else ids[some]
+    distances, places = kernel.topk(queries, codes, k, allow=bits_of(allow), ids=ids)
+    return distances, places if some is None else some[places]

@@ -111,8 +111,8 @@ def nearest(
 ) -> tuple[Keys, Places]:
     """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines: blocks
-    come with them.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines; with
+    blocks they must be given.
     """
     if metric == "hamming":
         assert not isinstance(codes, Blocks)

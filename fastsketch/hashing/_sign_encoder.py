@@ -195,7 +195,8 @@ class LinearSignEncoder(SignEncoder):
             x, mu = (rows.data - there) / self.length, there / self.length
             out = np.full(rows.shape[0], float(_row_sums((self.mean / self.length)[np.newaxis] ** 2)[0]))
             lengths: NDArray[np.int64] = np.diff(rows.indptr)
-            entries = np.repeat(np.arange(rows.shape[0]), lengths)
+            n: int = rows.shape[0]
+            entries = np.repeat(np.arange(n), lengths)
             out += np.bincount(entries, weights=x * x - mu * mu, minlength=rows.shape[0])
             return np.maximum(out, 0.0)
 

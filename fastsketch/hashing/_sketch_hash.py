@@ -103,9 +103,12 @@ class SketchHash(LinearHasher, SummaryModel):
     >>> codes = model.encode(rows)
     >>> codes.shape
     (5000, 2)
-    >>> distances, found = model.search(rows[:1], codes, k=1)
+    >>> distances, found = model.search(rows[:1], codes, k=1, metric="hamming")
     >>> int(distances[0, 0])
     0
+    >>> distances, found = model.search(rows[:1], model.encode(rows, factors=True), k=1, rescore=rows, oversample=20)
+    >>> int(found[0, 0]), float(distances[0, 0])
+    (0, 0.0)
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}

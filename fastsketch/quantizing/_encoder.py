@@ -211,7 +211,7 @@ class BookEncoder(Encoder):
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
             z = (asked @ self._wide_basis).astype(np.float32)
-        return Tables((z @ self._flat.T).reshape(len(wide), -1, 16), constant)
+        return Tables((z @ self._flat.T).reshape(len(wide), self._flat.shape[0] // 16, 16), constant)
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:

@@ -77,6 +77,8 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
 
     hash_: SketchHash
     n_bits_: int
+    _fit_rows: Any
+    _fit_codes: Any
 
     def __init__(
         self,
@@ -105,19 +107,22 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
 
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
-        X = self._checked(X, reset=True)
+        rows = self._checked(X, reset=True)
         keep_rows = as_flag(self.keep_rows, "keep_rows")
         self._forget()
         if hasattr(self, "hash_"):
             del self.hash_
-        self._take(X)
-        self._fit_rows = X if keep_rows else None
-        self._fit_codes = None if keep_rows else self.hash_.encode(X, factors=True)
-        self.n_samples_fit_ = X.shape[0]
+        self._take(rows)
+        self._fit_rows = rows if keep_rows else None
+        self._fit_codes = None if keep_rows else self.hash_.encode(rows, factors=True)
+        self.n_samples_fit_ = rows.shape[0]
         return self
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size. What ``fit`` has kept for ``kneighbors`` is given up."""
+        """Learn from one more batch of any size.
+
+        What ``fit`` has kept for ``kneighbors`` is given up.
+        """
         first = not hasattr(self, "hash_")
         if not first:
             self._check_parameters()
@@ -163,7 +168,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
 
     # -- neighbours ------------------------------------------------------------------------------------------------
     def kneighbors(
-        self, X: Rows | None = None, n_neighbors: int | None = None, return_distance: bool = True
+        self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
         """The nearest of the rows of ``fit``, found by their codes and ranked by exact distances.
 
@@ -214,6 +219,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self,
         X: Rows | None = None,
         n_neighbors: int | None = None,
+        *,
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
         """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.

@@ -299,6 +299,7 @@ def test_command_lines_of_the_pages_are_understood():
         "README.md",
         "docs/guide.md",
         "docs/learning.md",
+        "docs/neighbours.md",
         "docs/ranking.md",
         "docs/threads.md",
         "bench/README.md",

@@ -109,7 +109,7 @@ def test_bad_input(folder):
         (("encode", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
         (("search", "m.fsk", "c.npy", "rows.npy", "-k", 1501), "at most the 1500 codes"),
         (("search", "m.fsk", "c.npy", "rows.npy", "-k", 0), "-k must be"),
-        (("search", "m.fsk", "wide.npy", "rows.npy"), "codes of 1 bytes"),
+        (("search", "m.fsk", "wide.npy", "rows.npy"), "codes must have 1 bytes"),
         (("search", "m.fsk", "text.npy", "rows.npy"), "text.npy is no .npy file"),
         (("search", "m.fsk", "none.npy", "rows.npy"), "none.npy"),
         (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),

@@ -20,6 +20,7 @@ COMMANDS = {
     "sketch": ["sketch", "rows.npy", "-l", "4"],
     "merge": ["merge", "a.fsk", "a.fsk"],
     "hash": ["hash", "rows.npy", "-b", "4"],
+    "quantize": ["quantize", "rows.npy", "-b", "4"],
     "encode": ["encode", "h.fsk", "rows.npy"],
     "search": ["search", "h.fsk", "c.npy", "rows.npy"],
     "learn": ["learn", "t.svm", "-l", "3", "--every", "20"],

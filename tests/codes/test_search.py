@@ -5,8 +5,10 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import baselines
+from fastsketch import baselines, reference
+from fastsketch.codes._blocks import blocks_of
 from fastsketch.codes._encoder import Encoder, kept, restored
+from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
 from fastsketch.codes._scan import Rule, scan
 from tests.helpers import stream
@@ -212,26 +214,20 @@ def test_hamming_topk_with_ids_and_filter():
         fs.hamming_topk(codes[:9], codes, k=1, ids=ids, allow=[0, 3, 1])
 
 
-# -- the scan, against loops ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("n_tables", [1, 5, 8])
-def test_the_scan_is_its_definition(n_tables):
-    from fastsketch.codes._factors import Minifloat
-
-    layout = Layout(n_tables, Minifloat(1, 4), Minifloat(2, 10))
-    codes = RNG.integers(0, 256, (40, layout.width)).astype(np.uint8)
-    tables = RNG.standard_normal((3, n_tables, 16)).astype(np.float32)
-    divisor, constant = RNG.random(40).astype(np.float32) + 1, RNG.standard_normal(3).astype(np.float32)
-    scores = np.empty((3, 40), np.float32)
-    for q in range(3):
-        for i, code in enumerate(codes):
-            t = np.float32(0)
-            for j in range(n_tables):
-                t += tables[q, j, code[j // 2] >> 4 if j % 2 else code[j // 2] & 15]
-            offset, scale = layout.offsets(codes)[i], layout.scales(codes)[i]
-            scores[q, i] = (offset + np.float32(-2) * scale * t + constant[q]) / divisor[i]
-    found, where = scan(tables, codes, layout, Rule(1.0, -2.0, constant, divisor), k=11)
-    expected = np.argsort(scores, axis=1, kind="stable")[:, :11]
-    assert np.array_equal(where, expected) and np.array_equal(found, np.take_along_axis(scores, expected, axis=1))
+# -- the scan ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
+def test_the_scan_is_its_reference(share):
+    layout = Layout(7, Minifloat(1, 4), Minifloat(2, 10))
+    codes = RNG.integers(0, 256, (3000, layout.width)).astype(np.uint8)
+    tables = RNG.standard_normal((3, 7, 16)).astype(np.float32)
+    rule = Rule(1.0, -2.0, RNG.standard_normal(3).astype(np.float32), RNG.random(3000).astype(np.float32) + 1)
+    allow = None if share == 1 else RNG.random(3000) < share
+    scores = reference.code_scores(tables, codes, layout=layout, **rule._asdict())
+    for ids in (None, RNG.permutation(3000)):
+        expected = reference.least_scores(scores, 11, allow=allow, ids=ids)
+        for given in (codes, blocks_of(codes, layout)):
+            found = scan(tables, given, layout, rule, k=11, allow=allow, ids=ids)
+            assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1])
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 /* Every C kernel at every level that this CPU has, on small and awkward sizes, for the sanitizers; also checks results
  * against plain loops, and that levels which round alike return the same bits. */
+#include "fs_adagrad.h"
 #include "fs_block.h"
 #include "fs_csr.h"
 #include "fs_dots.h"
@@ -725,6 +726,29 @@ static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
     free(out);
 }
 
+/* The step in every column, to the bit: no two operations are rounded as one, at any level. */
+static void adagrad(ptrdiff_t d)
+{
+    const double slope = 4 * uniform(), step = uniform(), delta = 0.01 + fabs(uniform());
+    double *x = space((size_t)d, 8), *squares = space((size_t)d, 8), *w = space((size_t)d, 8);
+    double *expected = space((size_t)d, 8), *sum = space((size_t)d, 8);
+    for (ptrdiff_t j = 0; j < d; j++)
+        expected[j] = w[j] = uniform();
+    for (int round = 0; round < 3; round++) {
+        for (ptrdiff_t j = 0; j < d; j++) {
+            x[j] = (j + round) % 5 ? uniform() : 0;
+            const double g = slope * x[j], square = g * g;
+            sum[j] += square;
+            const double part = step * x[j] / (delta + sqrt(sum[j]));
+            expected[j] -= part;
+        }
+        fs_adagrad_d(d, slope, step, delta, x, squares, w);
+        check(memcmp(squares, sum, (size_t)d * 8) == 0 && memcmp(w, expected, (size_t)d * 8) == 0, "adagrad");
+    }
+    note(squares, (size_t)d * 8), note(w, (size_t)d * 8);
+    free(x), free(squares), free(w), free(expected), free(sum);
+}
+
 /* Rows to directions, to codes, to words and back: r directions in groups of `count`, every second of two nibbles. */
 static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
 {
@@ -839,6 +863,8 @@ static void every_kernel(void)
     dots(29, 70, 517);
     dots(13, 33, 256);
     dots(1, 40, 1031);
+    for (int a = 0; a < n_sizes; a++)
+        adagrad(sizes[a]);
     for (int a = 1; a < n_sizes; a++) {
         secular(sizes[a]);
         tridiagonal(sizes[a]);

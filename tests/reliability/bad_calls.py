@@ -415,7 +415,7 @@ SPARSE = {
     "sparse of float16": lambda: _float16(),
 }
 # Parameters that take sparse matrices somewhere.
-TAKES_SPARSE = {"rows", "X", "X_test", "queries", "sample_weight", "exclude", "validation", "data"}
+TAKES_SPARSE = {"rows", "X", "X_test", "queries", "rescore", "sample_weight", "exclude", "validation", "data"}
 
 
 def _float16():

@@ -108,7 +108,13 @@ _SKETCH_READS = {
     "mean": lambda m: m.mean,
     "spectrum": lambda m: m.spectrum() if m.n_rows else None,
 }
-_HASH_READS = {"encode": lambda m: m.encode(dense_rows(9, 5)), "projection": lambda m: getattr(m, "projection", None)}
+_HASH_READS = {
+    "encode": lambda m: m.encode(dense_rows(9, 5)),
+    "projection": lambda m: getattr(m, "projection", None),
+    "factors": lambda m: m.encode(dense_rows(9, 5), factors=True) if m.n_rows else None,
+    "fingerprint": lambda m: m.encoder(factors=True).fingerprint if m.n_rows else None,
+    "found": lambda m: m.search(dense_rows(8, 3), m.encode(dense_rows(9, 5)), k=2) if m.n_rows else None,
+}
 _QUANTIZER_READS = {
     "encode": lambda m: m.encode(dense_rows(9, 5)) if m.n_rows else None,
     "decoded": lambda m: m.decode(m.encode(dense_rows(9, 5))) if m.n_rows else None,

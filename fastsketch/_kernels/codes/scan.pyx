@@ -24,8 +24,9 @@ cdef enum:
     SLICE_LOOKUPS = 1 << 29    # of a slice, where few queries look at codes once
     BETWEEN_SIGNALS = 1 << 31  # lookups: a fraction of a second
     FEW_QUERIES = 12           # of a part, at least: they share what a strip of codes is made into
-    MOST_KEPT = 1 << 14        # offers of all ranges of codes together: so many are found in vain
-    FIRST_SHARE = 32           # that part of the codes is looked at first, and bounds what is found in the others
+    MOST_KEPT = 1 << 13        # offers of all ranges of codes together: so many are found in vain
+    FIRST_SHARE = 32           # that part of the codes is looked at first, and bounds what is found in the others:
+    OFTEN = 4096               # k times as many as the inverse of that part, which is more of them where k is large
 
 
 cdef fs_scan_layout layout_of(layout):
@@ -193,7 +194,7 @@ cdef int by_ranges(Job* c, Py_ssize_t parts) except -1:
     cdef uint8_t[:, ::1] held = np.empty((total, c.room * sizeof(fs_offer)), np.uint8)
     cdef uint8_t[::1] copies = np.empty(total * sizeof(fs_scan_query), np.uint8)
     c.copies, c.n_parts = <fs_scan_query*> &copies[0], parts
-    step = strips(n / FIRST_SHARE) if parts > 1 else strips(SLICE_LOOKUPS / lookups)
+    step = strips(<double> n / min(FIRST_SHARE, max(OFTEN // c.k, 4))) if parts > 1 else strips(SLICE_LOOKUPS / lookups)
     c.start = 0
     while c.start < n:
         c.stop = c.start + step if step < n - c.start else n

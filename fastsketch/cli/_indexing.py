@@ -1,0 +1,168 @@
+"""index: an index in a folder, from the shell."""
+
+import contextlib
+import time
+from argparse import Namespace
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastsketch as fs
+from fastsketch.cli._coding import load_coder
+from fastsketch.cli._job import limited, naming
+from fastsketch.cli._output import output_of
+from fastsketch.cli._progress import Progress
+from fastsketch.cli._reading import open_all
+from fastsketch.cli._report import report
+from fastsketch.cli._searching import answer, asked, matrix, read_ids
+from fastsketch.cli._signals import held
+from fastsketch.indexing import IndexConflict
+from fastsketch.indexing._files import MANIFEST, is_ours
+
+GENERATIONS = "generations"
+
+
+def add(args: Namespace) -> None:
+    """Add the rows of files to an index, which is made if it is not there: all of them, or none."""
+    with _unchanged(args):
+        index = _renewed(args) if (Path(args.index) / MANIFEST).exists() else _made(args)
+        sources = open_all(args.inputs, index.n_features, zero_based=args.zero_based)
+        ids = read_ids(args.ids) if args.ids else None
+        total, before, rows = sum(source.size for source in sources) or 1, 0, 0
+        progress, started = Progress(Path(args.index).name, args.progress), time.perf_counter()
+        with limited(args.threads):
+            for source in sources:
+                row = 0
+                for chunk, position in source.chunks():
+                    n = chunk.shape[0]
+                    with naming(source, row):
+                        index.add(chunk, None if ids is None else _next(ids, rows + row, n, args.ids))
+                    row += n
+                    progress.show((before + position) / total, rows + row)
+                before += source.size
+                rows += row
+            if ids is not None and len(ids) != rows:
+                raise ValueError(f"{args.ids} must hold one id for each of the {rows} rows, got {len(ids)}")
+            _save(args, index)
+        progress.show(1.0, rows, final=True)
+        seconds = time.perf_counter() - started
+        facts = {"added": rows, **index.facts(), "seconds": seconds, "rows_per_second": rows / seconds}
+        say_index(args, facts)
+
+
+def _next(ids: NDArray[Any], start: int, n: int, path: str) -> NDArray[Any]:
+    if start + n > len(ids):
+        raise ValueError(f"{path} must hold one id for each row, got {len(ids)}: there are more rows")
+    return ids[start : start + n]
+
+
+def _made(args: Namespace) -> fs.CodeIndex:
+    if not args.model:
+        raise ValueError(f"there is no index {args.index}: --model names the model that a new one is made with")
+    folder = Path(args.index)
+    if folder.exists() and not (folder.is_dir() and all(is_ours(entry.name) for entry in folder.iterdir())):
+        raise ValueError(f"{args.index} is there, and no index")
+    if not folder.absolute().parent.is_dir():
+        raise ValueError(f"the folder of the index does not exist: {folder.parent}")
+    rows = None if args.keep_rows == "none" else args.keep_rows
+    return fs.CodeIndex(load_coder(args.model), rows=rows, metric=args.metric or "euclidean")
+
+
+def _renewed(args: Namespace) -> fs.CodeIndex:
+    index = fs.CodeIndex.load(args.index)
+    for flag, given, there in (
+        ("--keep-rows", args.keep_rows, index.rows or "none"),
+        ("--metric", args.metric, index.metric),
+    ):
+        if given is not None and given != there:
+            raise ValueError(f"{flag} is settled when an index is made: that of {args.index} is {there}")
+    return index.renew(load_coder(args.model)) if args.model else index
+
+
+def remove(args: Namespace) -> None:
+    """Remove rows by their ids: all of them, or none."""
+    with _unchanged(args):
+        index = fs.CodeIndex.load(args.index)
+        ids = np.array(args.numbers, np.int64)
+        if args.ids:
+            ids = np.concatenate([ids, read_ids(args.ids)])
+        if not len(ids):
+            raise ValueError("which rows? give ids, or a file of them with --ids")
+        try:
+            index.remove(ids)
+        except IndexError as error:
+            raise ValueError(f"{args.index}: {error}") from None
+        _save(args, index)
+        say_index(args, {"removed": len(ids), **index.facts()})
+
+
+def search(args: Namespace) -> None:
+    """Nearest rows of the rows of a file."""
+    with output_of(args, ".npz") as out:
+        index = fs.CodeIndex.load(args.index)
+        options = asked(args)
+        if args.rescore is not None:
+            options["rescore"] = matrix(args.rescore)
+        elif args.codes_only:
+            options["rescore"] = False
+
+        def find(rows: Any) -> Any:
+            try:
+                return index.search(rows, **options)
+            except IndexError as error:
+                raise ValueError(str(error)) from None
+
+        answer(args, out, index.n_features, find, {"n_rows": len(index), "metric": index.metric})
+
+
+def reencode(args: Namespace) -> None:
+    """Bring the rows of older generations forward."""
+    with _unchanged(args):
+        index = fs.CodeIndex.load(args.index)
+        started = time.perf_counter()
+        with limited(args.threads):
+            index.reencode(matrix(args.rows) if args.rows else None, decoded=args.decoded)
+            _save(args, index)
+        say_index(args, {**index.facts(), "seconds": time.perf_counter() - started})
+
+
+def info(args: Namespace) -> None:
+    """Facts of an index."""
+    say_index(args, fs.CodeIndex.load(args.index).facts())
+
+
+def say_index(args: Namespace, facts: dict[str, Any]) -> None:
+    """Facts of an index: as text, a line for each generation."""
+    if args.json:
+        report(args, facts)
+        return
+    report(args, {name: value for name, value in facts.items() if name != GENERATIONS})
+    print(f"generations ({len(facts[GENERATIONS])}):")
+    for one in facts[GENERATIONS]:
+        removed = f", {one['n_removed']:,} removed" if one["n_removed"] else ""
+        now = ", encodes what is added" if one["current"] else ""
+        print(f"  {one['fingerprint'][:12]}  {one['width']} bytes a code, {one['n_rows']:,} rows{removed}{now}")
+
+
+def _save(args: Namespace, index: fs.CodeIndex) -> None:
+    """Save; a signal waits until that is done."""
+    with held():
+        try:
+            index.save(args.index)
+        except IndexConflict:
+            raise ValueError(
+                f"{args.index} has been changed by somebody else meanwhile, and is as they left it: run this again"
+            ) from None
+
+
+@contextlib.contextmanager
+def _unchanged(args: Namespace) -> Generator[None]:
+    """An interrupt says that nothing has come of it."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"{args.index} is as it was")
+        raise

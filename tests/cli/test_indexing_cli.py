@@ -1,0 +1,212 @@
+"""index and its actions from the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.cli._flags_of_codes import METRICS
+from fastsketch.cli._flags_of_indexes import KEPT
+from fastsketch.codes import _search
+from fastsketch.indexing import _index
+from tests.helpers import stream
+
+ROWS = (stream("signal", np.random.default_rng(0), 1200, 24) + 2).astype(np.float32)
+QUERIES = ROWS[:20] + np.float32(0.01)
+
+
+@pytest.fixture
+def run(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", ROWS)
+    np.save("first.npy", ROWS[:700])
+    np.save("second.npy", ROWS[700:])
+    np.save("queries.npy", QUERIES)
+    fs.SketchQuantizer(12).update(ROWS[:700]).save("q.fsk")
+    fs.SketchHash(16).update(ROWS).save("h.fsk")
+
+    def run(*args, status=0):
+        try:
+            got = main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            got = stop.code
+        out = capfd.readouterr()
+        assert got == status, out.err
+        return out
+
+    return run
+
+
+def found(run, *args):
+    return json.loads(run("index", "search", *args, "--json").out)
+
+
+def test_an_index_is_made_searched_and_shrinks(run):
+    added = json.loads(run("index", "add", "i", "first.npy", "second.npy", "--model", "q.fsk", "--json").out)
+    assert (added["added"], added["n_rows"], added["rows"], added["metric"]) == (1200, 1200, None, "euclidean")
+    index = fs.CodeIndex(fs.load("q.fsk"))
+    index.add(ROWS)
+    expected = index.search(QUERIES, k=3)
+    answer = found(run, "i", "queries.npy", "-k", 3)
+    assert answer["indices"] == expected[1].tolist() and answer["distances"] == expected[0].tolist()
+    run("index", "remove", "i", 3, 5)
+    np.savetxt("gone.txt", np.arange(10, 15), fmt="%d")
+    text = run("index", "remove", "i", "--ids", "gone.txt").out
+    assert "generations (1):" in text and "7 removed" in text
+    index.remove([3, 5, *range(10, 15)])
+    assert found(run, "i", "queries.npy", "-k", 3)["indices"] == index.search(QUERIES, k=3)[1].tolist()
+    assert json.loads(run("index", "info", "i", "--json").out)["n_rows"] == 1193
+    assert json.loads(run("info", "i", "--json").out)["n_rows"] == 1193
+    assert "1,193" in run("info", "i").out
+
+
+def test_ids_a_filter_and_kept_rows(run):
+    ids = np.random.default_rng(0).permutation(10**9 + np.arange(1200))
+    np.save("ids.npy", ids)
+    run(
+        "index", "add", "i", "first.npy", "second.npy", "--model", "q.fsk", "--ids", "ids.npy", "--keep-rows", "float32"
+    )
+    answer = found(run, "i", "queries.npy", "-k", 1)
+    assert answer["indices"] == ids[:20, np.newaxis].tolist()  # by exact distance
+    allowed = ids[500:900]
+    np.save("allowed.npy", allowed)
+    index = fs.load("i")
+    options = {"k": 3, "allow": allowed}
+    for flags, rescore in ((("--oversample", 8), True), (("--codes-only",), False)):
+        answer = found(run, "i", "queries.npy", "-k", 3, "--allow", "allowed.npy", *flags)
+        expected = index.search(QUERIES, **options, rescore=rescore, oversample=8)[1]
+        assert answer["indices"] == expected.tolist()
+
+
+def test_rows_of_a_file_rescore(run):
+    run("index", "add", "i", "rows.npy", "--model", "q.fsk")
+    answer = found(run, "i", "queries.npy", "-k", 1, "--rescore", "rows.npy", "-o", "f.npz")
+    assert answer["indices"] == [[i] for i in range(20)]
+    with np.load("f.npz") as file:
+        assert file["indices"].tolist() == answer["indices"]
+
+
+def test_a_model_that_learned_on_begins_a_generation(run):
+    run("index", "add", "i", "first.npy", "--model", "q.fsk")
+    fs.load("q.fsk").update(ROWS[700:] * 2).save("later.fsk")
+    text = run("index", "add", "i", "second.npy", "--model", "later.fsk").out
+    assert "generations (2):" in text and text.count("encodes what is added") == 1
+    facts = json.loads(run("index", "reencode", "i", "--rows", "rows.npy", "--json").out)
+    assert [one["n_rows"] for one in facts["generations"]] == [1200]
+    index = fs.CodeIndex(fs.load("later.fsk"))
+    index.add(ROWS)
+    assert found(run, "i", "queries.npy", "-k", 3)["indices"] == index.search(QUERIES, k=3)[1].tolist()
+
+
+def test_an_index_of_hashes(run):
+    run("index", "add", "i", "rows.npy", "--model", "h.fsk", "--metric", "hamming")
+    answer = found(run, "i", "queries.npy", "-k", 2)
+    assert answer["metric"] == "hamming" and isinstance(answer["distances"][0][0], int)
+
+
+def test_choices_shown_are_those_of_the_classes():
+    assert list(KEPT) == ["none", *filter(None, _index.KEPT)]
+    assert list(_search.METRICS) == list(METRICS)
+
+
+def everything(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_bad_input_leaves_the_index_as_it_was(run, tmp_path):
+    run("index", "add", "i", "rows.npy", "--model", "q.fsk")
+    run("sketch", "rows.npy", "-l", 4, "-o", "s.fsk")
+    np.save("narrow.npy", ROWS[:, :5])
+    nan = ROWS.copy()
+    nan[900, 3] = np.nan
+    np.save("nan.npy", nan)
+    np.save("few.npy", np.arange(5000, 5003))
+    np.save("many.npy", np.arange(5000, 7000))
+    np.save("old.npy", np.arange(1200))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("x")
+    before = everything(tmp_path / "i")
+    for command, message in [
+        (("add", "new", "rows.npy"), "there is no index new: --model names"),
+        (("add", "new", "rows.npy", "--model", "s.fsk"), "s.fsk holds a FrequentDirections"),
+        (("add", "new", "rows.npy", "--model", "q.fsk", "--keep-rows", "int8"), "rows must be one of"),
+        (("add", "new", "rows.npy", "--model", "q.fsk", "--metric", "hamming"), "hamming"),
+        (("add", "new", "nan.npy", "--model", "q.fsk"), "nan.npy: rows must be finite: row 900"),
+        (("add", "no/new", "rows.npy", "--model", "q.fsk"), "the folder of the index does not exist"),
+        (("add", "other", "rows.npy", "--model", "q.fsk"), "other is there, and no index"),
+        (("add", "rows.npy", "rows.npy", "--model", "q.fsk"), "rows.npy is there, and no index"),
+        (("add", "i", "narrow.npy"), "24 columns"),
+        (("add", "i", "rows.npy", "nan.npy"), "nan.npy"),
+        (("add", "i", "rows.npy", "--ids", "few.npy"), "few.npy must hold one id for each row, got 3"),
+        (
+            ("add", "i", "rows.npy", "--ids", "many.npy"),
+            "one id for each of the 1200 rows, got 2000",
+        ),
+        (("add", "i", "rows.npy", "--ids", "old.npy"), "in the index already"),
+        (("add", "i", "rows.npy", "--keep-rows", "float16"), "--keep-rows is settled when an index is made"),
+        (("add", "i", "rows.npy", "--metric", "cosine"), "that of i is euclidean"),
+        (("remove", "i"), "which rows?"),
+        (("remove", "i", 3, 4000), "4000 not found"),
+        (("remove", "i", 3, 3), "3"),
+        (("search", "i", "narrow.npy"), "24 columns"),
+        (("search", "i", "queries.npy", "-k", 1201), "k must be at most"),
+        (("search", "i", "queries.npy", "--allow", "many.npy"), "allow must be in the index"),
+        (("search", "i", "queries.npy", "--rescore", "queries.npy"), "20"),
+        (("search", "other", "queries.npy"), "other"),
+        (("reencode", "new"), "new"),
+        (("info", "none"), "none"),
+    ]:
+        error = run("index", *command, status=2).err
+        assert message in error, error
+        assert error.count("\n") == 1
+    assert everything(tmp_path / "i") == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_cut_index_is_refused(run, tmp_path):
+    run("index", "add", "i", "rows.npy", "--model", "q.fsk")
+    (codes,) = (tmp_path / "i").glob("codes-*.npy")
+    codes.write_bytes(codes.read_bytes()[:-9])
+    assert "cut short" in run("index", "search", "i", "queries.npy", status=2).err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+def test_an_interrupted_add_adds_nothing(run, tmp_path):
+    run("index", "add", "i", "rows.npy", "--model", "q.fsk")
+    np.save("large.npy", np.tile(ROWS, (600, 1)))
+    before = everything(tmp_path / "i")
+    command = [sys.executable, "-m", "fastsketch", "index", "add", "i", "large.npy", "--progress"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    process.stderr.read(1)  # rows are on their way
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert "i is as it was" in said
+    assert everything(tmp_path / "i") == before
+
+
+def test_two_writers(run, tmp_path, monkeypatch):
+    """Who comes second is refused, and what the first has saved stays."""
+    run("index", "add", "i", "first.npy", "--model", "q.fsk")
+    load = fs.CodeIndex.load
+
+    def loaded(path):
+        index = load(path)
+        other = load(path)
+        other.remove([1])
+        other.save(path)
+        return index
+
+    monkeypatch.setattr(fs.CodeIndex, "load", loaded)
+    assert "has been changed by somebody else" in run("index", "add", "i", "second.npy", status=2).err
+    monkeypatch.undo()
+    assert len(fs.load(tmp_path / "i")) == 699
