@@ -87,13 +87,16 @@ def test_readme_example(tmp_path, monkeypatch):
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
 
 
-def test_guide_examples():
-    """All blocks: a tolerance and merges, principal components, a second pass."""
+def test_guide_examples(tmp_path, monkeypatch):
+    """All blocks: a tolerance and merges, principal components, a second pass, an index."""
+    monkeypatch.chdir(tmp_path)
     scopes = []
     for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL):
         scopes.append({})
         exec(compile(code, "docs/guide.md", "exec"), scopes[-1])
-    sizes, scope, again = scopes
+    sizes, scope, again = scopes[:3]
+    (kept,) = (found for found in scopes if "index" in found)
+    assert len(kept["index"]) == 4900 and kept["found"].shape == (10, 5) and kept["found"].min() >= 100
     merged = sizes["whole"]
     assert merged.resolved["sketch_size"] == max(part.resolved["sketch_size"] for part in sizes["parts"])
     assert merged.error_bound <= 0.02 * merged.squared_norm

@@ -91,6 +91,8 @@ class CodeIndex(Reading):
 
     def __init__(self, model: Any, *, rows: KeptRows = None, metric: Metric = "euclidean") -> None:
         if rows is not None:
+            if not isinstance(rows, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"rows must be None or as what they are kept, a string, got {type(rows).__name__}")
             as_choice(rows, "rows", ROW_TYPES)
         as_choice(metric, "metric", get_args(Metric))
         encoder = _generations.as_encoder(model, metric=metric)
@@ -360,11 +362,11 @@ class CodeIndex(Reading):
         folder = _saving.place_of(path)
         stamp = os.urandom(16).hex()
         known = self._stamps.get(folder, ())
-        # before it is there: a save that is interrupted when all is done was ours
-        self._stamps = {**self._stamps, folder: (*known, stamp)}
         setting = _saving.Setting(self._metric, self._rows)
 
         def job() -> Contents:
+            # before it is there: a save that is interrupted when all is done was ours
+            self._stamps = {**self._stamps, folder: (*known, stamp)}
             return _saving.save(
                 folder,
                 self._contents.tidied(),
@@ -387,7 +389,7 @@ class CodeIndex(Reading):
             The folder.
         memory_map : bool, default True
             Read codes, ids and kept rows from the files when they are needed, not into memory; the same for what later
-            saves write.
+            saves write. Nobody but an index may change these files meanwhile: it never does, it writes new ones.
         verify : bool, optional
             Whether kept rows are read and held against their checksums, as everything else is in any case. By default
             they are unless they are mapped.
@@ -418,6 +420,9 @@ class CodeIndex(Reading):
         other._set_up(self._rows, self._metric, self._contents.closed())
         other._stamps, other._memory_map = self._stamps, self._memory_map
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_contents": self._contents.closed()}  # without room that nobody has written to
 
     def __copy__(self) -> "CodeIndex":
         return self.copy()

@@ -68,7 +68,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.exists():
         what = "no index" if folder.is_dir() else "no folder of an index"
-        raise StateError(f"{folder} is {what}: {MANIFEST} is missing")
+        raise StateError(f"{folder} cannot be read: it is {what}, {MANIFEST} is missing")
     about, _ = files.read(path)
     state: Any = about.get("state")
     if about["kind"] != KIND or not isinstance(state, dict):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch.codes import Encoder
 from fastsketch.codes._blocks import Blocks, blocks_of
+from fastsketch.codes._encoder import kept, restored
 from fastsketch.codes._search import estimated_norms
 from fastsketch.indexing._places import Ids, Positions, Runs, ascends, find, with_run
 
@@ -63,6 +64,10 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        about, arrays = kept(self.encoder)
+        return _sent, (about, arrays, self.codes, self.ids, self.rows, self.removed, self.runs, self.written)
 
     @cached_property
     def n_removed(self) -> int:
@@ -131,15 +136,20 @@ class Segment:
     def n_bytes(self) -> int:
         """Bytes of its arrays, of what finds an id and of what searches have kept."""
         orders = (run.order for run in self.runs)
-        kept = (self.codes, self.ids, self.rows, self.removed, *orders, *self.derived.values())
-        return sum(array.nbytes for array in kept if array is not None)
+        held = (self.codes, self.ids, self.rows, self.removed, *orders, *self.derived.values())
+        return sum(array.nbytes for array in held if array is not None)
+
+
+def _sent(about: dict[str, Any], arrays: dict[str, NDArray[Any]], *others: Any) -> Segment:
+    """A segment that was pickled."""
+    return Segment(restored(about, arrays), *others)
 
 
 def joined(segments: "list[Segment]") -> Segment:
     """One segment of the rows that count of several of one encoder, in their order."""
     codes, ids = _gathered([(s.codes, s.live) for s in segments]), _gathered([(s.ids, s.live) for s in segments])
-    kept = [(s.rows, s.live) for s in segments if s.rows is not None]
-    rows = _gathered(kept) if kept else None
+    with_rows = [(s.rows, s.live) for s in segments if s.rows is not None]
+    rows = _gathered(with_rows) if with_rows else None
     return Segment(segments[0].encoder, codes, ids, rows, runs=with_run((), ids))
 
 

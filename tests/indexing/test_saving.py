@@ -12,7 +12,6 @@ import threading
 import time
 import zlib
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from fastsketch.indexing import IndexConflict, LockHeld, _files, _saving
 from fastsketch.io._lock import lock_name
 from tests.indexing import saver
 from tests.indexing.toy import toy
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import amount, environment, report
 from tests.reliability.test_interrupts import interrupted, lines_of, moments
 
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals of POSIX")
@@ -306,13 +305,10 @@ def test_killed_while_saving(folder):
     """A process that adds, removes and saves for ever is killed: what it said was saved is there, and nothing half."""
     rng, counts = random.Random(0), Counter()
     kills = amount(5, 20)
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join([str(Path(fs.__file__).parents[1]), str(root), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
     steps = 0
     for _ in range(kills):
         command = [sys.executable, "-m", "tests.indexing.saver", str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as child:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), text=True) as child:
             said = steps
             while said < steps + rng.randrange(1, 6):
                 said = int(child.stdout.readline())

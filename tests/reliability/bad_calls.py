@@ -38,6 +38,7 @@ MEMORY = 6 << 30
 # Good calls that are refused all the same, by the kind of model.
 NEVER = ("AdaptiveGrid.compare_with", "SGH.update", *(f"{kind}.predict_proba" for kind in ("AdaptiveGrid", "ADMML1")))
 NEVER += tuple(f"{kind}.predict_proba" for kind in ("AISImpute", "AltMin", "WibergL1"))
+NEVER += ("CodeIndex.add_codes",)  # which needs the rows, too, where they are kept
 # Numbers of turns: a huge one is a long wait that was asked for.
 TURNS = {"epochs", "sweeps", "max_iterations", "max_power_iterations", "power_iterations", "inner_steps", "rounds"}
 TURNS |= {"steps", "max_inner_rank", "n", "m", "q", "retries", "reservoir_size", "batch_size", "workers", "d"}
@@ -184,6 +185,16 @@ def _by_call(name, parameter):
     kind = name.split(".")[-2]
     if name.endswith(("map_merge", ".merge")) and parameter in ("executor", "workers"):
         return GOOD[parameter]()
+    if "CodeIndex" in name:
+        folder = Path(tempfile.mkdtemp())
+        if parameter == "path" and name.endswith("load"):
+            _learned(fs.CodeIndex).save(folder)
+        kept = _learned(fs.CodeIndex)
+        codes, fingerprint = kept.encoder.encode(dense()), kept.encoder.fingerprint
+        own = {"model": _learned(fs.SketchHash), "path": folder, "ids": [1, 2], "codes": codes}
+        own |= {"fingerprint": fingerprint}
+        if parameter in own:
+            return own[parameter]
     if parameter == "path" and name.endswith("save"):
         return _file(".fsk")
     if parameter == "source":
@@ -254,6 +265,10 @@ def _learned(cls):
     if cls.__name__ == "Tracked":
         held = {"squares": np.ones(3), "v": np.eye(3, D), "seen": np.eye(3), "leaked": np.zeros((3, 3))}
         return cls(**held, delta=0.0, lost=0.0)
+    if cls is fs.CodeIndex:
+        out = cls(_learned(fs.SketchHash), rows="float32")
+        out.add(dense())
+        return out
     if issubclass(cls, fs.FrequentDirections):
         return cls(5, solver="gram").update(dense())
     if cls.__name__ == "FoldedIn":
@@ -490,7 +505,8 @@ def run(case):
         text = f"{type(error).__name__}: {error}"
         if parameter is None and not name.endswith(NEVER):
             return "a good call was refused", text
-        indexed = isinstance(error, IndexError) and " must lie in [" in text  # as NumPy has it, with our message
+        # as NumPy has it, with our message
+        indexed = isinstance(error, IndexError) and (" must lie in [" in text or " must be in the index: " in text)
         if not (name.startswith(UNCHECKED) or indexed or isinstance(error, REFUSALS)):
             places = traceback.extract_tb(error.__traceback__)[-3:]
             return "raw", f"{text[:200]} | " + "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in places)
