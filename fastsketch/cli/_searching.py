@@ -129,5 +129,5 @@ def _header(path: str) -> Any:
 def _mapped(path: str, header: Any) -> NDArray[Any]:
     if 0 in header.shape:  # nothing to map
         return np.empty(header.shape, header.dtype)
-    found: NDArray[Any] = np.memmap(path, header.dtype, "r", header.offset, header.shape)
-    return found
+    mapped: Any = np.memmap
+    return mapped(path, header.dtype, "r", header.offset, header.shape)
