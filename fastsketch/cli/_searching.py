@@ -127,7 +127,10 @@ def _header(path: str) -> Any:
 
 
 def _mapped(path: str, header: Any) -> NDArray[Any]:
-    if 0 in header.shape:  # nothing to map
-        return np.empty(header.shape, header.dtype)
-    found: NDArray[Any] = np.memmap(path, header.dtype, "r", header.offset, header.shape)
+    shape: tuple[int, ...] = header.shape
+    found: NDArray[Any] = (
+        np.memmap(path, header.dtype, "r", header.offset, shape)
+        if all(shape)  # or there is nothing to map
+        else np.empty(shape, header.dtype)
+    )
     return found
