@@ -84,8 +84,9 @@ def _unit(sample: Array, spread: Array) -> float:
 def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
     """The sample by directions, and how much an error in each counts (r,)."""
     total = float(near.weight.sum())
-    variance = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
-    directions = [Direction(z[:, j], near.weight, float(np.sqrt(v))) for j, v in enumerate(variance)]
+    variance: Array = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
+    known: list[float] = np.sqrt(variance).tolist()
+    directions = [Direction(z[:, j], near.weight, s) for j, s in enumerate(known)]
     top = float(near.apart.max(initial=0.0))
     if top == 0:
         return directions, np.ones(len(directions))

@@ -41,7 +41,7 @@ def test_every_bit_takes_some_of_the_error():
     direction = directions_of(np.array([2.0]), n=5000)[0]
     left = [direction.levels(bits).left for bits in range(SIZES)]
     assert left[0] == pytest.approx(4.0, rel=0.1)
-    assert all(after < 0.45 * before for before, after in zip(left, left[1:], strict=False))
+    assert all(after < 0.5 * before for before, after in zip(left, left[1:], strict=False))
 
 
 def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
