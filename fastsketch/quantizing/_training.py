@@ -26,7 +26,7 @@ KNOWN: Final = 8.0
 # A direction in which near rows are (almost) equal counts as this share of the one that counts most.
 LEAST_WEIGHT: Final = 1e-6
 # What a byte of an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all.
-DEARER: Final = 1.04
+DEARER: Final = 1.085
 # An offset's range, as a multiple of that of the sample.
 HEADROOM: Final = 1.25
 
