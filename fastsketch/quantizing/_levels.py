@@ -43,10 +43,13 @@ class Direction:
     def levels(self, bits: int) -> Levels:
         """The levels of so many bits."""
         if bits not in self._found:
-            coarse, fine = self._coarse(min(bits, NIBBLE)), np.zeros(1)
-            if bits > NIBBLE:
-                coarse, fine = self._two(self._coarse(NIBBLE), 1 << (bits - NIBBLE))
-            self._found[bits] = Levels(coarse, fine, self._left(np.add.outer(coarse, fine).ravel(), bits))
+            if bits <= NIBBLE:
+                pairs = [(self._coarse(bits), np.zeros(1))]
+            else:  # from levels that are dense where rows are, and from even ones
+                fine = 1 << (bits - NIBBLE)
+                pairs = [self._two(coarse, fine) for coarse in (self._coarse(NIBBLE), self._even(1 << NIBBLE))]
+            found = [Levels(*pair, self._left(np.add.outer(*pair).ravel(), bits)) for pair in pairs]
+            self._found[bits] = min(found, key=lambda levels: levels.left)
         return self._found[bits]
 
     def _left(self, levels: Array, bits: int) -> float:
@@ -83,9 +86,15 @@ class Direction:
         if len(self._z) < MANY * n:
             # the best levels of a normal variable have equal shares of one of thrice its variance
             return np.sqrt(3.0) * self._spread * ndtri(share)
-        middle = (self._weight[1:] + self._weight[:-1]) / (2.0 * self._weight[-1])
-        grid = np.linspace(self._z[0], self._z[-1], n + 2)[1:-1]
+        middle: Array = (self._weight[1:] + self._weight[:-1]) / (2.0 * self._weight[-1])
+        low, high = float(self._z[0]), float(self._z[-1])
+        grid = low + (high - low) * np.arange(1, n + 1) / (n + 1)
         return 0.6 * np.interp(share, middle, self._z) + 0.4 * grid
+
+    def _even(self, n: int) -> Array:
+        """Levels in the middle of n equal parts of what the sample reaches."""
+        low, high = (float(self._z[0]), float(self._z[-1])) if len(self._z) > 1 else (-self._spread, self._spread)
+        return low + (high - low) * (np.arange(n) + 0.5) / n
 
     def _two(self, coarse: Array, n: int) -> tuple[Array, Array]:
         """Coarse and fine levels, their sums the levels: the means of what the other leaves, in turns."""

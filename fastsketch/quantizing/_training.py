@@ -26,7 +26,7 @@ KNOWN: Final = 8.0
 # A direction in which near rows are (almost) equal counts as this share of the one that counts most.
 LEAST_WEIGHT: Final = 1e-6
 # What a byte of an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all.
-DEARER: Final = 1.04
+DEARER: Final = 1.085
 # An offset's range, as a multiple of that of the sample.
 HEADROOM: Final = 1.25
 
@@ -84,8 +84,9 @@ def _unit(sample: Array, spread: Array) -> float:
 def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
     """The sample by directions, and how much an error in each counts (r,)."""
     total = float(near.weight.sum())
-    variance = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
-    directions = [Direction(z[:, j], near.weight, float(np.sqrt(v))) for j, v in enumerate(variance)]
+    variance: Array = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
+    known: list[float] = np.sqrt(variance).tolist()
+    directions = [Direction(z[:, j], near.weight, s) for j, s in enumerate(known)]
     top = float(near.apart.max(initial=0.0))
     if top == 0:
         return directions, np.ones(len(directions))
