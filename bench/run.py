@@ -46,6 +46,7 @@ COMMANDS = {
     "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
     "training": "seconds to learn hash functions (FROSH Table II)",
     "search": "a million codes against faiss",
+    "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",
     "names": "rows as dicts and csv tables: encoding, learning, reading, beside scikit-learn, river and pandas",
