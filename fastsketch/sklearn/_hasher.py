@@ -11,10 +11,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_flag, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
 from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._neighbors import CodeNeighbors
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
@@ -22,7 +23,7 @@ DEFAULT_BITS = 64
 
 
 @named_keywords
-class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
+class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters
@@ -34,6 +35,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     output : {"packed", "bits", "values"}, default "packed"
         The result of ``transform``: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
         signed distances whose signs the bits are.
+    n_neighbors : int, default 5
+        Of ``kneighbors``, unless it is told.
+    oversample : float, default 10
+        ``kneighbors`` ranks n_neighbors times as many candidates by their exact distances; at least 1.
+    keep_rows : bool, default True
+        Whether ``fit`` keeps X itself (no copy of it, but it is in every pickle) for those distances. Without it codes
+        alone are kept, and distances are estimates; ``partial_fit`` keeps neither.
     random_state : int, RandomState or None, default 0
         An int is the seed itself; codes of models with one seed are comparable.
 
@@ -41,6 +49,8 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     ----------
     hash_ : fastsketch.SketchHash
     n_bits_, n_features_in_, n_samples_seen_ : int
+    n_samples_fit_ : int
+        Rows that ``kneighbors`` finds: those of ``fit``.
     mean_ : ndarray (n_features_in_,)
     components_ : ndarray (n_bits_, n_features_in_)
         Principal directions of the sketch, before the rotation.
@@ -57,10 +67,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
     >>> SketchHasher(n_bits=16).fit_transform(X).shape
     (500, 2)
+    >>> distances, found = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
+    >>> found[:, 0].tolist()
+    [0, 1, 2, 3]
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
-    _FREE: ClassVar = frozenset({"output"})
+    _FREE: ClassVar = frozenset({"output", "n_neighbors", "oversample", "keep_rows"})
 
     hash_: SketchHash
     n_bits_: int
@@ -74,6 +87,9 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         block_rows: int | None = None,
         rotation: Rotation = "itq",
         output: Literal["packed", "bits", "values"] = "packed",
+        n_neighbors: int = 5,
+        oversample: float = 10,
+        keep_rows: bool = True,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_bits = n_bits
@@ -82,21 +98,30 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self.block_rows = block_rows
         self.rotation: Rotation = rotation
         self.output: Literal["packed", "bits", "values"] = output
+        self.n_neighbors = n_neighbors
+        self.oversample = oversample
+        self.keep_rows = keep_rows
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
         X = self._checked(X, reset=True)
+        keep_rows = as_flag(self.keep_rows, "keep_rows")
+        self._forget()
         if hasattr(self, "hash_"):
             del self.hash_
-        return self._take(X)
+        self._take(X)
+        self._keep(X, keep_rows=keep_rows)
+        return self
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size."""
+        """Learn from one more batch of any size. What ``fit`` has kept for ``kneighbors`` is given up."""
         first = not hasattr(self, "hash_")
         if not first:
             self._check_parameters()
-        return self._take(self._checked(X, reset=first))
+        self._take(self._checked(X, reset=first))
+        self._forget()
+        return self
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
@@ -119,6 +144,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self.hash_ = model.update(X)
         self.n_bits_ = model.n_bits
         return self
+
+    @property
+    def _learner(self) -> SketchHash:
+        return self.hash_
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        return self.hash_.encode(X, factors=True)
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Codes of the rows of X: see ``output``."""

@@ -97,7 +97,7 @@ def test_equal_rows_are_ordered_by_id():
 
 def test_whole_numbers_half_precision_and_large_numbers():
     for rows in (np.rint(ROWS).astype(np.int8), ROWS.astype(np.float16), np.rint(ROWS).astype(np.uint8)):
-        _, found = MODEL.search(rows[:9], MODEL.encode(rows, factors=True), k=1, rescore=rows)
+        _, found = MODEL.search(rows[:9], MODEL.encode(rows, factors=True), k=1, rescore=rows, oversample=200)
         assert np.array_equal(rows[found[:, 0]], rows[:9])
     model = fs.baselines.LSH(64).update(ROWS)
     codes = model.encode(ROWS)
