@@ -47,6 +47,7 @@ COMMANDS = {
     "training": "seconds to learn hash functions (FROSH Table II), components of a sample beside them",
     "samples": "when a sketch is worth it: MAP beside components of a sample, stationary rows, drift, rare rows",
     "search": "a million codes against faiss",
+    "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",

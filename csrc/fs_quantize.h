@@ -43,7 +43,7 @@ size_t fs_quantize_scratch(ptrdiff_t n_nibbles);
 
 /* codes (n, width) of n <= FS_PROJECT_ROWS rows of a panel z, square as fs_project_rows leaves them. */
 void fs_quantize_panel_s(const fs_quantizer *q, ptrdiff_t n, const float *z, const double *square, uint8_t *codes,
-                       void *scratch);
+                         void *scratch);
 
 /* z = the words of n codes, zeros in directions without a group and in rows from n on; (n_directions, ROWS). */
 void fs_words_panel_s(const fs_quantizer *q, ptrdiff_t n, const uint8_t *codes, float *z, void *scratch);

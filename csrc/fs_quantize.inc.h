@@ -12,8 +12,8 @@
     FS_UNROLL       \
     for (int v = 0; v < VECTORS; v++)
 
-/* Vectors of numbers of words; where score < *least, *least = score and *who = word; the lesser of two; numbers from and
- * to int32; table[who] of 16 floats. */
+/* Vectors of numbers of words; where score < *least, *least = score and *who = word; the lesser of two; numbers from
+ * and to int32; table[who] of 16 floats. */
 #if FS_WIDTH == 512
 typedef __m512i NAME(index);
 FS_INLINE NAME(index) NAME(every)(int word) { return _mm512_set1_epi32(word); }
@@ -102,15 +102,18 @@ FS_INLINE void NAME(products)(ptrdiff_t count, const float *z, const float *word
     enum { TOGETHER = FS_WIDTH == 512 ? 8 : 4 };
     for (int c = 0; c < 16; c += TOGETHER) {
         NAME(vec) sum[TOGETHER][VECTORS];
+        FS_UNROLL
         for (int w = 0; w < TOGETHER; w++) {
             const NAME(vec) word = NAME(set)(words[c + w]);
             EACH_VECTOR sum[w][v] = NAME(load)(z + v * LANES) * word;
         }
         for (ptrdiff_t k = 1; k < count; k++)
-            for (int w = 0; w < TOGETHER; w++) {
-                const NAME(vec) word = NAME(set)(words[16 * k + c + w]);
-                EACH_VECTOR sum[w][v] = sum[w][v] + NAME(load)(z + k * ROWS + v * LANES) * word;
-            }
+            FS_UNROLL
+        for (int w = 0; w < TOGETHER; w++) {
+            const NAME(vec) word = NAME(set)(words[16 * k + c + w]);
+            EACH_VECTOR sum[w][v] = sum[w][v] + NAME(load)(z + k * ROWS + v * LANES) * word;
+        }
+        FS_UNROLL
         for (int w = 0; w < TOGETHER; w++)
             EACH_VECTOR product[c + w][v] = sum[w][v];
     }
@@ -210,8 +213,7 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
     uint8_t *nibble = s->nibble;
     int sums[FS_SUMS]; /* which are asked for */
     for (int t = 0; t < FS_SUMS; t++)
-        sums[t] = (q->first.bytes && q->offset[t] != 0) ||
-                  (q->second.bytes && (q->above[t] != 0 || q->below[t] != 0));
+        sums[t] = (q->first.bytes && q->offset[t] != 0) || (q->second.bytes && (q->above[t] != 0 || q->below[t] != 0));
     memset(s->sum, 0, sizeof s->sum);
     for (ptrdiff_t g = 0; g < q->n_groups; g++) {
         const ptrdiff_t count = q->count[g], m = q->nibbles[g];
@@ -248,8 +250,7 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
     memset(nibble, 0, ROWS);
     for (ptrdiff_t b = 0; b < bytes; b++)
         for (int i = 0; i < ROWS; i++)
-            s->nibble[b * ROWS + i] =
-                (uint8_t)(s->nibble[2 * b * ROWS + i] | s->nibble[(2 * b + 1) * ROWS + i] << 4);
+            s->nibble[b * ROWS + i] = (uint8_t)(s->nibble[2 * b * ROWS + i] | s->nibble[(2 * b + 1) * ROWS + i] << 4);
     for (ptrdiff_t i = 0; i < n; i++) {
         uint8_t *to = codes + i * q->width;
         for (ptrdiff_t b = 0; b < bytes; b++)

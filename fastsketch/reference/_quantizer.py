@@ -23,6 +23,9 @@ class SmallFloat(NamedTuple):
     unit: float = 1.0
 
 
+ABSENT = SmallFloat(0)
+
+
 def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
     """z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
     centred = (np.asarray(rows, np.float64) - mean) * (1.0 / length)
@@ -55,14 +58,14 @@ def project_sparse(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) 
     return z, square
 
 
-def _products(z: Floats, words: Floats) -> Floats:
-    total = z[:, 0, np.newaxis] * words[:, 0]
+def _products(z: Any, words: Any) -> Any:
+    total: Any = z[:, 0, np.newaxis] * words[:, 0]
     for k in range(1, words.shape[1]):
         total = total + z[:, k, np.newaxis] * words[:, k]
     return total
 
 
-def _half_square(words: Floats, weights: Floats) -> Floats:
+def _half_square(words: Any, weights: Any) -> Any:
     total = np.zeros(words.shape[:-1])
     for k in range(words.shape[-1]):
         total += words[..., k].astype(np.float64) ** 2 * float(weights[k])
@@ -71,11 +74,12 @@ def _half_square(words: Floats, weights: Floats) -> Floats:
 
 def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -> NDArray[np.uint8]:
     """The nearest words, (n, number of nibbles), by sums of weight (z - word)^2: of equally near ones the lowest."""
-    weights = np.ones(z.shape[1], np.float32) if weights is None else weights
+    every: Any = np.ones(z.shape[1], np.float32) if weights is None else weights
     out: list[Any] = []
-    for start, words in groups:
+    for start, group in groups:
+        words: list[Any] = list(group)
         own = slice(start, start + words[0].shape[1])
-        part, weight = z[:, own], weights[own]
+        part, weight = z[:, own], every[own]
         if len(words) == 1:
             out.append(np.argmin(_half_square(words[0], weight) - _products(part, words[0] * weight), axis=1))
             continue
@@ -89,10 +93,11 @@ def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -
 
 def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
     """The words of nibbles (n, number of nibbles), (n, r); zeros where no group is."""
-    out, j = np.zeros((len(codes), r), np.float32), 0
+    out: Any = np.zeros((len(codes), r), np.float32)
+    j = 0
     for start, words in groups:
         for at, table in enumerate(words):
-            found = table[codes[:, j]]
+            found: Any = table[codes[:, j]]
             part = slice(start, start + table.shape[1])
             out[:, part] = out[:, part] + found if at else found
             j += 1
@@ -103,17 +108,17 @@ def sums(
     z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats | None = None
 ) -> NDArray[np.float64]:
     """(n, 6): 1, |row - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word), in the order of the groups."""
-    z, word = z.astype(np.float64), word.astype(np.float64)
+    wide, taken = z.astype(np.float64), word.astype(np.float64)
     out = np.zeros((len(z), 6))
     out[:, 0], out[:, 1] = 1, square
     for j in range(z.shape[1]):
-        out[:, 2] += z[:, j] ** 2
+        out[:, 2] += wide[:, j] ** 2
     for start, words in groups:
         for k in range(start, start + words[0].shape[1]):
-            out[:, 3] += z[:, k] * word[:, k]
-            out[:, 4] += word[:, k] ** 2
+            out[:, 3] += wide[:, k] * taken[:, k]
+            out[:, 4] += taken[:, k] ** 2
             if slope is not None:
-                out[:, 5] += float(slope[k]) * z[:, k] * (z[:, k] - word[:, k])
+                out[:, 5] += float(slope[k]) * wide[:, k] * (wide[:, k] - taken[:, k])
     return out
 
 
@@ -139,19 +144,19 @@ def encode(
     square: Any,
     groups: Sequence[Group],
     *,
-    first: SmallFloat = SmallFloat(0),
-    second: SmallFloat = SmallFloat(0),
+    first: SmallFloat = ABSENT,
+    second: SmallFloat = ABSENT,
     offset: Any = None,
     above: Any = None,
     below: Any = None,
     weights: Floats | None = None,
     slope: Floats | None = None,
 ) -> NDArray[np.uint8]:
-    """Codes (n, width): nibbles by pairs, low ones first, then the factors offset . sums and above . sums / below . sums."""
+    """Codes (n, width): nibbles, the low one of a byte first, then offset . sums and above . sums / below . sums."""
     found = nibbles(z, groups, weights)
     if found.shape[1] % 2:
         found = np.column_stack([found, np.zeros(len(found), np.uint8)])
-    parts = [found[:, ::2] | found[:, 1::2] << 4]
+    parts: list[Any] = [found[:, ::2] | found[:, 1::2] << 4]
     values = sums(z, square, chosen(found, groups, z.shape[1]), groups, slope)
     if first.n_bytes:
         parts.append(small_float(first, _weighed(offset, values)))

@@ -752,7 +752,8 @@ static void adagrad(ptrdiff_t d)
 /* Rows to directions, to codes, to words and back: r directions in groups of `count`, every second of two nibbles. */
 static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
 {
-    const ptrdiff_t tiles = (r + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE, back = (d + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE;
+    const ptrdiff_t tiles = (r + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE,
+                    back = (d + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE;
     const ptrdiff_t width = tiles * FS_PROJECT_TILE, groups = r / count;
     double *x = space((size_t)(n * d), 8), *mean = space((size_t)d, 8), *square = space(FS_PROJECT_ROWS, 8);
     double *base = space((size_t)width, 8), *sum = space((size_t)width, 8);
