@@ -63,6 +63,17 @@ def of_factors(faiss, rng, n, d):
     return f"RaBitQFastScan, d = {d}", layout, codes, tables.astype(np.float32), queries, index, rule
 
 
+def ways_of(t, blocks, codes, layout, queries, index, rule):
+    """What is measured in turn, by name."""
+    n = len(codes)
+    return {
+        "blocks": lambda: kernel.topk(t, blocks, layout, 10, in_blocks_of=n, **rule),
+        "rows": lambda: kernel.topk(t, codes, layout, 10, **rule),
+        "thousand": lambda: kernel.topk(t, blocks, layout, 1000, in_blocks_of=n, **rule),
+        "faiss": lambda: index.search(queries, 10),
+    }
+
+
 def scan(args):
     """Milliseconds a query over a million codes, k = 10: ours in blocks and as rows, beside faiss on as many bytes."""
     import faiss
@@ -78,13 +89,7 @@ def scan(args):
         for threads in (1,) if args.quick else (1, 2):
             faiss.omp_set_num_threads(threads)
             for m in (1, 100):
-                t, asked = tables[:m], queries[:m]
-                ways = {
-                    "blocks": lambda t=t: kernel.topk(t, blocks, layout, 10, in_blocks_of=len(codes), **rule),
-                    "rows": lambda t=t: kernel.topk(t, codes, layout, 10, **rule),
-                    "thousand": lambda t=t: kernel.topk(t, blocks, layout, 1000, in_blocks_of=len(codes), **rule),
-                    "faiss": lambda asked=asked: index.search(asked, 10),
-                }
+                ways = ways_of(tables[:m], blocks, codes, layout, queries[:m], index, rule)
                 with fs.thread_limit(threads):
                     times = interleaved(ways, 21 if m == 1 else 5)
                 ms = {key: value[0] / m * 1e3 for key, value in times.items()}

@@ -11,6 +11,7 @@
 #include "fs_project.h"
 #include "fs_quantize.h"
 #include "fs_rows.h"
+#include "fs_scan.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
@@ -103,6 +104,26 @@ static void topk(void)
     fs_hamming_sort(A, 10, NULL, ints, longs);
 }
 static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
+/* A queries, B codes of C nibbles and two factors */
+enum { KEPT = 10 };
+static fs_scan_query *asked;
+static fs_offer *held;
+static uint8_t *steps;
+static uint32_t *scales;
+static void scan_codes(void)
+{
+    const fs_scan_layout layout = {C, C / 2 + 2, 1, 1, 19, 19, 1.0f, 1.0f};
+    const fs_scan_set set = {layout, B, 0, bytes, 1, 1.0f, -2.0f, NULL, NULL, NULL};
+    const ptrdiff_t room = fs_least_room(KEPT, B);
+    for (ptrdiff_t i = 0; i < A; i++) {
+        asked[i] = (fs_scan_query){.table = xs + i * C * 16,
+                                   .steps = steps + i * fs_scan_steps(&layout),
+                                   .weights = scales + i * fs_scan_weights(&layout)};
+        fs_scan_prepare(&set, asked + i);
+        fs_least_begin(KEPT, room, NULL, held + i * room, &asked[i].least);
+    }
+    fs_scan_rows(&set, 0, B, A, asked, tile);
+}
 static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }
 static void columns_s(void) { fs_fwht_columns_s(A, B, B, xs); }
 static void along_rows_d(void) { fs_fwht_rows_d(A, B, B, xd); }
@@ -222,6 +243,13 @@ static void code_numbers(void)
         bytes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(A, C, bytes, words);
 }
+static void scan_numbers(void)
+{
+    for (ptrdiff_t i = 0; i < B * (C / 2 + 6); i++)
+        bytes[i] = (uint8_t)(256 * (uniform() + 0.5));
+    for (ptrdiff_t i = 0; i < A * C * 16; i++)
+        xs[i] = (float)uniform();
+}
 static void check_numbers(void)
 {
     for (ptrdiff_t i = 0; i < A; i++)
@@ -308,6 +336,9 @@ static const struct {
     {"hamming topk", topk, code_numbers, always, 20, 50000, 16},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 32},
     {"hamming topk", topk, code_numbers, always, 20, 50000, 64},
+    {"scan of codes", scan_codes, scan_numbers, always, 1, 40000, 32},
+    {"scan of codes", scan_codes, scan_numbers, always, 20, 40000, 32},
+    {"scan of codes", scan_codes, scan_numbers, always, 20, 40000, 90},
     {"hamming distances", distances, code_numbers, always, 20, 50000, 13},
     {"fwht columns d", columns_d, shrink_numbers, always, 1024, 64, 0},
     {"fwht columns s", columns_s, shrink_numbers, always, 1024, 64, 0},
@@ -434,7 +465,8 @@ int main(int n, char **arguments)
     xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
     ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
     rows32 = space(MOST * 4), columns32 = space(MOST * 4), bytes = space(MOST * 4), words = space(MOST * 8);
-    tile = space(MOST * 8), text = space(MOST);
+    tile = space(MOST * 8), text = space(MOST), steps = space(MOST), scales = space(MOST);
+    asked = space(20 * sizeof *asked), held = space(20 * 2 * (KEPT + 16) * sizeof *held);
     fs_level_share(&level);
     printf("%-20s %16s", "microseconds", "");
     for (level = 0; fs_level_supported(level); level++)

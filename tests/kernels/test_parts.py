@@ -162,7 +162,7 @@ def test_searches_of_some_codes_by_id():
         places = np.flatnonzero(allow)
         bits = np.packbits(allow, bitorder="little")
         for k in (1, 10, 300):
-            found = agreed(lambda q=queries, k=k, bits=bits: hamming.topk(q, codes, k, allow=bits, ids=ids))
+            found = agreed(lambda q=queries, k=k, b=bits: hamming.topk(q, codes, k, allow=b, ids=ids))
             order = places[np.lexsort((ids[places], expected[places]))][:k]
             assert np.array_equal(found[1][0], order)
             assert np.array_equal(found[0][0], expected[order])
