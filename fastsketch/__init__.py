@@ -19,6 +19,7 @@ _HOME = {
     "SketchHash": "fastsketch.hashing",
     "hamming_distances": "fastsketch.hashing",
     "hamming_topk": "fastsketch.hashing",
+    "SketchQuantizer": "fastsketch.quantizing",
     "SketchedNewton": "fastsketch.online",
     "AdaptiveSubgradient": "fastsketch.online",
     "AdaptiveGrid": "fastsketch.online",
@@ -34,12 +35,14 @@ _HOME = {
 }
 _ROOMS = (
     "baselines",
+    "codes",
     "features",
     "hashing",
     "io",
     "lowrank",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
     "reference",

@@ -12,6 +12,7 @@ from fastsketch.merging import merge as merge
 from fastsketch.online import AdaptiveGrid as AdaptiveGrid
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
+from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
@@ -21,12 +22,14 @@ from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
 
 from . import baselines as baselines
+from . import codes as codes
 from . import features as features
 from . import hashing as hashing
 from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
+from . import quantizing as quantizing
 from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
@@ -41,11 +44,13 @@ __all__ = [
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
+    "SketchQuantizer",
     "SketchedEASE",
     "SketchedNewton",
     "StateError",
     "__version__",
     "baselines",
+    "codes",
     "features",
     "from_bytes",
     "fwht",
@@ -59,6 +64,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
     "reference",

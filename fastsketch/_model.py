@@ -93,7 +93,8 @@ class Model:
         for name in inherited:
             if name in vars(cls) and name not in own:
                 raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        cls._declared = {**inherited, **own}
+        found = {**inherited, **own}
+        cls._declared = dict(sorted(found.items(), key=lambda item: not item[1].positional))  # as in the signature
         if own or not abstract:
             cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
         if not abstract:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer, is_sparse
+from fastsketch.codes._packed import code_width
 from fastsketch.dask._parts import Part
-from fastsketch.hashing._codes import code_width
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
 from fastsketch.sketching import FrequentDirections, SecondPass

@@ -10,7 +10,7 @@ from fastsketch._kernels.hashing import encode as kernel
 from fastsketch._model import Model
 from fastsketch._parameters import integer
 from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse, natural_dtype, not_finite
-from fastsketch.hashing._codes import Codes, as_codes, code_width, hamming_topk, pack
+from fastsketch.codes._packed import Codes, as_codes, code_width, hamming_topk, pack
 from fastsketch.sketching._plain_rows import plain_rows
 
 Scores = NDArray[np.floating[Any]]

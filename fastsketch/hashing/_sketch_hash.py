@@ -1,33 +1,27 @@
 """Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
 
-from collections.abc import Sequence
-from copy import deepcopy
-from itertools import accumulate
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, float_dtype, integer, seed
+from fastsketch._model import Arrays
+from fastsketch._parameters import choice
 from fastsketch._threads import one_blas_thread
-from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
-from fastsketch.hashing._directions import top_of_moment, top_of_rows
-from fastsketch.hashing._forest import PART_LEVEL, Node
 from fastsketch.hashing._hasher import LinearHasher
-from fastsketch.hashing._rotation import aligned, itq_rotation, random_rotation
-from fastsketch.hashing._summary import BlockSummary, SummarySetting, validate
 from fastsketch.io import _checks as checks
+from fastsketch.summaries._directions import top_of_moment, top_of_rows
+from fastsketch.summaries._forest import Node
+from fastsketch.summaries._learner import METHODS, RESERVOIR_ROWS, Method, SummaryModel
+from fastsketch.summaries._rotation import aligned, itq_rotation, random_rotation
+from fastsketch.summaries._summary import SummarySetting
+
+__all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "SketchHash"]
 
 Array = NDArray[np.float64]
-Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 Rotation = Literal["random", "itq"] | None
-METHODS: Final[tuple[str, ...]] = get_args(Method)
 ROTATIONS: Final = ("itq", "random", None)
-
-# Rows that ITQ learns from: 2,000 gave more on MNIST than all rows gave faiss (bench/README.md).
-RESERVOIR_ROWS = 2000
 
 
 class _Learned(NamedTuple):
@@ -39,7 +33,7 @@ class _Learned(NamedTuple):
     offsets: Array  # (n_bits,) mu'P
 
 
-class SketchHash(LinearHasher, MergeableModel):
+class SketchHash(LinearHasher, SummaryModel):
     """Binary codes learned from a stream of rows in one pass: FROSH, OSH and relatives.
 
     The code of a row a is sgn((a - mu) W R): mu the mean of all rows, W (d x r) the top right singular vectors of a
@@ -114,17 +108,10 @@ class SketchHash(LinearHasher, MergeableModel):
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}
-    _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
+    _learned: _Learned | None
+    _anchor: Array | None
 
-    method: Method = choice(METHODS, default="srht")
-    sketch_size: int | None = integer(default=None, at_least=2)
-    block_rows: int | None = integer(default=None, at_least=1)
     rotation: Rotation = choice(ROTATIONS, default="itq")
-    seed: int = seed(default=0)
-    part: int = integer(default=0, below=1 << 30)
-    first_block: int = integer(default=0, below=1 << PART_LEVEL)
-    reservoir_size: int = integer(default=RESERVOIR_ROWS, at_least=1)
-    dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _check(self) -> None:
         size = self._size
@@ -149,50 +136,12 @@ class SketchHash(LinearHasher, MergeableModel):
             return self.method
         return "exact" if d <= 2 * self._size else "srht"
 
-    def _begin(self) -> None:
-        self._summary: BlockSummary | None = None
-        self._anchor: Array | None = None
-        self._learned: _Learned | None = None  # of the rows seen so far, as soon as they are needed
-
-    # -- learning --------------------------------------------------------------------------------------------------
-    @changes
-    def update(self, rows: Rows) -> Self:
-        """Learn from one row or many.
-
-        Parameters
-        ----------
-        rows : array_like or scipy.sparse (n, d), or (d,)
-            Real and finite. Sparse rows are expanded a few at a time.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If rows are no matrix of finite real numbers of the width seen before, or have fewer features than bits. The
-            model is then as it was before the call.
-        """
-        checked = as_rows(rows, self.n_features)
-        summary = self._summary
-        if summary is None:
-            dtype = natural_dtype(checked.dtype) if self.dtype is None else self.dtype
-            summary = self._empty_summary(checked.shape[1], dtype=dtype)
-        self._learned = None
-        summary.update(checked)
-        self._summary = summary
-        return self
-
-    def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
-        return BlockSummary(self._summary_setting(d), d, dtype=dtype)
-
-    def _summary_setting(self, d: int) -> SummarySetting:
+    def _setting(self, d: int) -> SummarySetting:
         if self.n_bits > d:
             raise ValueError(f"n_bits must be at most the {d} features of the rows, got {self.n_bits}")
         return SummarySetting(
             method=self._method_for(d),
-            n_bits=self.n_bits,
+            n_directions=self.n_bits,
             sketch_size=self._size,
             block_rows=self.block_rows,
             seed=self.seed,
@@ -200,53 +149,8 @@ class SketchHash(LinearHasher, MergeableModel):
             reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
         )
 
-    @property
-    def _place(self) -> int:
-        """Place of the first block."""
-        return (self.part << PART_LEVEL) + self.first_block
-
-    def _must_agree(self) -> dict[str, Any]:
-        return {**super()._must_agree(), "sketch_size": self._size}
-
     def _merge(self, other: Self) -> None:
-        mine, theirs = self._summary, other._summary
-        assert mine is not None and theirs is not None  # both have seen rows
-        self._learned = None
-        mine.merge(theirs)
-        if other._place < self._place:  # the merged model is the same whichever took the other one in
-            self._values.update(part=other.part, first_block=other.first_block)
-
-    def _adopt(self, other: Self) -> None:
-        assert other._summary is not None  # it has seen rows
-        self._learned = None
-        self._anchor = other._anchor if self._anchor is None else self._anchor
-        self._summary = other._summary.closed()
-        self._values.update(part=other.part, first_block=other.first_block)
-
-    @changes
-    def seal(self) -> Self:
-        """Say that this part is complete: it becomes one node, the smallest to send and to merge.
-
-        ``merge`` does so with models of different parts. Returns self.
-        """
-        if self._summary is not None:
-            self._learned = None
-            self._summary.seal()
-        return self
-
-    def _for_part(self, part: int, first_block: int = 0) -> Self:
-        place = {"part": self.part + part, "first_block": self.first_block + first_block}
-        parameters: dict[str, Any] = {**self.parameters, **place}
-        return type(self)(**parameters)
-
-    def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        dtype = np.dtype(np.float64)  # of no influence
-        block_rows = self._empty_summary(n_features, dtype=dtype).block_rows
-        starts = [0, *accumulate(lengths)][:-1]
-        return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
-
-    def _complete_part(self) -> None:
-        self.seal()
+        self._merge_summary(other)
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
@@ -260,10 +164,7 @@ class SketchHash(LinearHasher, MergeableModel):
     def _read(self) -> _Learned:
         """The hash functions, or ValueError without rows."""
         if self._learned is None:
-            node = self._total()
-            if node is None:
-                raise ValueError("the model has seen no rows: call update first")
-            self._learned = self._learned_from(node)
+            self._learned = self._learned_from(self._require_total())
         return self._learned
 
     @one_blas_thread
@@ -335,48 +236,9 @@ class SketchHash(LinearHasher, MergeableModel):
         """(d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
         return self._read().projection.copy()
 
-    @property
-    def mean(self) -> Array | None:
-        """Mean of all rows, (d,) float64; None before the first."""
-        node = self._total()
-        return None if node is None else node.mean.copy()
-
-    @property
-    def shrinkage(self) -> float:
-        """What the shrinks removed, at most, from any squared singular value; a random map's error comes on top."""
-        node = self._total()
-        return 0.0 if node is None else node.shrinkage
-
-    @property
-    def n_rows(self) -> int:
-        """Rows seen."""
-        return 0 if self._summary is None else self._summary.n_rows
-
-    @property
-    def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
-        return None if self._summary is None else self._summary.n_features
-
-    def _resolved(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"sketch_size": self._size}
-        if (summary := self._summary) is not None:
-            out["method"] = self._method_for(summary.n_features)
-            out["block_rows"], out["dtype"] = summary.block_rows, summary.dtype
-        return out
-
     # -- keeping it ------------------------------------------------------------------------------------------------
-    @reads
-    def copy(self) -> Self:
-        """An independent model in the same state; it shares the arrays that never change."""
-        other = type(self)(**self.parameters)
-        other.notes = deepcopy(self.notes)
-        other._summary = None if self._summary is None else self._summary.copy()
-        other._anchor, other._learned = self._anchor, self._learned
-        self._keep_in_memory(other)
-        return other
-
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        state, arrays = ({}, {}) if self._summary is None else self._summary.state()
+        state, arrays = self._summary_state()
         return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -387,20 +249,15 @@ class SketchHash(LinearHasher, MergeableModel):
         if not state:
             checks.only(arrays, "anchor")
             return
-        d, dtype = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS), as_dtype(state["dtype"])
+        d = self._validate_summary(state, {name: array for name, array in arrays.items() if name != "anchor"})
         if anchor is not None and len(anchor) != d:
             raise ValueError(f"the anchor must have {d} rows, got {len(anchor)}")
-        if self.dtype is not None and dtype != self.dtype:
-            raise ValueError(f"its rows have dtype {dtype}, its parameters {self.dtype}")
-        validate(state, arrays, self._summary_setting(d), d, dtype=dtype)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if "anchor" in arrays:
             self.anchor(arrays["anchor"])
         if state:
-            summary = self._empty_summary(state["n_features"], dtype=as_dtype(state["dtype"]))
-            summary.restore(state, arrays)
-            self._summary = summary
+            self._restore_summary(state, arrays)
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:

@@ -25,7 +25,7 @@ TESTS = (
     "sketching/test_tracked.py",
     "online/test_golden.py",
     "hashing/test_golden.py",
-    "hashing/test_summary.py",
+    "summaries/test_summary.py",
     "test_guards.py",
 )
 # They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this.

@@ -6,10 +6,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.hashing._forest import Node
 from fastsketch.sketching._engines import DenseEngine, EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.summaries._forest import Node
 
 Arrays = dict[str, NDArray[Any]]
 

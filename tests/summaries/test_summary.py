@@ -7,7 +7,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._random import Key, raw_numbers
-from fastsketch.hashing._reservoir import Reservoir
+from fastsketch.summaries._reservoir import Reservoir
 from tests.helpers import DTYPES, sparse_rows
 
 ROWS = np.random.default_rng(0).standard_normal((900, 30)) * np.linspace(2, 0.2, 30) + 1

@@ -10,7 +10,13 @@ from fastsketch import _threads
 from fastsketch._kernels.sketching.random_map import BlockState
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._validation import as_integer
-from fastsketch.hashing._forest import (
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
+from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.summaries._forest import (
     PART_LEVEL,
     Forest,
     Join,
@@ -20,14 +26,8 @@ from fastsketch.hashing._forest import (
     stated_node,
     validate_nodes,
 )
-from fastsketch.hashing._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
-from fastsketch.hashing._reservoir import Reservoir
-from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines import DenseEngine, EngineSetting
-from fastsketch.sketching._mapped_block import MappedBlock
-from fastsketch.sketching._plain_rows import plain_rows
-from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.summaries._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
+from fastsketch.summaries._reservoir import Reservoir
 
 # Rows of a step: checked and used while they are in the cache.
 SLICE_BYTES = 4 << 20
@@ -40,7 +40,7 @@ class SummarySetting:
     """Checked parameters of a summary."""
 
     method: str  # never "auto"
-    n_bits: int
+    n_directions: int  # that are wanted of it
     sketch_size: int
     block_rows: int | None  # None: a default for the method and the width
     seed: int
@@ -265,7 +265,7 @@ def validate(
         names += ["reservoir_rows", "reservoir_priority"]
         sample = Reservoir(setting.reservoir_size, d, dtype=dtype, seed=setting.seed)
         sample.validate(arrays["reservoir_rows"], arrays["reservoir_priority"], n_rows=n_rows)
-    checks.only({name: array for name, array in arrays.items() if not name.startswith("leaf_")}, "anchor", *names)
+    checks.only({name: array for name, array in arrays.items() if not name.startswith("leaf_")}, *names)
 
 
 def _of_leaf(arrays: Arrays) -> Arrays:
@@ -283,7 +283,7 @@ class _Plan(NamedTuple):
 def _plan(setting: SummarySetting, n_features: int) -> _Plan:
     d, size, block_rows = n_features, setting.sketch_size, setting.block_rows
     if setting.method == "exact":
-        engine = EngineSetting(max(2, setting.n_bits), solver="exact", center=True)
+        engine = EngineSetting(max(2, setting.n_directions), solver="exact", center=True)
         return _Plan(engine, block_rows or EXACT_ROWS_PER_FEATURE * d, None)
     if setting.method == "fd":
         return _Plan(EngineSetting(size, solver="gram", center=True), block_rows or max(4 * d, 8 * size), size - 1)

@@ -1,0 +1,84 @@
+"""Which codes may be found, and what they are called."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
+    """None, or int64 (n,) without duplicates; TypeError / ValueError that names the first fault."""
+    if ids is None:
+        return None
+    out = _integers(ids, name)
+    if len(out) != n:
+        raise ValueError(f"{name} must have one entry for each of the {n} codes, got {len(out)}")
+    _refuse_duplicates(out, name)
+    return out
+
+
+def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
+    """None, or which of n codes may be found, bool (n,): from a mask, or from different ids (places without ids)."""
+    if allow is None:
+        return None
+    if isinstance(allow, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    given: NDArray[Any] = np.asarray(allow)
+    if given.dtype.kind == "b":
+        if given.shape != (n,):
+            raise ValueError(f"{name} as a mask must have one entry for each of the {n} codes, got shape {given.shape}")
+        return np.ascontiguousarray(given)
+    wanted = _integers(given, name)
+    _refuse_duplicates(wanted, name)
+    mask = np.zeros(n, np.bool_)
+    mask[_places(wanted, n, ids, name)] = True
+    return mask
+
+
+def ascending(values: Places) -> bool:
+    """Whether each is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
+    """Where the wanted ids are; ValueError names one that is nowhere."""
+    if ids is None:
+        known, places = (wanted >= 0) & (wanted < n), wanted
+    else:
+        order = None if ascending(ids) else np.argsort(ids, kind="stable")
+        at = np.searchsorted(ids, wanted, sorter=order)
+        inside = np.minimum(at, max(n - 1, 0))
+        places = inside if order is None else order[inside]
+        known = ids[places] == wanted if n else np.zeros(len(wanted), np.bool_)
+    if not known.all():
+        what = f"places of the {n} codes" if ids is None else "ids of the codes"
+        raise ValueError(f"{name} must hold {what}, got {int(wanted[np.argmin(known)])}")
+    return places
+
+
+def _integers(values: ArrayLike, name: str) -> Places:
+    """int64 (n,)."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    out: NDArray[Any] = np.asarray(values)
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+    if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2**63, got {out.max()}")
+    return np.ascontiguousarray(out, np.int64)
+
+
+def _refuse_duplicates(values: Places, name: str) -> None:
+    if ascending(values):
+        return
+    ordered = np.sort(values)
+    same = ordered[1:] == ordered[:-1]
+    if same.any():
+        raise ValueError(f"{name} must be different, got {int(ordered[1:][same][0])} more than once")

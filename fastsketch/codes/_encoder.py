@@ -1,0 +1,169 @@
+"""A frozen encoder: what makes codes of rows, and tables of queries for them. What a model has learned so far."""
+
+import hashlib
+import json
+import re
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._validation import Rows, as_rows
+from fastsketch.codes._layout import Codes, Layout
+from fastsketch.codes._rescoring import Source
+from fastsketch.codes._search import Found, search
+
+Arrays = dict[str, NDArray[Any]]
+# What tables are made for: the query's side of a distance. Cosines come from those of "inner_product".
+Estimate = Literal["euclidean", "inner_product"]
+
+_kinds: dict[str, "type[Encoder]"] = {}
+
+
+class Tables(NamedTuple):
+    """Of m queries, in units of ``Encoder.length``: tables float32 (m, n_tables, 16), constant float64 (m,)."""
+
+    tables: NDArray[np.float32]
+    constant: NDArray[np.float64]
+
+
+class Encoder(ABC):
+    """What makes codes of rows: never changes, and is the same wherever it has the same fingerprint.
+
+    A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``, ``decode``, ``tables``, ``state``
+    and ``of_state``. Codes of rows do not depend on the batch they are encoded in.
+
+    Attributes
+    ----------
+    n_features : int
+    layout : Layout
+        Where nibbles and factors are in a code.
+    length : float
+        A power of two: the unit of length of tables, constants and factors, so that whatever the rows are measured in,
+        these are numbers that float32 holds. Estimates of distances are multiplied by it, inner products by its square.
+    has_bits : bool
+        Whether the nibbles of a code are signs, whose Hamming distances mean something.
+    """
+
+    n_features: int
+    layout: Layout
+    length: float = 1.0
+    has_bits: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _kinds[_kind(cls)] = cls
+
+    @property
+    def width(self) -> int:
+        """Bytes of a code."""
+        return self.layout.width
+
+    @abstractmethod
+    def encode(self, rows: Rows) -> Codes:
+        """Codes uint8 (n, width) of rows (n, d), array_like or scipy.sparse, or of one row (d,)."""
+
+    @abstractmethod
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Rows float32 (n, d) that codes (n, width) stand for; TypeError if codes of this kind stand for none."""
+
+    @abstractmethod
+    def tables(self, queries: Any, metric: Estimate) -> Tables:
+        """Tables T (m, n_tables, 16) and constants c (m,) of queries: a checked (m, d) float array or CSR rows.
+
+        With t = sum over j of T[j, nibble j] of a code, the squared distance is estimated by
+        c + offset - 2 scale t, the inner product by c + scale t, in units of ``length`` squared.
+        """
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What json can write, and arrays by name: all that makes the encoder what it is."""
+
+    @classmethod
+    @abstractmethod
+    def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        """The inverse of ``state``; TypeError, KeyError or ValueError for what is none (it may be a stranger's)."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hexadecimal sha256 of kind, numbers and arrays: equal for encoders that give equal codes and answers."""
+        state, arrays = self.state()
+        found = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
+        for name in sorted(arrays):
+            array = np.ascontiguousarray(arrays[name])
+            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            found.update(array.tobytes())
+        return found.hexdigest()
+
+    def search(
+        self,
+        queries: Rows,
+        codes: ArrayLike,
+        *,
+        k: int = 10,
+        metric: str = "euclidean",
+        rescore: Source | None = None,
+        oversample: float = 4,
+        ids: ArrayLike | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """The k nearest of codes for every real-valued query: see ``SketchHash.search``."""
+        return search(
+            self,
+            queries,
+            codes,
+            k=k,
+            metric=metric,
+            rescore=rescore,
+            oversample=oversample,
+            ids=ids,
+            allow=allow,
+        )
+
+    def checked(self, rows: Rows, name: str = "rows") -> Any:
+        """Rows of this width as an array or CSR; not looked at for what is not finite."""
+        return as_rows(rows, self.n_features, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Encoder) and (self is other or self.fingerprint == other.fingerprint)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n_features={self.n_features}, width={self.width}, {self.fingerprint[:12]})"
+
+
+def _kind(cls: type) -> str:
+    """The name of a kind in a file, "fastsketch.hashing.SignEncoder": the room whose import makes it known, first."""
+    parts = cls.__module__.split(".")
+    home = ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
+    return f"{home}.{cls.__name__}"
+
+
+def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
+    """The state of an encoder with its kind, for ``restored``."""
+    state, arrays = encoder.state()
+    return {"kind": _kind(type(encoder)), "state": state}, arrays
+
+
+def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
+    """The encoder whose ``kept`` this is; ValueError for what is none (it may be a stranger's)."""
+    kind = about.get("kind")
+    if not isinstance(kind, str):
+        raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")
+    home = kind.rpartition(".")[0]
+    if kind not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
+        with suppress(ImportError):
+            import_module(home)
+    if kind not in _kinds:
+        raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
+    try:
+        return _kinds[kind].of_state(about["state"], arrays)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no state of an encoder of kind {kind!r}: {error}") from error

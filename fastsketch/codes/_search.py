@@ -1,0 +1,189 @@
+"""Search of codes by real queries: one pipeline for every encoder, from the public door to sorted answers.
+
+A candidate's key is its squared distance, or the inner product or cosine with its sign turned, or a Hamming distance:
+the smaller, the nearer. Keys of different encoders are in the same units, so that an index can join answers.
+"""
+
+# pyright: reportImportCycles=false
+# (the encoder is here for its type alone)
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.hashing import hamming
+from fastsketch._validation import Rows, as_choice, as_integer, check_finite, natural_dtype
+from fastsketch.codes._chosen import Mask, Places, allowed, as_ids
+from fastsketch.codes._layout import Codes
+from fastsketch.codes._packed import as_codes
+from fastsketch.codes._rescoring import Source, checked_source, rescored
+from fastsketch.codes._scan import Rule, scan, sums
+
+if TYPE_CHECKING:
+    from fastsketch.codes._encoder import Encoder
+
+Metric = Literal["euclidean", "inner_product", "cosine", "hamming"]
+METRICS: Final[tuple[str, ...]] = get_args(Metric)
+Found = tuple[NDArray[Any], Places]
+Keys = NDArray[Any]
+
+# A norm is estimated no smaller than this share of what it is made of: a row at the origin has no direction.
+LEAST_NORM = 2.0**-20
+# Of float32 entries of tables: sums of them stay numbers, wherever a query lies.
+FARTHEST = 1e30
+
+
+def search(
+    encoder: "Encoder",
+    queries: Rows,
+    codes: ArrayLike,
+    *,
+    k: int = 10,
+    metric: str = "euclidean",
+    rescore: Source | None = None,
+    oversample: float = 4,
+    ids: ArrayLike | None = None,
+    allow: ArrayLike | None = None,
+) -> Found:
+    """The k nearest of codes for every real-valued query; the contract is in ``SketchHash.search``."""
+    as_metric(metric, encoder)
+    collection = codes_of(codes, encoder)
+    n = len(collection)
+    asked = checked_queries(queries, encoder)
+    names = as_ids(ids, n)
+    mask = allowed(allow, n, names)
+    k = as_k(k, n if mask is None else int(np.count_nonzero(mask)))
+    if rescore is None:
+        keys, places = nearest(encoder, asked, collection, metric=metric, k=k, ids=names, allow=mask)
+    else:
+        rows = checked_source(rescore, n, encoder.n_features)
+        most = n if mask is None else int(np.count_nonzero(mask))
+        wanted = min(as_candidates(k, oversample), most)
+        _, places = nearest(encoder, asked, collection, metric=metric, k=wanted, ids=names, allow=mask)
+        metric = "euclidean" if metric == "hamming" else metric
+        keys, places = rescored(asked, places, rows, metric=metric, k=k, ids=names)
+    return as_distances(keys, metric), places if names is None else names[places]
+
+
+def as_metric(metric: str, encoder: "Encoder") -> None:
+    """Raise unless it is a metric, and one of codes of this kind."""
+    as_choice(metric, "metric", METRICS)
+    if metric == "hamming" and not encoder.has_bits:
+        raise ValueError("metric='hamming' is for codes of a hash: those of a quantizer are no signs")
+
+
+def codes_of(codes: ArrayLike, encoder: "Encoder") -> Codes:
+    """Codes (n, width), or TypeError / ValueError that says what they seem to be."""
+    out = as_codes(codes, "codes")
+    if out.shape[1] != encoder.width:
+        raise ValueError(f"codes must have {encoder.width} bytes, as this model makes them, got {out.shape[1]}")
+    return out
+
+
+def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
+    """Finite queries (m, d) in float32 or float64, or CSR."""
+    out = encoder.checked(queries, "queries")
+    check_finite(out, "queries")
+    return out.astype(natural_dtype(out.dtype), copy=False)
+
+
+def as_k(k: int, most: int) -> int:
+    """1 <= k <= the number of rows that may be found."""
+    k = as_integer(k, "k", 1)
+    if k > most:
+        raise ValueError(f"k must be at most the {most} codes that may be found, got {k}")
+    return k
+
+
+def as_candidates(k: int, oversample: float) -> int:
+    """Candidates to rescore: ceil(k * oversample)."""
+    if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
+        raise TypeError(f"oversample must be a number, got {oversample!r}")
+    if not (math.isfinite(oversample) and oversample >= 1):
+        raise ValueError(f"oversample must be finite and at least 1, got {oversample}")
+    return math.ceil(k * float(oversample))
+
+
+def nearest(
+    encoder: "Encoder",
+    queries: Any,
+    codes: Codes,
+    *,
+    metric: str,
+    k: int,
+    ids: Places | None = None,
+    allow: Mask | None = None,
+    norms: NDArray[np.float32] | None = None,
+) -> tuple[Keys, Places]:
+    """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
+
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
+    """
+    if metric == "hamming":
+        return _hamming(encoder, queries, codes, k=k, ids=ids, allow=allow)
+    if metric == "cosine":
+        queries = _unit(queries)
+    tables, constant = encoder.tables(queries, "euclidean" if metric == "euclidean" else "inner_product")
+    tables = np.clip(tables, -FARTHEST, FARTHEST)
+    if metric == "euclidean":
+        rule = Rule(1.0, -2.0)
+    elif metric == "inner_product":
+        rule = Rule(0.0, -1.0)
+    else:
+        norms = estimated_norms(encoder, codes) if norms is None else norms
+        rule = Rule(0.0, -1.0, (-constant).astype(np.float32), norms)
+    scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
+    keys = scores.astype(np.float64)
+    if metric == "cosine":
+        keys *= encoder.length
+    else:
+        keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]
+        keys *= encoder.length**2
+    return keys, places
+
+
+def estimated_norms(encoder: "Encoder", codes: Codes) -> NDArray[np.float32]:
+    """float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
+    tables, constant = encoder.tables(np.zeros((1, encoder.n_features)), "euclidean")
+    layout = encoder.layout
+    t = sums(tables, layout.nibbles(codes).T)[0]
+    offset, scale = layout.offsets(codes), layout.scales(codes)
+    base = float(constant[0]) + (np.zeros(len(codes)) if offset is None else offset.astype(np.float64))
+    square = base - 2.0 * (t if scale is None else t * scale)
+    least = np.maximum(LEAST_NORM * base, np.finfo(np.float32).tiny)
+    return np.sqrt(np.maximum(square, least)).astype(np.float32)
+
+
+def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
+    """What is returned of keys: distances, no longer squared and not below zero; products and cosines, the largest
+    first; Hamming distances as they are."""
+    if metric == "hamming":
+        return keys
+    if metric == "euclidean":
+        return np.sqrt(np.maximum(keys, 0.0))
+    values = 0.0 - keys  # no negative zero
+    return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
+
+
+def _hamming(
+    encoder: "Encoder", queries: Any, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
+) -> tuple[Keys, Places]:
+    n_bytes = encoder.layout.nibble_bytes
+    asked = np.ascontiguousarray(encoder.encode(queries)[:, :n_bytes])
+    places = None if allow is None else np.flatnonzero(allow)
+    if ids is not None:
+        places = np.arange(len(codes)) if places is None else places
+        places = places[np.argsort(ids[places], kind="stable")]
+    bits = codes[:, :n_bytes] if places is None else codes[places, :n_bytes]
+    distances, found = hamming.topk(asked, np.ascontiguousarray(bits), k)
+    return distances, found if places is None else places[found]
+
+
+def _unit(queries: Any) -> Any:
+    """Queries of length one; zero stays zero."""
+    dense: NDArray[np.float64] = np.asarray(queries.toarray() if hasattr(queries, "toarray") else queries, np.float64)
+    top = np.abs(dense).max(axis=1, keepdims=True)
+    dense = dense / np.where(top > 0, top, 1.0)
+    length = np.sqrt(np.einsum("ij,ij->i", dense, dense))[:, np.newaxis]
+    return dense / np.where(length > 0, length, 1.0)

@@ -1,0 +1,350 @@
+"""Codes that stand for rows, learned from a stream by sketching."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.guard import changes, reads
+from fastsketch._model import Arrays
+from fastsketch._parameters import choice, integer
+from fastsketch._threads import one_blas_thread
+from fastsketch._validation import Rows
+from fastsketch.codes._encoder import Encoder, kept, restored
+from fastsketch.codes._layout import Codes
+from fastsketch.codes._rescoring import Source
+from fastsketch.codes._search import Found
+from fastsketch.quantizing._encoder import BookEncoder
+from fastsketch.quantizing._training import FACTOR_BYTES, trained
+from fastsketch.summaries._directions import top_of_moment, top_of_rows
+from fastsketch.summaries._forest import Node
+from fastsketch.summaries._learner import METHODS, Method, SummaryModel
+from fastsketch.summaries._rotation import aligned
+from fastsketch.summaries._summary import SummarySetting
+
+Array = NDArray[np.float64]
+
+# Directions that a sketch keeps unless sketch_size says otherwise: more gain nothing at 64 bytes.
+MOST_DIRECTIONS = 256
+# Features up to which the exact sum of squares is taken: it costs less than a sketch of this quality.
+EXACT_FEATURES = 1024
+
+
+class _Learned(NamedTuple):
+    """What has been learned from the rows seen so far."""
+
+    node: Node
+    components: Array  # (r, d)
+    variances: Array  # (r,)
+    encoder: BookEncoder
+
+
+class SketchQuantizer(SummaryModel):
+    """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
+
+    The basis W is that of a sketch of the centred rows; bits are allotted to its directions by variance, the levels of
+    a direction are learned on a sample of the rows, and two factors a row correct the length of what is decoded. Codes
+    answer real-valued queries (``search``) and can be decoded.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Bytes of a code, factors included: at least 3; at most what 8 bits for every feature take.
+    method : {"auto", "exact", "fd", "srht", "countsketch", "sparse", "gaussian", "sampling"}, default "auto"
+        How rows are sketched, as in ``SketchHash``. "auto" takes "exact" (a sum of squares, d x d) up to 1,024 features
+        or where d <= sketch_size, else "srht".
+    sketch_size : int, optional
+        l: Frequent Directions keep l - 1 directions, random maps l // 2. Default: twice the bits of a code, at most
+        512.
+    block_rows : int, optional
+        m, rows of a block, at least l // 2; default as in ``SketchHash``.
+    seed : int, default 0
+    part, first_block : int, default 0
+        Which blocks of a distributed job this model sees: see ``SketchHash``.
+    reservoir_size : int, default 2000
+        Rows of the sample that levels are learned from.
+    dtype : float32 or float64, optional
+        Of the sketch; by default that of the first batch.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    resolved : dict
+        The parameters with the value in use for each that was None or "auto".
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    What is learned is a function of the rows, their order and the parameters, as in ``SketchHash``: batches of any
+    sizes, and models that saw different blocks and were merged in any order, give the same bits.
+
+    The model learns on. ``encode``, ``decode`` and ``search`` are those of ``encoder()``, the frozen quantizer of what
+    was learned so far: codes belong to the encoder that made them. Keep it with them, or ``anchor`` the model: then
+    mean, bits and levels stay, and the basis is turned to lie nearest to that of the anchor.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 100)) * np.linspace(3, 0.1, 100)
+    >>> model = fs.SketchQuantizer(20).update(rows)
+    >>> codes = model.encode(rows)
+    >>> codes.shape
+    (5000, 20)
+    >>> distances, found = model.search(rows[:1], codes, k=1)
+    >>> int(found[0, 0])
+    0
+    """
+
+    _learned: _Learned | None
+    _anchor: BookEncoder | None
+
+    n_bytes: int = integer(at_least=1, below=1 << 15, kw_only=False)
+    method: Method = choice(METHODS, default="auto")
+
+    def _check(self) -> None:
+        if self.n_bytes <= FACTOR_BYTES:
+            raise ValueError(
+                f"n_bytes must be at least {FACTOR_BYTES + 1}, {FACTOR_BYTES} of them for the factors of a row, got "
+                f"{self.n_bytes}"
+            )
+        size = self._size
+        if self.method not in ("fd", "exact") and self.block_rows is not None and self.block_rows < size // 2:
+            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {self.block_rows}")
+
+    @property
+    def _bits(self) -> int:
+        """Of a code without its factors."""
+        return 8 * (self.n_bytes - FACTOR_BYTES)
+
+    @property
+    def _size(self) -> int:
+        """l in use."""
+        return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
+
+    def _method_for(self, d: int) -> str:
+        """The method in use for rows of d features."""
+        if self.method != "auto":
+            return self.method
+        return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
+
+    def _setting(self, d: int) -> SummarySetting:
+        most = d + FACTOR_BYTES
+        if self.n_bytes > most:
+            raise ValueError(
+                f"n_bytes must be at most {most}, 8 bits for each of the {d} features of the rows and {FACTOR_BYTES} "
+                f"bytes for the factors, got {self.n_bytes}"
+            )
+        method, size = self._method_for(d), self._size
+        found = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
+        if 8 * found < self._bits:
+            raise ValueError(
+                f"sketch_size={size} keeps {found} directions with method={method!r}: of 8 bits each, too few for "
+                f"n_bytes={self.n_bytes}"
+            )
+        return SummarySetting(
+            method=method,
+            n_directions=min(d, found, self._bits),
+            sketch_size=size,
+            block_rows=self.block_rows,
+            seed=self.seed,
+            place=self._place,
+            reservoir_size=self.reservoir_size,
+        )
+
+    def _merge(self, other: Self) -> None:
+        self._merge_summary(other)
+
+    # -- reading: never changes the state --------------------------------------------------------------------------
+    @reads
+    def _read(self) -> _Learned:
+        if self._learned is None:
+            self._learned = self._learned_from(self._require_total())
+        return self._learned
+
+    @one_blas_thread
+    def _learned_from(self, node: Node) -> _Learned:
+        assert self._summary is not None  # it has seen rows
+        setting = self._setting(len(node.mean))
+        exact = setting.method == "exact"
+        find = top_of_moment if exact else top_of_rows
+        components = find(node.rows, setting.n_directions, seed=self.seed)
+        # diag(W'(A'A)W), or of B'B with the half of the shrinkage that RobustFrequentDirections gives back
+        seen = components @ node.rows.T.astype(np.float64, copy=False)
+        squares = np.einsum("ij,ij->i", seen, components if exact else seen)
+        variances = (np.maximum(squares, 0.0) + node.shrinkage / 2) / node.n_rows
+        if self._anchor is not None:
+            encoder = self._anchor.turned(aligned(components.T, self._anchor.basis))
+        else:
+            centred = np.subtract(self._summary.sample(), node.mean, dtype=np.float64)
+            encoder = trained(node.mean, components.T, variances, centred, n_bytes=self.n_bytes)
+        return _Learned(node, components, variances, encoder)
+
+    def encoder(self) -> Encoder:
+        """The frozen quantizer of what was learned so far: what makes codes, and answers queries of them.
+
+        It never changes: codes that it made can be decoded and searched with it whatever the model learns later.
+
+        Raises
+        ------
+        ValueError
+            Before the first row.
+        """
+        return self._read().encoder
+
+    def encode(self, rows: Rows) -> Codes:
+        """Codes of rows.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+
+        Returns
+        -------
+        ndarray uint8 (n, n_bytes)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model has learned nothing, or rows are no finite real matrix of its width.
+        """
+        return self.encoder().encode(rows)
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """The rows that codes stand for.
+
+        Parameters
+        ----------
+        codes : ndarray uint8 (n, n_bytes)
+
+        Returns
+        -------
+        ndarray float32 (n, d)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model has learned nothing, or codes are none of this length.
+        """
+        return self.encoder().decode(codes)
+
+    def search(
+        self,
+        queries: Rows,
+        codes: ArrayLike,
+        *,
+        k: int = 10,
+        metric: str = "euclidean",
+        rescore: Source | None = None,
+        oversample: float = 4,
+        ids: ArrayLike | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """The k nearest of codes for every real-valued query: see ``SketchHash.search``; there is no "hamming".
+
+        Raises
+        ------
+        TypeError, ValueError
+            As there, or if the model has learned nothing.
+        """
+        return self.encoder().search(
+            queries,
+            codes,
+            k=k,
+            metric=metric,
+            rescore=rescore,
+            oversample=oversample,
+            ids=ids,
+            allow=allow,
+        )
+
+    def anchor(self, encoder: Encoder | None = None) -> Self:
+        """Keep codes comparable from here on: mean, bits and levels stay, later bases are turned to the present one.
+
+        Parameters
+        ----------
+        encoder : Encoder, optional
+            That of a quantizer of the same n_bytes, the present one if not given: so that models of one job can share
+            an anchor.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no present encoder, or the one given is none of a quantizer of this width.
+        """
+        anchor = self.encoder() if encoder is None else encoder
+        if not isinstance(anchor, BookEncoder):
+            raise TypeError(f"encoder must be that of a SketchQuantizer, got {type(anchor).__name__}")
+        self._require_anchor(anchor)
+        return self._anchor_at(anchor)
+
+    def _require_anchor(self, anchor: Encoder, n_features: int | None = None) -> None:
+        d = self.n_features if n_features is None else n_features
+        if anchor.width != self.n_bytes or anchor.n_features != (d or anchor.n_features):
+            raise ValueError(
+                f"encoder must make codes of {self.n_bytes} bytes of rows of {d} features, got "
+                f"{anchor.width} bytes of {anchor.n_features} features"
+            )
+
+    @changes
+    def _anchor_at(self, anchor: BookEncoder) -> Self:
+        self._anchor, self._learned = anchor, None
+        return self
+
+    @property
+    def components(self) -> Array:
+        """Orthonormal principal directions (r, d) float64, the most important first: those that may have bits."""
+        return self._read().components.copy()
+
+    @property
+    def variances(self) -> Array:
+        """Of the rows in these directions, (r,) float64."""
+        return self._read().variances.copy()
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        state, arrays = self._summary_state()
+        state = {"summary": state or None, "anchor": None}
+        if self._anchor is not None:
+            state["anchor"], held = kept(self._anchor)
+            arrays = {**arrays, **{f"anchor_{name}": array for name, array in held.items()}}
+        return state, arrays
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        held, rest = _parted(arrays)
+        d = None
+        if state["summary"] is not None:
+            d = self._validate_summary(state["summary"], rest)
+        elif rest:
+            raise ValueError("it has arrays of a summary, and none")
+        if state["anchor"] is not None:
+            anchor = restored(state["anchor"], held)
+            if not isinstance(anchor, BookEncoder):
+                raise ValueError(f"its anchor must be an encoder of a quantizer, got {type(anchor).__name__}")
+            self._require_anchor(anchor, d)
+        elif held:
+            raise ValueError("it has arrays of an anchor, and none")
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        held, rest = _parted(arrays)
+        if state["anchor"] is not None:
+            anchor = restored(state["anchor"], held)
+            assert isinstance(anchor, BookEncoder)
+            self._anchor_at(anchor)
+        if state["summary"] is not None:
+            self._restore_summary(state["summary"], rest)
+
+
+def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
+    """Arrays of the anchor, and of the summary."""
+    held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
+    return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}
