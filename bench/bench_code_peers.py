@@ -1,7 +1,5 @@
 """faiss's codes at a total of bytes a row: PQ, OPQ, scalar codes behind PCA, RaBitQ."""
 
-import time
-
 import numpy as np
 
 
@@ -55,12 +53,12 @@ def peers(d, n_bytes):
     def product(name, factory, n):
         out[name] = Faiss(factory, None if d % n == 0 else blocks(d, n))
 
-    product("PQ", f"PQ{m}", m)
+    product("PQ", f"PQ{m}np", m)  # np: not polysemous, which codes compared by Hamming distance want, at half a minute
     if 2 * m <= d:
         product("PQ, 4 bits", f"PQ{2 * m}x4fs", 2 * m)
     if 4 * m < d:
-        out["OPQ, 4 directions a byte"] = Faiss(f"OPQ{m}_{4 * m},PQ{m}")
-    out["OPQ"] = Faiss(f"OPQ{m}_{d // m * m},PQ{m}")
+        out["OPQ, 4 directions a byte"] = Faiss(f"OPQ{m}_{4 * m},PQ{m}np")
+    out["OPQ"] = Faiss(f"OPQ{m}_{d // m * m},PQ{m}np")
     if 2 * m <= d:
         out["PCA, SQ4"] = Faiss(f"PCA{2 * m},SQ4")
     for name, bits, factors in RABITQ:
@@ -68,20 +66,3 @@ def peers(d, n_bytes):
         if directions > 0:
             out[name] = Faiss(f"PCAR{directions},RaBitQ{'' if bits == 1 else bits}")
     return out
-
-
-
-
-def measured(peer, rows, data):
-    """Train on `rows`; {where: positions found} of the set's own queries and of those of choices; costs."""
-    start = time.process_time()
-    peer.fit(rows)
-    trained = time.process_time() - start
-    cut = len(data.base) - data.n_choice
-    start = time.process_time()
-    peer.add(data.base[:cut])
-    encoded = time.process_time() - start
-    found = {"choice": peer.search(data.base[cut:], 100)}
-    peer.add(data.base[cut:])
-    found["test"] = peer.search(data.queries, 100)
-    return found, {"bytes": peer.bytes, "train_s": trained, "encode_rows_s": cut / encoded}
