@@ -5,6 +5,7 @@ from fastsketch._threads import thread_limit as thread_limit
 from fastsketch.hashing import SketchHash as SketchHash
 from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
+from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
@@ -25,6 +26,7 @@ from . import baselines as baselines
 from . import codes as codes
 from . import features as features
 from . import hashing as hashing
+from . import indexing as indexing
 from . import io as io
 from . import lowrank as lowrank
 from . import merging as merging
@@ -39,6 +41,7 @@ __version__: str
 __all__ = [
     "AdaptiveGrid",
     "AdaptiveSubgradient",
+    "CodeIndex",
     "Compressor",
     "FrequentDirections",
     "LowRankModel",
@@ -57,6 +60,7 @@ __all__ = [
     "hamming_distances",
     "hamming_topk",
     "hashing",
+    "indexing",
     "io",
     "load",
     "lowrank",

@@ -18,6 +18,7 @@ ROOMS = (
     "dask",
     "features",
     "hashing",
+    "indexing",
     "io",
     "lowrank",
     "merging",

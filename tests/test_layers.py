@@ -20,7 +20,7 @@ FLOORS = [
     {"_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
     | {"features", "io", "merging", "reference"},
     {"codes", "sketching", "summaries", "hashing", "quantizing", "online", "lowrank", "ranking", "recommending"}
-    | {"baselines"},
+    | {"baselines", "indexing"},
     {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -11,6 +11,7 @@ from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
 from fastsketch._validation import Rows, as_rows, check_finite
 from fastsketch.hashing._hasher import LinearHasher
+from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder
 from fastsketch.io import _checks as checks
 
 
@@ -81,6 +82,12 @@ class LSH(LinearHasher, MergeableModel):
         mine, theirs = self._total, other._total
         assert mine is not None and theirs is not None  # both have seen rows
         self._total = _Total(mine.rows + theirs.rows, mine.n_rows + theirs.n_rows)
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        total = self._total
+        assert total is not None  # or there would be no rows
+        directions, offsets = self._linear()
+        return LinearSignEncoder(directions, total.rows / total.n_rows, offsets, factors=factors, spans=False)
 
     def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         total = self._total

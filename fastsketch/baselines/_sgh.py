@@ -4,14 +4,15 @@ import math
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays
 from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
-from fastsketch._validation import Rows, as_integer, as_real, as_rows, check_finite, is_sparse
+from fastsketch._validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
 from fastsketch.hashing._hasher import Hasher
+from fastsketch.hashing._sign_encoder import SignEncoder, View
 from fastsketch.io import _checks as checks
 
 Array = NDArray[np.float64]
@@ -148,9 +149,12 @@ class SGH(Hasher):
     def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
         learned = self._learned
         assert learned is not None  # or there would be no rows to score
-        dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
-        k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
-        return (k @ learned.w).astype(dense.dtype)
+        return _scores(learned, rows).astype(rows.dtype)
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        learned = self._learned
+        assert learned is not None  # or there would be no rows
+        return GraphEncoder(learned, factors=factors)
 
     @property
     def n_rows(self) -> int:
@@ -163,23 +167,13 @@ class SGH(Hasher):
         return None if self._learned is None else len(self._learned.mean)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        if self._learned is None:
-            return {}, {}
-        found = self._learned._asdict()
-        state = {name: found.pop(name) for name in ("width", "n_rows")}
-        return state, found
+        return ({}, {}) if self._learned is None else _state(self._learned)
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if not state:
             checks.only(arrays)
             return
-        as_real(state["width"], "width", 0.0, 1e300, low_open=True)
-        as_integer(state["n_rows"], "n_rows", self.n_bases, checks.MOST_COUNT)
-        d, b = arrays["mean"].size, self.n_bases
-        checks.number_within(d, "n_features", 1, np.inf)
-        for name, shape in (("mean", (d,)), ("bases", (b, d)), ("offset", (b,)), ("w", (b, self.n_bits))):
-            checks.finite(arrays, name, shape)
-        checks.only(arrays, "mean", "bases", "offset", "w")
+        _validate(state, arrays, self.n_bases, self.n_bits)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
@@ -192,6 +186,65 @@ class SGH(Hasher):
             return parameters, {}, {}
         arrays = dict(arrays)
         return parameters, {"width": float(arrays.pop("width")[0]), "n_rows": params["n_rows"]}, arrays
+
+
+class GraphEncoder(SignEncoder):
+    """Codes of SGH. Its rows are the scores K(x) w: real-valued queries are compared with them, and distances, inner
+    products and cosines that are estimated are those of scores. Only rescoring knows of the rows themselves."""
+
+    spans: bool = True  # scores are coordinates as they are
+
+    def __init__(self, learned: _Learned, *, factors: bool) -> None:
+        self.learned = learned
+        self.n_features = len(learned.mean)
+        self._set_up(learned.w.shape[1], factors=factors)
+
+    def _view(self, rows: Any) -> View:
+        scores = _scores(self.learned, rows).astype(rows.dtype).astype(np.float64)
+        return View(scores, np.square(scores).sum(axis=1))
+
+    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
+        return self._view(rows).scores, np.zeros(rows.shape[0])
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """TypeError: a kernel has no inverse."""
+        raise TypeError("signs of a kernel's scores stand for no rows: these codes cannot be decoded")
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """See ``Encoder.state``."""
+        state, arrays = _state(self.learned)
+        return {**state, "factors": self.factors}, arrays
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        """See ``Encoder.of_state``."""
+        n_bases, n_bits = arrays["w"].shape
+        _validate(state, arrays, n_bases, n_bits)
+        learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
+        return cls(learned, factors=as_flag(state["factors"], "factors"))
+
+
+def _scores(learned: _Learned, rows: Any) -> Array:
+    """K(x) w of checked rows, (n, n_bits)."""
+    dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
+    k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
+    return k @ learned.w
+
+
+def _state(learned: _Learned) -> tuple[dict[str, Any], Arrays]:
+    found = learned._asdict()
+    state = {name: found.pop(name) for name in ("width", "n_rows")}
+    return state, found
+
+
+def _validate(state: dict[str, Any], arrays: Arrays, n_bases: int, n_bits: int) -> None:
+    as_real(state["width"], "width", 0.0, 1e300, low_open=True)
+    as_integer(state["n_rows"], "n_rows", n_bases, checks.MOST_COUNT)
+    d = arrays["mean"].size
+    checks.number_within(d, "n_features", 1, np.inf)
+    for name, shape in (("mean", (d,)), ("bases", (n_bases, d)), ("offset", (n_bases,)), ("w", (n_bases, n_bits))):
+        checks.finite(arrays, name, shape)
+    checks.only(arrays, "mean", "bases", "offset", "w")
 
 
 def _unit(x: Array) -> Array:

@@ -67,6 +67,10 @@ class Encoder(ABC):
     def encode(self, rows: Rows) -> Codes:
         """Codes uint8 (n, width) of rows (n, d), array_like or scipy.sparse, or of one row (d,)."""
 
+    def bits(self, rows: Any) -> Codes:
+        """The nibbles of checked rows alone: packed bits, where ``has_bits``."""
+        return np.ascontiguousarray(self.encode(rows)[:, : self.layout.nibble_bytes])
+
     @abstractmethod
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
         """Rows float32 (n, d) that codes (n, width) stand for; TypeError if codes of this kind stand for none."""

@@ -20,8 +20,8 @@ class Layout:
     """The bytes of a code: ceil(n_tables / 2) of nibbles, the low one of a byte first, then offset and scale.
 
     A row's estimate for a query is made of t = sum over j of T[j, nibble j], T (n_tables, 16) the query's tables, and
-    of the row's offset (0 without bytes for it) and scale (1 without): offset - 2 scale t plus a constant of the query is
-    the squared distance, scale t plus a constant the inner product.
+    of the row's offset (0 without bytes for it) and scale (1 without): offset - 2 scale t plus a constant of the query
+    is the squared distance, scale t plus a constant the inner product.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def _hamming(
     encoder: "Encoder", queries: Any, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
 ) -> tuple[Keys, Places]:
     n_bytes = encoder.layout.nibble_bytes
-    asked = np.ascontiguousarray(encoder.encode(queries)[:, :n_bytes])
+    asked = encoder.bits(queries)
     places = None if allow is None else np.flatnonzero(allow)
     if ids is not None:
         places = np.arange(len(codes)) if places is None else places

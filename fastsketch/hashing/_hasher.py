@@ -6,19 +6,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import reads
-from fastsketch._kernels.hashing import encode as kernel
 from fastsketch._model import Model
 from fastsketch._parameters import integer
-from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse, natural_dtype, not_finite
-from fastsketch.codes._packed import Codes, as_codes, code_width, hamming_topk, pack
-from fastsketch.sketching._plain_rows import plain_rows
-
-Scores = NDArray[np.floating[Any]]
+from fastsketch._validation import Rows, as_flag, as_rows, check_finite, natural_dtype
+from fastsketch.codes._packed import Codes, as_codes, code_width, pack
+from fastsketch.codes._rescoring import Source
+from fastsketch.codes._search import Found, Metric, search
+from fastsketch.hashing._linear_scores import Scores, fill
+from fastsketch.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
 
 # Rows encoded at a time by a hash that is not linear: their scores stay in the cache.
 ENCODE_ROWS = 2048
-# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
-SLICE_BYTES = 32 << 20
 
 
 class Hasher(Model, abstract=True):
@@ -54,51 +52,150 @@ class Hasher(Model, abstract=True):
         return out
 
     @reads
-    def encode(self, rows: Rows) -> Codes:
+    def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
         """Binary codes of rows.
 
         Parameters
         ----------
         rows : array_like or scipy.sparse (n, d), or one row (d,)
+        factors : bool, default False
+            Add two numbers of every row to its bits, four bytes: its distance from the mean and a correction. Searches
+            by real queries (``search``) then find far more; Hamming distances know only of the bits.
 
         Returns
         -------
-        ndarray uint8 (n, ceil(n_bits / 8))
-            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little"); unused bits are zero.
+        ndarray uint8 (n, ceil(n_bits / 8)), or (n, ceil(n_bits / 8) + 4) with factors
+            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little"), unused bits zero; then the factors.
 
         Raises
         ------
         TypeError, ValueError
             As for ``decision_function``.
         """
+        if as_flag(factors, "factors"):
+            return self.encoder(factors=True).encode(rows)
         checked = self._checked(rows)
         out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
         self._fill(checked, codes=out)
         return out
 
-    def search(self, queries: Rows, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Encode real-valued queries and find their k nearest codes.
+    @reads
+    def encoder(self, *, factors: bool = False) -> SignEncoder:
+        """What has been learned so far, frozen: it encodes, decodes and searches as the model does now, for ever.
 
         Parameters
         ----------
-        queries : array_like or scipy.sparse (m, d)
-        codes : ndarray uint8 (n, ceil(n_bits / 8))
-            A collection that ``encode`` made.
-        k : int, default 10
-            At most n.
+        factors : bool, default False
+            Whether its codes have factors: see ``encode``.
 
         Returns
         -------
-        distances : ndarray int32 (m, k)
+        fastsketch.codes.Encoder
+
+        Raises
+        ------
+        ValueError
+            If the model has seen no rows.
+        """
+        self._require_rows()
+        return self._encoder(factors=as_flag(factors, "factors"))
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        raise NotImplementedError
+
+    def search(
+        self,
+        queries: Rows,
+        codes: ArrayLike,
+        *,
+        k: int = 10,
+        metric: Metric = "euclidean",
+        rescore: Source | None = None,
+        oversample: float = 4,
+        ids: ArrayLike | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """Find the k codes nearest to every query, which stays as it is: a real-valued row, no code.
+
+        Parameters
+        ----------
+        queries : array_like or scipy.sparse (m, d), or one row (d,)
+        codes : ndarray uint8 (n, width)
+            A collection that ``encode`` made, with factors or without: the width tells.
+        k : int, default 10
+            At most the number of codes that may be found.
+        metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and never
+            below zero. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first;
+            0 for a query or a row of zeros. Without factors a row counts as long as the query is, in relation to the
+            mean: angles are compared, lengths are not known. "hamming": bits that differ from the code of the query.
+        rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
+            The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
+            distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
+            in order, each once for all queries, some 16 MB at a time. A callable is given int64 ids (b,), those of
+            `ids` or else places, and returns their rows (b, d).
+        oversample : float, default 4
+            At least 1; of no meaning without `rescore`.
+        ids : array_like of int64 (n,), optional
+            Different numbers by which codes are called, in results and in `allow`; default 0 to n - 1.
+        allow : array_like of ids, or of bool (n,), optional
+            The codes that may be found.
+
+        Returns
+        -------
+        distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
+            From the nearest on; see `metric`.
         indices : ndarray int64 (m, k)
-            See ``fs.hamming_topk``.
+            Ids; among equal estimates the smaller comes first.
 
         Raises
         ------
         TypeError, ValueError
-            As for ``encode`` and ``fs.hamming_topk``.
+            If the model has seen no rows; if queries are no finite real rows of its width, codes are not of its width,
+            k exceeds the codes that may be found, ids are not n different integers, or `allow` holds others or is a
+            mask of another length; if `rescore` has rows of another number or width, or some that are not finite.
+
+        Notes
+        -----
+        A scan of all codes. With factors an estimate is that of RaBitQ in the learned directions: unbiased for random
+        ones, and without error for the query that is the row itself, but for what the directions do not span.
+
+        References
+        ----------
+        Gao, Long, *RaBitQ*, SIGMOD 2024.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> codes = model.encode(rows, factors=True)
+        >>> distances, found = model.search(rows[:1], codes, k=1, rescore=rows)
+        >>> int(found[0, 0]), float(distances[0, 0])
+        (0, 0.0)
         """
-        return hamming_topk(self.encode(queries), codes, k=k)
+        collection = as_codes(codes, "codes")
+        return search(
+            self.encoder(factors=self._has_factors(collection)),
+            queries,
+            collection,
+            k=k,
+            metric=metric,
+            rescore=rescore,
+            oversample=oversample,
+            ids=ids,
+            allow=allow,
+        )
+
+    def _has_factors(self, codes: Codes) -> bool:
+        """By the width of codes; ValueError for one that this model does not make."""
+        plain, got = code_width(self.n_bits), codes.shape[1]
+        if got not in (plain, plain + FACTOR_BYTES):
+            raise ValueError(
+                f"codes must have {plain} bytes, or {plain + FACTOR_BYTES} with factors, as this model makes them, "
+                f"got {got}"
+            )
+        return got != plain
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
         """A faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
@@ -149,38 +246,4 @@ class LinearHasher(Hasher, abstract=True):
         raise NotImplementedError
 
     def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
-        (n, d), dtype = rows.shape, natural_dtype(rows.dtype)
-        projection, offsets = (in_place(array, dtype) for array in self._linear())
-        part = kernel.rows_of_part(d, self.n_bits)
-        step = max(1, SLICE_BYTES // (part * d * dtype.itemsize)) * part
-        for start in range(0, n, step):
-            piece, stop = rows if n <= step else rows[start : start + step], start + step
-            bad = _filled(
-                piece,
-                projection,
-                offsets,
-                scores=None if scores is None else scores[start:stop],
-                codes=None if codes is None else codes[start:stop],
-            )
-            if bad >= 0:
-                raise not_finite(start + bad)
-
-
-def _filled(
-    rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
-) -> int:
-    """The kernel's answer: the first row that is not finite, or -1."""
-    if not is_sparse(rows):
-        rows = plain_rows(rows, projection.dtype)
-        if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS takes no rows that overlap or lie backwards
-            rows = np.ascontiguousarray(rows)
-        return kernel.dense(rows, projection, offsets, scores=scores, codes=codes)
-    return kernel.csr(
-        in_place(rows.indptr, np.int64),
-        in_place(rows.indices, np.int32),
-        in_place(rows.data, projection.dtype),
-        projection,
-        offsets,
-        scores=scores,
-        codes=codes,
-    )
+        fill(rows, *self._linear(), scores=scores, codes=codes)

@@ -10,6 +10,7 @@ from fastsketch._model import Arrays
 from fastsketch._parameters import choice
 from fastsketch._threads import one_blas_thread
 from fastsketch.hashing._hasher import LinearHasher
+from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
 from fastsketch.io import _checks as checks
 from fastsketch.summaries._directions import top_of_moment, top_of_rows
 from fastsketch.summaries._forest import Node
@@ -189,6 +190,20 @@ class SketchHash(LinearHasher, SummaryModel):
     def _linear(self) -> tuple[Array, Array]:
         learned = self._read()
         return learned.projection, learned.offsets
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        learned = self._read()
+        node = learned.node
+        exact = self._method_for(len(node.mean)) == "exact"
+        squares = np.trace(node.rows) if exact else np.square(node.rows, dtype=np.float64).sum()
+        return LinearSignEncoder(
+            learned.projection,
+            node.mean,
+            learned.offsets,
+            factors=factors,
+            spans=True,
+            length=length_near(float(squares) / node.n_rows),
+        )
 
     def anchor(self, projection: ArrayLike | None = None) -> Self:
         """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.

@@ -50,6 +50,18 @@ def locked(target: Path) -> Generator[None]:
         yield
 
 
+def forget_own(target: Path) -> None:
+    """Remove the lock of `target` if this process holds it: for a caller who knows that no call of it is at work.
+
+    An interrupt between two lines of such a call may leave one, and this process lives.
+    """
+    lock = lock_name(target)
+    with contextlib.suppress(OSError):  # LockHeld among them: whoever cannot read it will say so
+        found = _read(lock)
+        if found is not None and found.owner == this_process():
+            lock.unlink()
+
+
 @contextlib.contextmanager
 def _held(lock: Path, target: Path) -> Generator[None]:
     mine = _taken(lock, target)

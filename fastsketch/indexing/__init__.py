@@ -1,0 +1,7 @@
+"""An index of codes: rows added, removed, found by real-valued queries, and saved."""
+
+from fastsketch.indexing._index import CodeIndex
+from fastsketch.indexing._saving import IndexConflict
+from fastsketch.io._lock import LockHeld
+
+__all__ = ["CodeIndex", "IndexConflict", "LockHeld"]

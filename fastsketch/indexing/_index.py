@@ -1,0 +1,613 @@
+"""An index: codes of rows that come and go, found by real-valued queries, saved whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.guard import Guard, changes
+from fastsketch._validation import Rows, as_choice, as_flag, as_rows
+from fastsketch.codes import Encoder
+from fastsketch.codes._rescoring import Source
+from fastsketch.codes._search import Found, Metric, as_metric, codes_of
+from fastsketch.indexing import _generations, _saving
+from fastsketch.indexing._contents import Contents, as_ids, different, shown
+from fastsketch.indexing._manifest import ROW_TYPES
+from fastsketch.indexing._places import Ids, with_run
+from fastsketch.indexing._room import Batch, empty_room
+from fastsketch.indexing._searching import given_rows, kept_rows, search
+from fastsketch.indexing._segment import Segment
+from fastsketch.io._checks import MOST_COUNT
+
+KeptRows = Literal["float16", "float32"] | None
+KEPT: Final = (None, *ROW_TYPES)
+
+
+class CodeIndex:
+    """Codes of rows that are added, removed and found again, in memory and in a folder.
+
+    Rows are encoded by what a model has learned when the index is made (``model.encoder()``). A model that has learned
+    on is taken over by ``renew``: that begins a new generation. Codes of earlier generations stay as they are and are
+    found by tables of their own encoder; estimates of distances are in the units of the rows, so that answers of all
+    generations are ranked together.
+
+    Parameters
+    ----------
+    model : SketchHash, SketchQuantizer, another hash that has learned, or the encoder of one
+    rows : {None, "float16", "float32"}, default None
+        Whether, and as what, the rows themselves are kept, to rank candidates by exact distances (``rescore``) and to
+        encode them again (``reencode``): 2 or 4 bytes a feature, in memory until the index is saved and loaded
+        memory-mapped.
+    metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+        What ``search`` ranks by. "hamming" is for hashes alone.
+
+    Attributes
+    ----------
+    metric, rows
+        As given.
+    encoder : Encoder
+        What rows are encoded by now.
+    n_features : int
+    ids : ndarray int64 (len(index),)
+        In the order in which the rows were added.
+    generations : list of dict
+        For each encoder that rows of the index have, and for the present one: "fingerprint", "kind", "width" (bytes of
+        a code), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If model is none of these or has seen no rows, or a parameter is none of its values.
+
+    Notes
+    -----
+    An answer depends on the rows in the index and on their ids, neither on the batches in which they came nor on saves.
+    Ids are integers in [0, 2**62). Memory: the bytes of the codes, 8 of an id, the kept rows, 4 more a row where ids do
+    not ascend, 1 where some were removed; the last segment (of at most 2**20 rows) has room for a quarter more.
+
+    One thread at a time changes an index; a second one is refused with a RuntimeError. Any number may search it, also
+    meanwhile: each sees it before the change or after it. What fails or is interrupted has changed nothing.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 32)) * np.geomspace(3, 0.1, 32)
+    >>> index = fs.CodeIndex(fs.SketchHash(16).update(rows), rows="float16")
+    >>> index.add(rows)[:3]
+    array([0, 1, 2])
+    >>> distances, ids = index.search(rows[7], k=2)
+    >>> int(ids[0, 0])
+    7
+    >>> index.remove([7])
+    >>> len(index), 7 in index
+    (4999, False)
+    """
+
+    def __init__(self, model: Any, *, rows: KeptRows = None, metric: Metric = "euclidean") -> None:
+        if rows is not None:
+            as_choice(rows, "rows", ROW_TYPES)
+        as_choice(metric, "metric", get_args(Metric))
+        encoder = _generations.as_encoder(model, metric=metric)
+        as_metric(metric, encoder)
+        self._set_up(rows, metric, Contents((), empty_room(encoder, None if rows is None else ROW_TYPES[rows]), 0))
+
+    def _set_up(self, rows: str | None, metric: str, contents: Contents) -> None:
+        self._rows, self._metric = rows, metric
+        self._contents = contents  # replaced whole: whoever reads it sees one state
+        self._stamps: dict[Path, tuple[str, ...]] = {}  # of saves that this index was read from or has made
+        self._memory_map = False
+        self._guard = Guard()
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    @property
+    def rows(self) -> str | None:
+        """As what rows are kept: "float16", "float32" or None."""
+        return self._rows
+
+    @property
+    def metric(self) -> str:
+        """What a search ranks by."""
+        return self._metric
+
+    @property
+    def encoder(self) -> Encoder:
+        """What rows are encoded by now."""
+        return self._contents.encoder
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows."""
+        return self.encoder.n_features
+
+    def __len__(self) -> int:
+        return self._contents.n_live
+
+    @property
+    def ids(self) -> Ids:
+        """int64 (len(index),), in the order in which the rows were added."""
+        return self._contents.live_ids
+
+    @property
+    def generations(self) -> list[dict[str, Any]]:
+        """Facts of each generation, the oldest first."""
+        return _generations.facts(self._contents)
+
+    def facts(self) -> dict[str, Any]:
+        """What there is to know at a glance, as json can write it.
+
+        Returns
+        -------
+        dict
+            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "n_segments", "n_bytes" (of all arrays, mapped
+            ones too) and "generations".
+        """
+        contents = self._contents
+        return {
+            "kind": type(self).__name__,
+            "n_rows": contents.n_live,
+            "n_removed": sum(segment.n_removed for segment in contents.segments),
+            "n_features": contents.encoder.n_features,
+            "metric": self._metric,
+            "rows": self._rows,
+            "n_segments": len(contents.segments),
+            "n_bytes": sum(segment.n_bytes() for segment in contents.segments),
+            "generations": _generations.facts(contents),
+        }
+
+    def __repr__(self) -> str:
+        kept = "" if self._rows is None else f", rows={self._rows!r}"
+        return f"<CodeIndex({self.encoder!r}{kept}, metric={self._metric!r}): {len(self)} rows>"
+
+    # -- rows that come ------------------------------------------------------------------------------------------------
+    @changes
+    def add(self, rows: Rows, ids: ArrayLike | None = None) -> Ids:
+        """Encode rows and add them.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+            Real and finite.
+        ids : array_like of int (n,), optional
+            Different, in [0, 2**62), and none that the index has; by default the next ones above all that it ever had.
+
+        Returns
+        -------
+        ndarray int64 (n,)
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows are no finite real matrix of this width (or do not fit in the float16 that they are kept as), or ids
+            are none, not as many, not different or already in the index. The index is then as it was.
+        """
+        contents = self._contents
+        checked = as_rows(rows, contents.encoder.n_features)
+        n = checked.shape[0]
+        given = self._new_ids(ids, n)
+
+        def batches() -> Iterator[Batch]:
+            for piece in _generations.pieces(n):
+                some = checked[piece]
+                kept = None if self._rows is None else self._kept(some, offset=piece.start)
+                yield Batch(self._encoded(some, offset=piece.start), given[piece], kept)
+
+        self._contents = contents.with_rows(batches(), n)
+        return given
+
+    def _encoded(self, rows: Any, *, offset: int) -> NDArray[np.uint8]:
+        _generations.check_finite(rows, offset=offset)
+        return self._contents.encoder.encode(rows)
+
+    def _kept(self, rows: Any, *, offset: int = 0) -> NDArray[np.floating[Any]]:
+        assert self._rows is not None
+        return _generations.as_kept(rows, ROW_TYPES[self._rows], offset=offset)
+
+    def _new_ids(self, ids: ArrayLike | None, n: int) -> Ids:
+        contents = self._contents
+        if ids is None:
+            if contents.next_id + n > MOST_COUNT:
+                raise ValueError("there are no ids above those in the index: pass ids")
+            return np.arange(contents.next_id, contents.next_id + n)
+        out = as_ids(ids)
+        if len(out) != n:
+            raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(out)}")
+        different(out)
+        if n and int(out.min()) < contents.next_id:
+            which, _ = contents.locate(out)
+            if (which >= 0).any():
+                raise ValueError(f"ids must be new: {shown(out[which >= 0])} in the index already (remove them first)")
+        return out.copy()
+
+    @changes
+    def add_codes(
+        self, codes: ArrayLike, ids: ArrayLike | None = None, *, fingerprint: str, rows: Rows | None = None
+    ) -> Ids:
+        """Add codes that were made elsewhere, by an encoder of this index.
+
+        Parameters
+        ----------
+        codes : array_like of uint8 (n, width)
+        ids : array_like of int (n,), optional
+            As for ``add``.
+        fingerprint : str
+            ``model.encoder().fingerprint`` of the model that has made the codes: that of the present encoder or of an
+            earlier generation.
+        rows : array_like or scipy.sparse (n, d), optional
+            The rows themselves, if the index keeps them.
+
+        Returns
+        -------
+        ndarray int64 (n,)
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the codes are those of a model that the index does not know, no matrix of uint8 of its width, or ids or
+            rows are not as ``add`` wants them. The index is then as it was.
+        """
+        contents = self._contents
+        encoder = self._encoder_of(fingerprint)
+        checked = codes_of(codes, encoder)
+        if (rows is None) != (self._rows is None):
+            wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
+            raise ValueError(f"this index needs {wanted}")
+        kept = None
+        if rows is not None:
+            dense = as_rows(rows, encoder.n_features)
+            if dense.shape[0] != len(checked):
+                raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
+            kept = self._kept(dense)
+        given = self._new_ids(ids, len(checked))
+        if not len(given):
+            return given
+        if encoder == contents.encoder:
+            self._contents = contents.with_rows([Batch(checked, given, kept)], len(given))
+        else:
+            segment = Segment(encoder, checked.copy(), given, kept, runs=with_run((), given))
+            self._contents = contents.with_segment(segment)
+        return given
+
+    def _encoder_of(self, fingerprint: Any) -> Encoder:
+        if not isinstance(fingerprint, str):
+            raise TypeError(f"fingerprint must be a string, got {type(fingerprint).__name__}")
+        contents = self._contents
+        for encoder in (contents.encoder, *(segment.encoder for segment in contents.segments)):
+            if encoder.fingerprint == fingerprint:
+                return encoder
+        raise ValueError(
+            f"the codes are of another model: its fingerprint is {fingerprint[:12]!r}, that of the present encoder "
+            f"{contents.encoder.fingerprint[:12]!r} (renew(model) first, or add the rows)"
+        )
+
+    # -- rows that go --------------------------------------------------------------------------------------------------
+    @changes
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove rows; their space is reclaimed by ``compact``, and by a save once a quarter of a segment is gone.
+
+        Parameters
+        ----------
+        ids : array_like of int (n,), or one
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index, which is then as it was.
+        TypeError, ValueError
+            If they are no integers, or one comes twice.
+        """
+        wanted = different(as_ids(ids))
+        if len(wanted):
+            self._contents = self._contents.without(wanted)
+
+    @changes
+    def compact(self) -> Self:
+        """Clear removed rows away and join small segments; what is mapped from files is read where that is needed.
+
+        Returns
+        -------
+        self
+        """
+        self._contents = self._contents.compacted()
+        return self
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def search(
+        self,
+        queries: Rows,
+        *,
+        k: int = 10,
+        oversample: float = 4,
+        rescore: bool | Source | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """The k nearest rows of every query.
+
+        Parameters
+        ----------
+        queries : array_like or scipy.sparse (m, d), or one row (d,)
+            Real and finite.
+        k : int, default 10
+            At most the rows that may be found.
+        oversample : float, default 4
+            ceil(k * oversample) candidates are rescored.
+        rescore : bool, array_like (n, d) or callable, optional
+            True: candidates by their codes are ranked by the distance to the kept rows; False: codes alone. By default
+            True if rows are kept. Rows of the caller: an array or memmap whose row i is that of id i, or a function that
+            returns the rows (c, d) of ids int64 (c,).
+        allow : array_like of int, or of bool (len(index),), optional
+            Ids of the rows that may be found, or a mask in the order of ``ids``.
+
+        Returns
+        -------
+        distances : ndarray (m, k)
+            Ascending: euclidean distances, estimated from codes or exact; Hamming distances are int32 unless rescored
+            (then Euclidean). Inner products and cosines descend.
+        ids : ndarray int64 (m, k)
+            Among equal distances the lower id comes first.
+
+        Raises
+        ------
+        IndexError
+            If an id of allow is not in the index.
+        TypeError, ValueError
+            If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no rows
+            to rescore by, or too few, or of another width.
+        """
+        source: Any = self._rows is not None if rescore is None else rescore
+        if isinstance(source, bool | np.bool_):
+            if source and self._rows is None:
+                raise ValueError('rescore=True needs kept rows: make the index with rows="float16", or pass the rows')
+            source = True if source else None
+        return search(
+            self._contents,
+            queries,
+            k=k,
+            metric=self._metric,
+            rescore=source,
+            oversample=oversample,
+            allow=allow,
+        )
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Which ids are in the index: bool (n,) of array_like of int (n,); TypeError or ValueError if they are none."""
+        return self._contents.locate(as_ids(ids))[0] >= 0
+
+    def __contains__(self, one: object) -> bool:
+        if isinstance(one, bool | np.bool_) or not isinstance(one, int | np.integer) or not 0 <= one < MOST_COUNT:
+            return False
+        return bool(self.contains(np.array([one], np.int64))[0])
+
+    def get(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Rows of ids: as they are kept, or what their codes stand for.
+
+        Parameters
+        ----------
+        ids : array_like of int (n,), or one
+
+        Returns
+        -------
+        ndarray float32 (n, d)
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index.
+        TypeError, ValueError
+            If they are no ids, or rows are not kept and codes of this kind stand for none.
+        """
+        contents = self._contents
+        wanted = as_ids(ids)
+        which, where = contents.located(wanted, "ids")
+        if self._rows is not None:
+            return kept_rows(contents)(wanted, which, where)
+        out = np.empty((len(wanted), contents.encoder.n_features), np.float32)
+        for number in np.unique(which):
+            here = np.flatnonzero(which == number)
+            segment = contents.segments[number]
+            out[here] = segment.encoder.decode(segment.codes[where[here]])
+        return out
+
+    # -- generations ---------------------------------------------------------------------------------------------------
+    @changes
+    def renew(self, model: Any) -> Self:
+        """Encode what is added from now on by another model, or by what this one has learned since.
+
+        Codes that are there stay as they are; ``reencode`` brings them forward.
+
+        Parameters
+        ----------
+        model : as for the index itself
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is none, of rows of another width, or its codes have no distances of this index's metric.
+        """
+        encoder = _generations.as_encoder(model, metric=self._metric)
+        as_metric(self._metric, encoder)
+        if encoder.n_features != self.n_features:
+            raise ValueError(f"model must be of rows of {self.n_features} features, got {encoder.n_features}")
+        known = {segment.encoder.fingerprint: segment.encoder for segment in self._contents.segments}
+        if encoder != self.encoder:
+            self._contents = self._contents.closed(known.get(encoder.fingerprint, encoder))
+        return self
+
+    @changes
+    def reencode(self, rows: Source | None = None, *, decoded: bool = False) -> Self:
+        """Encode the rows of earlier generations by the present encoder.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or callable, optional
+            As ``rescore`` of ``search``; not needed if rows are kept.
+        decoded : bool, default False
+            Without rows, encode what the old codes stand for. What those had lost stays lost, and the new codes lose
+            more: distances are then estimated with the errors of both.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are no rows to encode and decoded is not asked for, or they are too few, not finite or of another
+            width. The index is then as it was.
+        """
+        as_flag(decoded, "decoded")
+        contents = self._contents
+        given = None if rows is None else given_rows(rows, self.n_features, contents, name="rows")
+        if given is not None and decoded:
+            raise ValueError("decoded=True is for an index without rows: rows were given")
+        if given is None and self._rows is None and not decoded:
+            raise ValueError(
+                "reencode needs the rows, which this index does not keep: pass them, or a function of ids, or say "
+                "decoded=True for what the old codes stand for"
+            )
+
+        def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
+            if given is not None:
+                order = np.argsort(segment.ids[positions])
+                found = given(segment.ids[positions][order], order, order)
+                return found[np.argsort(order)]
+            if segment.rows is not None:
+                return segment.rows[positions]
+            return segment.encoder.decode(segment.codes[positions])
+
+        self._contents = _generations.brought_forward(contents, rows_of)
+        return self
+
+    # -- keeping it ----------------------------------------------------------------------------------------------------
+    @changes
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Save to a folder, whole or not at all, whatever happens meanwhile.
+
+        What an earlier save has written there is not written again. Small segments are joined, and those written anew
+        of which a quarter or more is removed.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is not there.
+        overwrite : bool, default False
+            Whether to replace an index in it that is not this one as it was read or saved last.
+
+        Raises
+        ------
+        IndexConflict
+            If the folder has an index that is not this one: another one, or what somebody else has saved since.
+        OSError
+            If something else is there or it cannot be written; LockHeld if another process is saving to it.
+        RuntimeError
+            If another thread is.
+        """
+        as_flag(overwrite, "overwrite")
+        folder = _saving.place_of(path)
+        stamp = os.urandom(16).hex()
+        known = self._stamps.get(folder, ())
+        # before it is there: a save that is interrupted when all is done was ours
+        self._stamps = {**self._stamps, folder: (*known, stamp)}
+        setting = _saving.Setting(self._metric, self._rows)
+
+        def job() -> Contents:
+            return _saving.save(
+                folder,
+                self._contents.tidied(),
+                setting,
+                stamp=stamp,
+                known=known,
+                overwrite=overwrite,
+                memory_map=self._memory_map,
+            )
+
+        self._contents = _saving.alone(folder, job)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, memory_map: bool = True, verify: bool | None = None) -> "CodeIndex":
+        """Read an index that was saved.
+
+        Parameters
+        ----------
+        path : str or path
+            The folder.
+        memory_map : bool, default True
+            Read codes, ids and kept rows from the files when they are needed, not into memory; the same for what later
+            saves write.
+        verify : bool, optional
+            Whether kept rows are read and held against their checksums, as everything else is in any case. By default
+            they are unless they are mapped.
+
+        Returns
+        -------
+        CodeIndex
+
+        Raises
+        ------
+        StateError
+            If there is no index, a file of it is missing, cut short, changed or of a newer version, or they do not belong
+            together.
+        """
+        as_flag(memory_map, "memory_map")
+        check = not memory_map if verify is None else as_flag(verify, "verify")
+        folder = _saving.place_of(path)
+        saved = _saving.read(folder, memory_map=memory_map, verify=check)
+        index = cls.__new__(cls)
+        index._set_up(saved.rows, saved.metric, saved.contents)
+        index._stamps, index._memory_map = {folder: (saved.stamp,)}, memory_map
+        return index
+
+    def copy(self) -> "CodeIndex":
+        """An independent index with the same rows; it shares the arrays that never change."""
+        other = type(self).__new__(type(self))
+        # a room of its own: rows to come are written into it
+        other._set_up(self._rows, self._metric, self._contents.closed())
+        other._stamps, other._memory_map = self._stamps, self._memory_map
+        return other
+
+    def __copy__(self) -> "CodeIndex":
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CodeIndex":
+        return self.copy()
+
+    def to_faiss(self) -> Any:
+        """A faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        ValueError
+            If the codes are no signs, or of more than one generation, whose bits mean different things.
+        """
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
+
+        contents = self._contents
+        encoders = {segment.encoder for segment in contents.segments if segment.n_live} or {contents.encoder}
+        if len(encoders) > 1:
+            raise ValueError(f"the index has codes of {len(encoders)} generations: reencode() it first")
+        (encoder,) = encoders
+        if not encoder.has_bits:
+            raise ValueError("faiss takes binary codes: those of a quantizer are no signs")
+        width = encoder.layout.nibble_bytes
+        flat = faiss.IndexBinaryFlat(8 * width)
+        index = faiss.IndexBinaryIDMap2(flat)
+        flat.this.disown()
+        index.own_fields = True
+        for segment in contents.segments:
+            codes = segment.codes if segment.live is None else segment.codes[segment.live]
+            index.add_with_ids(np.ascontiguousarray(codes[:, :width]), segment.live_ids)
+        return index

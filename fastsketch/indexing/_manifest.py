@@ -1,0 +1,193 @@
+"""The manifest of a saved index: which files it has, and what each of them must hold."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._validation import as_integer
+from fastsketch.codes import Encoder
+from fastsketch.codes._search import METRICS, as_metric
+from fastsketch.indexing._contents import Contents
+from fastsketch.indexing._files import MANIFEST, as_name, open_array, read_encoder
+from fastsketch.indexing._places import ascends, with_run
+from fastsketch.indexing._room import empty_room
+from fastsketch.indexing._segment import CODES, IDS, REMOVED, ROWS, Segment, Written
+from fastsketch.io import _checks as checks
+from fastsketch.io import _state as files
+from fastsketch.io._state import StateError
+
+KIND = "CodeIndex"
+# Raised whenever an older reader could misread a folder.
+VERSION = 1
+ROW_TYPES = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
+# Most rows of one segment of a file: positions are kept in 32 bits.
+MOST_ROWS = 1 << 31
+
+# What damaged or crafted content raises.
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+
+class Saved(NamedTuple):
+    """What a manifest says, and what the files that it names hold."""
+
+    metric: str
+    rows: str | None
+    contents: Contents
+    stamp: str
+
+
+def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows: str | None, stamp: str) -> bytes:
+    """The manifest of an index whose arrays are written; encoders: {fingerprint: file}."""
+    numbers = {fingerprint: number for number, fingerprint in enumerate(encoders)}
+    state = {
+        "version": VERSION,
+        "stamp": stamp,
+        "metric": metric,
+        "rows": rows,
+        "n_features": contents.encoder.n_features,
+        "next_id": contents.next_id,
+        "encoders": [[file, fingerprint] for fingerprint, file in encoders.items()],
+        "current": numbers[contents.encoder.fingerprint],
+        "segments": [
+            {
+                "encoder": numbers[segment.encoder.fingerprint],
+                "n": len(segment),
+                "files": {name: [one.file, one.crc32] for name, one in segment.written.items()},
+            }
+            for segment in contents.segments
+        ],
+    }
+    return files.pack({"kind": KIND, "home": "fastsketch.indexing", "parameters": {}, "notes": {}, "state": state}, {})
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What the manifest of a folder says, unchecked but for its format; StateError without one."""
+    path = folder / MANIFEST
+    if not path.exists():
+        what = "no index" if folder.is_dir() else "no folder of an index"
+        raise StateError(f"{folder} is {what}: {MANIFEST} is missing")
+    about, _ = files.read(path)
+    state: Any = about.get("state")
+    if about["kind"] != KIND or not isinstance(state, dict):
+        raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
+    version: Any = state.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise StateError(f"{path} was written by a newer version ({version}; this one reads up to {VERSION})")
+    return state
+
+
+def stamp_of(state: dict[str, Any]) -> str:
+    """The mark of one save; ValueError if it is none."""
+    stamp: Any = state["stamp"]
+    if not isinstance(stamp, str) or not re.fullmatch("[0-9a-f]{32}", stamp):
+        raise ValueError(f"{stamp!r} is no stamp of a save")
+    return stamp
+
+
+def named(state: dict[str, Any]) -> list[str]:
+    """The names of the files of a manifest, as far as they are names."""
+    found: list[Any] = [file for file, _ in state["encoders"]]
+    for segment in state["segments"]:
+        found += [file for file, _ in segment["files"].values()]
+    return [name for name in found if isinstance(name, str)]
+
+
+def read(folder: Path, *, memory_map: bool, verify: bool) -> Saved:
+    """An index that was saved; StateError for anything else."""
+    state = read_state(folder)
+    try:
+        return _read(folder, state, memory_map=memory_map, verify=verify)
+    except StateError:
+        raise
+    except INCONSISTENT as error:
+        raise StateError(f"{folder / MANIFEST} is not consistent: {error}") from error
+
+
+def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool) -> Saved:
+    as_integer(state["version"], "version", 1, VERSION + 1)
+    metric, kept = state["metric"], state["rows"]
+    if metric not in METRICS or kept not in (None, *ROW_TYPES):
+        raise ValueError(f"it has metric={metric!r}, rows={kept!r}")
+    d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
+    next_id = checks.as_count(state["next_id"], "next_id")
+    encoders = [_encoder(folder, *pair, d=d, metric=metric) for pair in state["encoders"]]
+    if len(set(encoders)) < len(encoders):
+        raise ValueError("two of its encoders are one")
+    current = encoders[as_integer(state["current"], "current", 0, len(encoders))]
+    sizes = [checks.as_count(about["n"], "n", 1) for about in state["segments"]]
+    if max(sizes, default=0) >= MOST_ROWS:
+        raise ValueError(f"n must be below {MOST_ROWS}, got {max(sizes)}")
+    segments = tuple(
+        _segment(
+            encoders[as_integer(about["encoder"], "encoder", 0, len(encoders))],
+            n,
+            _written(folder, about["files"], kept),
+            kept,
+            memory_map=memory_map,
+            verify=verify,
+        )
+        for n, about in zip(sizes, state["segments"], strict=True)
+    )
+    contents = Contents(segments, empty_room(current, None if kept is None else ROW_TYPES[kept]), next_id)
+    _check_ids(contents)
+    return Saved(metric, kept, contents, stamp_of(state))
+
+
+def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) -> Encoder:
+    found = read_encoder(folder, as_name(name, "encoder"), fingerprint)
+    if found.n_features != d:
+        raise ValueError(f"an encoder is of {found.n_features} features, the index of {d}")
+    as_metric(metric, found)
+    return found
+
+
+def _written(folder: Path, about: Any, kept: str | None) -> dict[str, Written]:
+    """The files of a segment."""
+    expected = {CODES, IDS} | ({ROWS} if kept else set())
+    if not isinstance(about, dict) or set(about) - {REMOVED} != expected:
+        raise ValueError(f"a segment must have files of {', '.join(sorted(expected))}, got {about!r}")
+    return {
+        name: Written(folder, as_name(file, name), as_integer(crc, "checksum", 0, 1 << 32))
+        for name, (file, crc) in about.items()
+    }
+
+
+def _segment(
+    encoder: Encoder,
+    n: int,
+    written: dict[str, Written],
+    kept: str | None,
+    *,
+    memory_map: bool,
+    verify: bool,
+) -> Segment:
+    def array(name: str, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
+        return open_array(written[name], shape, dtype, memory_map=memory_map, verify=verify)
+
+    codes = array(CODES, (n, encoder.width), np.uint8, memory_map=memory_map, verify=True)
+    ids = array(IDS, (n,), np.int64, memory_map=memory_map, verify=True)
+    rows = None
+    if kept is not None:
+        rows = array(ROWS, (n, encoder.n_features), ROW_TYPES[kept], memory_map=memory_map, verify=verify)
+        if verify:
+            checks.require_finite(rows, f"{ROWS} of {written[ROWS].file}")
+    removed = None
+    if REMOVED in written:
+        bits = array(REMOVED, (-(-n // 8),), np.uint8, memory_map=False, verify=True)
+        removed = np.unpackbits(bits, count=n, bitorder="little").view(np.bool_)
+    return Segment(encoder, codes, ids, rows, removed, with_run((), ids), written)
+
+
+def _check_ids(contents: Contents) -> None:
+    """Ids are numbers below the next one, and no two rows that count have the same."""
+    for segment in contents.segments:
+        if segment.ids.min() < 0 or segment.ids.max() >= contents.next_id:
+            raise ValueError(f"an id is outside [0, {contents.next_id})")
+    live = contents.live_ids
+    if not ascends(live):
+        live.sort()
+        if not ascends(live):
+            raise ValueError("an id comes twice")

@@ -1,0 +1,141 @@
+"""A segment: codes of one generation, with their ids and kept rows; it never changes, others take its place."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.codes import Encoder
+from fastsketch.indexing._places import Ids, Positions, Runs, ascends, find, with_run
+
+Codes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+# Names of the arrays of a segment, in memory and in files.
+CODES, IDS, ROWS, REMOVED = "codes", "ids", "rows", "removed"
+
+# Most rows of a segment. A search goes through the segments one by one, so that few are better; the last one grows by a
+# share of itself and is moved then, so that small ones are better.
+SEGMENT_ROWS = 1 << 20
+
+
+class Written(NamedTuple):
+    """A file that holds an array of a segment."""
+
+    folder: Path
+    file: str
+    crc32: int
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Rows of an index that were encoded by one encoder.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    codes : ndarray uint8 (n, width)
+    ids : ndarray int64 (n,)
+    rows : ndarray float16 or float32 (n, d), or None
+        Kept rows.
+    removed : ndarray bool (n,), or None
+        Which of them do not count any more; None if all count.
+    runs : tuple of Run
+        How to find an id.
+    written : dict
+        {name of an array: its file}, of those that are in files.
+    derived : dict
+        What a search has made of the codes and keeps for the next one.
+    """
+
+    encoder: Encoder
+    codes: Codes
+    ids: Ids
+    rows: NDArray[np.floating[Any]] | None = None
+    removed: Mask | None = None
+    runs: Runs = ()
+    written: dict[str, Written] = field(default_factory=dict[str, Written])
+    derived: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def n_removed(self) -> int:
+        """Rows that do not count any more."""
+        return 0 if self.removed is None else int(np.count_nonzero(self.removed))
+
+    @property
+    def n_live(self) -> int:
+        """Rows that count."""
+        return len(self) - self.n_removed
+
+    @cached_property
+    def live(self) -> Mask | None:
+        """Which rows count; None if all do."""
+        return None if self.removed is None else ~self.removed
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the ids ascend, so that the order of the rows is that of their ids."""
+        return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascends(self.ids)
+
+    @property
+    def live_ids(self) -> Ids:
+        """The ids of the rows that count."""
+        return self.ids if self.live is None else self.ids[self.live]
+
+    def find(self, ids: Ids) -> Positions:
+        """Where the rows of these ids are, -1 for those that are not here or do not count."""
+        if not len(self) or not len(ids):
+            return np.full(len(ids), -1, np.int64)
+        found = find(self.runs, self.ids, ids)
+        if self.removed is not None:
+            found[(found >= 0) & self.removed[np.maximum(found, 0)]] = -1
+        return found
+
+    def without(self, positions: Positions) -> "Segment":
+        """The same with these rows removed, too."""
+        removed = np.zeros(len(self), np.bool_) if self.removed is None else self.removed.copy()
+        removed[positions] = True
+        written = {name: file for name, file in self.written.items() if name != REMOVED}
+        return replace(self, removed=removed, written=written)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of a file, by name; a bitmap of the removed rows, in the little order, if there are any."""
+        out: dict[str, NDArray[Any]] = {CODES: self.codes, IDS: self.ids}
+        if self.rows is not None:
+            out[ROWS] = self.rows
+        if self.removed is not None:
+            out[REMOVED] = np.packbits(self.removed, bitorder="little")
+        return out
+
+    def n_bytes(self) -> int:
+        """Bytes of its arrays and of what finds an id."""
+        kept = (self.codes, self.ids, self.rows, self.removed, *(run.order for run in self.runs))
+        return sum(array.nbytes for array in kept if array is not None)
+
+
+def joined(segments: "list[Segment]") -> Segment:
+    """One segment of the rows that count of several of one encoder, in their order."""
+    codes, ids = _gathered([(s.codes, s.live) for s in segments]), _gathered([(s.ids, s.live) for s in segments])
+    kept = [(s.rows, s.live) for s in segments if s.rows is not None]
+    rows = _gathered(kept) if kept else None
+    return Segment(segments[0].encoder, codes, ids, rows, runs=with_run((), ids))
+
+
+def _gathered(pieces: list[tuple[NDArray[Any], Mask | None]]) -> NDArray[Any]:
+    counts = [len(array) if live is None else int(np.count_nonzero(live)) for array, live in pieces]
+    first = pieces[0][0]
+    out = np.empty((sum(counts), *first.shape[1:]), first.dtype)
+    at = 0
+    for (array, live), n in zip(pieces, counts, strict=True):
+        # out[at : at + n] = array[live]
+        if live is None:
+            out[at : at + n] = array
+        else:
+            np.compress(live, array, axis=0, out=out[at : at + n])
+        at += n
+    return out
