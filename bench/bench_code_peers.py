@@ -2,7 +2,6 @@
 
 import numpy as np
 
-
 # Name, bits a direction, bytes of a row that are no such bits (its factors).
 RABITQ = (("PCA, RaBitQ", 1, 8), ("PCA, RaBitQ, 2 bits", 2, 20))
 

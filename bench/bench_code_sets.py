@@ -104,7 +104,7 @@ QUICK = ("sift5k-0",)
 
 # -- truth -------------------------------------------------------------------------------------------------------------
 def nearest(queries, base, k=DEPTH):
-    """Positions of the k nearest rows of every query (m, k): float32 finds 2 k, float64 ranks them; ties by position."""
+    """Positions (m, k) of the k nearest rows: float32 finds 2 k, float64 ranks them; ties by position."""
     norms = np.einsum("ij,ij->i", base, base)
     wide, out = min(2 * k, len(base)), np.empty((len(queries), k), np.int64)
     for start in range(0, len(queries), 50):

@@ -53,7 +53,7 @@ def ours(d, n_bytes):
 
 
 # Bytes of the factors behind the bits of a hash.
-HASH_FACTORS = 2
+HASH_FACTORS = 4
 
 
 def measured(method, data):
@@ -149,7 +149,9 @@ def _tables(kept, name):
     }
     for title, whats in kinds.items():
         print(title)
-        table([[m, *(_cell(kept.get(name, m, n), whats) for n in sizes)] for m in methods], ["method", *map(str, sizes)])
+        table(
+            [[m, *(_cell(kept.get(name, m, n), whats) for n in sizes)] for m in methods], ["method", *map(str, sizes)]
+        )
     print(f"{name}: seconds of learning, thousands of rows encoded a second; one core")
     costs = [[m, *(_cost(kept.get(name, m, n)) for n in sizes)] for m in methods]
     table(costs, ["method", *map(str, sizes)])

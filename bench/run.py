@@ -46,6 +46,9 @@ COMMANDS = {
     "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
     "training": "seconds to learn hash functions (FROSH Table II)",
     "search": "a million codes against faiss",
+    "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
+    "codedrift": "codes of rows whose distribution moves: one generation against several",
+    "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",
     "names": "rows as dicts and csv tables: encoding, learning, reading, beside scikit-learn, river and pandas",
@@ -91,6 +94,11 @@ def main():
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        if name == "codes":
+            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a name")
+            command.add_argument("--sets", default="", help="names with commas between them")
+            command.add_argument("--bytes", default="", help="totals of bytes with commas between them")
+            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
         if name == "learners":
             command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; the rest is kept")
             command.add_argument("--sets", default="", help="names with commas between them")
