@@ -22,6 +22,7 @@ def codeindex(args):
     queries = queries[:100]
     folder = args.scratch / "codeindex"
     shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     times = {}
     model = fs.SketchQuantizer(N_BYTES).update(rows[: n // 4])
     first = model.encoder()
@@ -97,7 +98,7 @@ def _killed(folder, rows):
             os.waitpid(child, 0)
             seconds = time.perf_counter() - start
             continue
-        time.sleep(rng.uniform(0, 1.2 * seconds))
+        time.sleep(rng.uniform(0, 1.6 * seconds))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         now = fs.CodeIndex.load(folder, memory_map=False).ids
