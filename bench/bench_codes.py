@@ -16,6 +16,8 @@ BYTES = (8, 12, 16, 20, 24, 32, 48, 64)
 SAMPLE = 1000
 # Rows that are encoded at a time.
 BATCH = 50_000
+# Queries of a table; sets up to this size are searched by the queries of choices as well.
+QUERIES, CHOICE_ROWS = 1000, 100_000
 
 
 class Ours:
@@ -65,9 +67,11 @@ def measured(method, data):
     start = time.process_time()
     method.add(data.base[:cut])
     encoded = time.process_time() - start
-    found = {"choice": method.search(data.base[cut:], sets.DEPTH)}
+    found = {}
+    if len(data.base) <= CHOICE_ROWS:
+        found["choice"] = method.search(data.base[cut:], sets.DEPTH)
     method.add(data.base[cut:])
-    found["test"] = method.search(data.queries, sets.DEPTH)
+    found["test"] = method.search(data.queries[:QUERIES], sets.DEPTH)
     return found, {"bytes": method.bytes, "train_s": learned, "encode_rows_s": cut / encoded}
 
 
@@ -130,7 +134,9 @@ def _methods(d, n_bytes, only):
 def _measure(kept, data, method, untrained, n_bytes):
     found, cost = measured(untrained, data)
     for where, near in (("choice", data.choice_near), ("test", data.near)):
-        kept.put(data.name, method, n_bytes, where, {**cost, "recalls": sets.recalls(found[where], near)})
+        if where in found:
+            recalls = sets.recalls(found[where], near[: len(found[where])])
+            kept.put(data.name, method, n_bytes, where, {**cost, "recalls": recalls})
     kept.write()
     recall = kept.get(data.name, method, n_bytes)["recalls"]
     print(f"{data.name}, {method}, {cost['bytes']} bytes: 10: {recall['10']:.3f}, of 30: {recall['10 of 30']:.3f}; "
