@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._validation import as_integer
+
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -36,6 +38,24 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
     mask = np.zeros(n, np.bool_)
     mask[_places(wanted, n, ids, name)] = True
     return mask
+
+
+def as_k(k: int, n: int, allow: Mask | None) -> int:
+    """1 <= k <= the number of the n codes that may be found."""
+    k = as_integer(k, "k", 1)
+    most = n if allow is None else int(np.count_nonzero(allow))
+    if k > most:
+        of = "of the collection" if allow is None else "that are allowed"
+        raise ValueError(f"k must be at most the {most} codes {of}, got {k}")
+    return k
+
+
+def in_order(n: int, ids: Places | None, allow: Mask | None) -> Places | None:
+    """Places of the codes that may be found, in the order of their ids; None: all n as they are."""
+    if ids is None or ascending(ids):
+        return None if allow is None else np.flatnonzero(allow)
+    order = np.argsort(ids, kind="stable")
+    return order if allow is None else order[allow[order]]
 
 
 def ascending(values: Places) -> bool:

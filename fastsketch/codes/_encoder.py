@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,20 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._validation import Rows, as_rows
 from fastsketch.codes._layout import Codes, Layout
 from fastsketch.codes._rescoring import Source
+from fastsketch.codes._scan import Estimate, Tables
 from fastsketch.codes._search import Found, search
 
 Arrays = dict[str, NDArray[Any]]
-# What tables are made for: the query's side of a distance. Cosines come from those of "inner_product".
-Estimate = Literal["euclidean", "inner_product"]
 
 _kinds: dict[str, "type[Encoder]"] = {}
-
-
-class Tables(NamedTuple):
-    """Of m queries, in units of ``Encoder.length``: tables float32 (m, n_tables, 16), constant float64 (m,)."""
-
-    tables: NDArray[np.float32]
-    constant: NDArray[np.float64]
 
 
 class Encoder(ABC):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.hashing import hamming as kernel
-from fastsketch._validation import as_integer
+from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k, in_order
 
 Codes = NDArray[np.uint8]
 
@@ -65,7 +65,14 @@ def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]
     return kernel.distances(as_codes(queries, "queries", width=collection.shape[1]), collection)
 
 
-def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def hamming_topk(
+    queries: ArrayLike,
+    codes: ArrayLike,
+    *,
+    k: int = 10,
+    ids: ArrayLike | None = None,
+    allow: ArrayLike | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The k nearest of packed codes for every query, exactly.
 
     Parameters
@@ -74,18 +81,23 @@ def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[
     codes : array_like of uint8 (n, b)
         The collection, b bytes a code; any b >= 1.
     k : int, default 10
-        1 <= k <= n.
+        At most the number of codes that may be found.
+    ids : array_like of int64 (n,), optional
+        Different numbers by which codes are called, in the result and in `allow`; default 0 to n - 1.
+    allow : array_like of ids, or of bool (n,), optional
+        The codes that may be found.
 
     Returns
     -------
     distances : ndarray int32 (m, k), ascending
     indices : ndarray int64 (m, k)
-        Among equal distances the lower index comes first.
+        Ids; among equal distances the smaller comes first.
 
     Raises
     ------
     TypeError, ValueError
-        If either is no matrix of uint8, the codes differ in length, or k exceeds the collection.
+        If either is no matrix of uint8, the codes differ in length, or k exceeds the codes that may be found; if ids
+        are not n different integers, or `allow` holds others or is a mask of another length.
 
     Notes
     -----
@@ -100,7 +112,20 @@ def hamming_topk(queries: ArrayLike, codes: ArrayLike, *, k: int = 10) -> tuple[
     """
     collection = as_codes(codes, "codes")
     asked = as_codes(queries, "queries", width=collection.shape[1])
-    k = as_integer(k, "k", 1)
-    if k > len(collection):
-        raise ValueError(f"k must be at most the {len(collection)} codes of the collection, got {k}")
-    return kernel.topk(asked, collection, k)
+    n = len(collection)
+    names = as_ids(ids, n)
+    mask = allowed(allow, n, names)
+    k = as_k(k, n, mask)
+    distances, places = nearest_bits(asked, collection, k=k, ids=names, allow=mask)
+    return distances, places if names is None else names[places]
+
+
+def nearest_bits(
+    queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
+) -> tuple[NDArray[np.int32], Places]:
+    """Distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
+    places = in_order(len(codes), ids, allow)
+    if places is None:
+        return kernel.topk(queries, codes, k)
+    distances, found = kernel.topk(queries, codes[places], k)
+    return distances, places[found]

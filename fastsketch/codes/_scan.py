@@ -1,10 +1,11 @@
 """Scan: the k best scores of every query among codes."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.codes._chosen import in_order
 from fastsketch.codes._layout import Codes, Layout
 
 Scores = NDArray[np.float32]
@@ -14,10 +15,21 @@ Places = NDArray[np.int64]
 MOST_SCORES = 1 << 24
 
 
+# What tables are made for: the query's side of a distance. Cosines come from those of "inner_product".
+Estimate = Literal["euclidean", "inner_product"]
+
+
+class Tables(NamedTuple):
+    """Of m queries, in units of ``Encoder.length``: tables float32 (m, n_tables, 16), constant float64 (m,)."""
+
+    tables: NDArray[np.float32]
+    constant: NDArray[np.float64]
+
+
 class Rule(NamedTuple):
     """A code's score of a query, smaller is nearer: (constant + alpha offset + beta scale t) / divisor.
 
-    All in float32, in this order, t summed in the order of the tables.
+    All in float32, in this order, t summed in the order of the tables; a NaN counts as infinity.
     """
 
     alpha: float
@@ -42,9 +54,8 @@ def scan(
     at least k. tables (m, n_tables, 16), codes (n, width).
     """
     m, n = len(tables), len(codes)
-    places = np.arange(n) if allow is None else np.flatnonzero(allow)
-    if ids is not None:
-        places = places[np.argsort(ids[places], kind="stable")]
+    chosen = in_order(n, ids, allow)
+    places = np.arange(n) if chosen is None else chosen
     codes = codes[places]
     rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[places])
     nibbles, offset, scale = layout.nibbles(codes).T, layout.offsets(codes), layout.scales(codes)
@@ -70,6 +81,11 @@ def sums(tables: NDArray[np.float32], nibbles: Codes) -> Scores:
 
 def _scores(t: Scores, offset: Scores | None, scale: Scores | None, rule: Rule) -> Scores:
     # scores = (constant + alpha * offset + beta * scale * t) / divisor
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _in_place(t, offset, scale, rule)
+
+
+def _in_place(t: Scores, offset: Scores | None, scale: Scores | None, rule: Rule) -> Scores:
     t *= np.float32(rule.beta) if scale is None else np.float32(rule.beta) * scale
     if offset is not None and rule.alpha:
         t += np.float32(rule.alpha) * offset
@@ -77,4 +93,5 @@ def _scores(t: Scores, offset: Scores | None, scale: Scores | None, rule: Rule) 
         t += rule.constant[:, np.newaxis]
     if rule.divisor is not None:
         t /= rule.divisor
+    t[np.isnan(t)] = np.inf
     return t

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._kernels.hashing import hamming
-from fastsketch._validation import Rows, as_choice, as_integer, check_finite, natural_dtype
-from fastsketch.codes._chosen import Mask, Places, allowed, as_ids
+from fastsketch._validation import Rows, as_choice, check_finite, natural_dtype
+from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._packed import as_codes
+from fastsketch.codes._packed import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
-from fastsketch.codes._scan import Rule, scan, sums
+from fastsketch.codes._scan import Estimate, Rule, Tables, scan, sums
 
 if TYPE_CHECKING:
     from fastsketch.codes._encoder import Encoder
@@ -30,8 +29,9 @@ Keys = NDArray[Any]
 
 # A norm is estimated no smaller than this share of what it is made of: a row at the origin has no direction.
 LEAST_NORM = 2.0**-20
-# Of float32 entries of tables: sums of them stay numbers, wherever a query lies.
+# Of entries of tables, float32: sums of them stay numbers, wherever a query lies. LARGEST: of scores.
 FARTHEST = 1e30
+LARGEST = 3e38
 
 
 def search(
@@ -53,13 +53,13 @@ def search(
     asked = checked_queries(queries, encoder)
     names = as_ids(ids, n)
     mask = allowed(allow, n, names)
-    k = as_k(k, n if mask is None else int(np.count_nonzero(mask)))
+    k = as_k(k, n, mask)
+    wanted = as_candidates(k, oversample)
     if rescore is None:
         keys, places = nearest(encoder, asked, collection, metric=metric, k=k, ids=names, allow=mask)
     else:
         rows = checked_source(rescore, n, encoder.n_features)
-        most = n if mask is None else int(np.count_nonzero(mask))
-        wanted = min(as_candidates(k, oversample), most)
+        wanted = min(wanted, n if mask is None else int(np.count_nonzero(mask)))
         _, places = nearest(encoder, asked, collection, metric=metric, k=wanted, ids=names, allow=mask)
         metric = "euclidean" if metric == "hamming" else metric
         keys, places = rescored(asked, places, rows, metric=metric, k=k, ids=names)
@@ -88,14 +88,6 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
     return out.astype(natural_dtype(out.dtype), copy=False)
 
 
-def as_k(k: int, most: int) -> int:
-    """1 <= k <= the number of rows that may be found."""
-    k = as_integer(k, "k", 1)
-    if k > most:
-        raise ValueError(f"k must be at most the {most} codes that may be found, got {k}")
-    return k
-
-
 def as_candidates(k: int, oversample: float) -> int:
     """Candidates to rescore: ceil(k * oversample)."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
@@ -121,20 +113,20 @@ def nearest(
     Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
     if metric == "hamming":
-        return _hamming(encoder, queries, codes, k=k, ids=ids, allow=allow)
+        bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
+        return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "cosine":
         queries = _unit(queries)
-    tables, constant = encoder.tables(queries, "euclidean" if metric == "euclidean" else "inner_product")
-    tables = np.clip(tables, -FARTHEST, FARTHEST)
+    tables, constant = _tables(encoder, queries, "euclidean" if metric == "euclidean" else "inner_product")
     if metric == "euclidean":
         rule = Rule(1.0, -2.0)
     elif metric == "inner_product":
         rule = Rule(0.0, -1.0)
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
-        rule = Rule(0.0, -1.0, (-constant).astype(np.float32), norms)
+        rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
     scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
-    keys = scores.astype(np.float64)
+    keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
     if metric == "cosine":
         keys *= encoder.length
     else:
@@ -145,14 +137,20 @@ def nearest(
 
 def estimated_norms(encoder: "Encoder", codes: Codes) -> NDArray[np.float32]:
     """float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
-    tables, constant = encoder.tables(np.zeros((1, encoder.n_features)), "euclidean")
+    tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     layout = encoder.layout
-    t = sums(tables, layout.nibbles(codes).T)[0]
+    t = sums(tables, layout.nibbles(codes).T)[0].astype(np.float64)
     offset, scale = layout.offsets(codes), layout.scales(codes)
     base = float(constant[0]) + (np.zeros(len(codes)) if offset is None else offset.astype(np.float64))
     square = base - 2.0 * (t if scale is None else t * scale)
     least = np.maximum(LEAST_NORM * base, np.finfo(np.float32).tiny)
-    return np.sqrt(np.maximum(square, least)).astype(np.float32)
+    return np.sqrt(np.minimum(np.maximum(square, least), LARGEST)).astype(np.float32)
+
+
+def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
+    """Those of the encoder, kept among numbers whose sums are numbers."""
+    tables, constant = encoder.tables(queries, metric)
+    return Tables(np.clip(tables, -FARTHEST, FARTHEST), np.clip(constant, -(FARTHEST**8), FARTHEST**8))
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
@@ -164,20 +162,6 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
         return np.sqrt(np.maximum(keys, 0.0))
     values = 0.0 - keys  # no negative zero
     return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
-
-
-def _hamming(
-    encoder: "Encoder", queries: Any, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
-) -> tuple[Keys, Places]:
-    n_bytes = encoder.layout.nibble_bytes
-    asked = encoder.bits(queries)
-    places = None if allow is None else np.flatnonzero(allow)
-    if ids is not None:
-        places = np.arange(len(codes)) if places is None else places
-        places = places[np.argsort(ids[places], kind="stable")]
-    bits = codes[:, :n_bytes] if places is None else codes[places, :n_bytes]
-    distances, found = hamming.topk(asked, np.ascontiguousarray(bits), k)
-    return distances, found if places is None else places[found]
 
 
 def _unit(queries: Any) -> Any:

@@ -125,8 +125,9 @@ def _row_sums(values: Array) -> Array:
 def _tables(scores: Array) -> NDArray[np.float32]:
     """T (m, n_tables, 16): sums of four of the scores (m, n_bits), with the signs of a nibble."""
     m, n_bits = scores.shape
-    groups = np.zeros((m, -(-n_bits // 4), 4))
-    groups.reshape(m, -1)[:, :n_bits] = scores
+    n_tables = -(-n_bits // 4)
+    groups = np.zeros((m, n_tables, 4))
+    groups.reshape(m, 4 * n_tables)[:, :n_bits] = scores
     # T = groups @ SIGNS.T, summed in one order
     out = groups[:, :, 0, np.newaxis] * SIGNS[:, 0]
     for b in range(1, 4):

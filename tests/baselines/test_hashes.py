@@ -21,8 +21,12 @@ def test_baselines_share_the_interface(cls, tmp_path):
     model.update(ROWS)
     codes = model.encode(ROWS)
     assert np.array_equal(codes, np.packbits(model.decision_function(ROWS) > 0, axis=1, bitorder="little"))
-    distances, found = model.search(ROWS[:20], codes, k=1)
+    distances, found = model.search(ROWS[:20], codes, k=1, metric="hamming")
     assert (distances == 0).all()
+    for metric in ("euclidean", "inner_product", "cosine"):
+        distances, found = model.search(ROWS[:20], model.encode(ROWS, factors=True), k=5, metric=metric)
+        assert np.isfinite(distances).all() and found.shape == (20, 5)
+    assert np.array_equal(model.search(ROWS[:20], codes, k=1, rescore=ROWS, oversample=50)[1][:, 0], np.arange(20))
     model.save(tmp_path / "model.fsk")
     again = fs.load(tmp_path / "model.fsk")
     assert type(again) is cls
