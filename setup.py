@@ -95,6 +95,7 @@ def extensions():
         "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
         "losses": [],
         "guard": [],
+        "codes/quantize": ["csrc/fs_project.c", "csrc/fs_quantize.c", "csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "features/names": [],
         "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],

@@ -8,6 +8,8 @@
 #include "fs_hamming.h"
 #include "fs_level.h"
 #include "fs_panel.h"
+#include "fs_project.h"
+#include "fs_quantize.h"
 #include "fs_rows.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
@@ -146,6 +148,22 @@ static ptrdiff_t where;
 static void check_32(void) { fs_check_csr_32(1, B, A, more + 2 * A, ints, &where); }
 static void check_64(void) { fs_check_csr_64(1, B, A, starts, longs, &where); }
 static void count(void) { fs_svm_count(text, A, &where, &C); }
+/* a panel of rows of d = B, to C directions in all; A groups of B directions, each of C nibbles */
+static fs_quantizer quantizer;
+static double shares[3 * FS_SUMS];
+static void project_d(void) { fs_project_rows_d(A, B, B, xd, wd, 1.0, C / FS_PROJECT_TILE, ws, ys, zs, vd); }
+static void project_s(void) { fs_project_rows_s(A, B, B, xs, wd, 1.0, C / FS_PROJECT_TILE, ws, ys, zs, vd); }
+static void project_back(void) { fs_project_back_s(A, C, B, zs, wd, 1.0, ws, ys); }
+static void project_csr_d(void)
+{
+    fs_project_csr_d(FS_PROJECT_ROWS, B, starts, ints, xd, wd, 1.0, 1.0, C / FS_PROJECT_TILE, ws, zd, yd, zs, vd);
+}
+static void project_csr_s(void)
+{
+    fs_project_csr_s(FS_PROJECT_ROWS, B, starts, ints, xs, wd, 1.0, 1.0, C / FS_PROJECT_TILE, ws, zd, yd, zs, vd);
+}
+static void quantize(void) { fs_quantize_panel_s(&quantizer, FS_PROJECT_ROWS, xs, vd, bytes, zd); }
+static void to_words(void) { fs_words_panel_s(&quantizer, FS_PROJECT_ROWS, bytes, xs, zd); }
 
 /* numbers of the right kind for the case that follows */
 static void shrink_numbers(void)
@@ -214,6 +232,30 @@ static void text_numbers(void)
 {
     for (ptrdiff_t i = 0; i < A; i++)
         text[i] = "0:1 .\n5"[i % 7];
+}
+
+static void book_numbers(void)
+{
+    shrink_numbers();
+    memset(bytes, 0x5a, MOST);
+    shares[FS_SQUARE] = shares[FS_ZE] = 1;
+    for (ptrdiff_t g = 0; g < A; g++)
+        ints[g] = (int32_t)(g * B), more[g] = (int32_t)B, more[A + g] = (int32_t)C;
+    quantizer = (fs_quantizer){.n_directions = A * B,
+                               .n_groups = A,
+                               .n_nibbles = A * C,
+                               .width = A * C / 2 + 1,
+                               .start = ints,
+                               .count = more,
+                               .nibbles = more + A,
+                               .words = ws,
+                               .weighted = ws,
+                               .half = ws,
+                               .slope = ws,
+                               .offset = shares,
+                               .above = shares + FS_SUMS,
+                               .below = shares + FS_SUMS,
+                               .first = {1, 5, 1}};
 }
 
 static int panels_d(void) { return fs_panel_pays(A, 8); }
@@ -300,6 +342,16 @@ static const struct {
     {"z dot s", z_dot_s, sparse_numbers, always, 500, 1000, 40},
     {"z rank one d", z_rank_one_d, sparse_numbers, always, 500, 1000, 40},
     {"z rank one s", z_rank_one_s, sparse_numbers, always, 500, 1000, 40},
+    {"project d", project_d, shrink_numbers, always, 32, 128, 64},
+    {"project s", project_s, shrink_numbers, always, 32, 128, 64},
+    {"project s", project_s, shrink_numbers, always, 32, 784, 64},
+    {"project back", project_back, shrink_numbers, always, 32, 128, 64},
+    {"project csr d", project_csr_d, sparse_numbers, always, 500, 1000, 64},
+    {"project csr s", project_csr_s, sparse_numbers, always, 500, 1000, 64},
+    {"quantize, a nibble", quantize, book_numbers, always, 32, 1, 1},
+    {"quantize, a nibble", quantize, book_numbers, always, 32, 2, 1},
+    {"quantize, two nibbles", quantize, book_numbers, always, 16, 4, 2},
+    {"to words", to_words, book_numbers, always, 32, 2, 1},
     {"check csr 32", check_32, check_numbers, always, 50000, 60000, 0},
     {"check csr 64", check_64, check_numbers, always, 50000, 60000, 0},
     {"svmlight count", count, text_numbers, always, 100000, 0, 0},

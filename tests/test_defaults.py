@@ -106,7 +106,8 @@ def defaults(item):
 
 # -- classes and functions -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "room", ["", "baselines", "hashing", "io", "lowrank", "merging", "online", "recommending", "sketching"]
+    "room",
+    ["", "baselines", "hashing", "io", "lowrank", "merging", "online", "quantizing", "recommending", "sketching"],
 )
 def test_classes(room):
     for cls in public_classes(room):

@@ -23,6 +23,7 @@ ROOMS = (
     "lowrank",
     "merging",
     "online",
+    "quantizing",
     "ranking",
     "recommending",
 )

@@ -88,6 +88,7 @@ def test_parameters_are_documented():
         fastsketch.sketch_file,
         fastsketch.thread_limit,
         fastsketch.SketchHash,
+        fastsketch.SketchQuantizer,
         fastsketch.SketchedNewton,
         fastsketch.AdaptiveSubgradient,
         fastsketch.AdaptiveGrid,

@@ -49,13 +49,14 @@ def arguments(specimen, model):
         "of": lambda m: None,  # of the class, not of the model
         "merge": lambda m: m.merge(other(specimen, model)),
         "compare_with": lambda m: m.compare_with(np.ones(12)),
-        "anchor": lambda m: m.anchor(np.eye(12, 4)),
+        "anchor": lambda m: m.anchor(*([np.eye(12, 4)] if isinstance(m, Hasher) else [])),
         "add_ranks": lambda m: m.add_ranks(1),
         "save": lambda m: m.save(os.devnull + "/no-such-folder/file"),
         "load": lambda m: None,  # of the class, not of the model
         "solve": lambda m: m.solve(np.ones(12), alpha=1.0),
         "encode": lambda m: m.encode(rows),
-        "search": lambda m: m.search(rows, np.zeros((9, 1), np.uint8)),
+        "search": lambda m: m.search(rows, np.zeros((9, m.encoder().width), np.uint8), k=2),
+        "decode": lambda m: m.decode(np.zeros((9, m.encoder().width), np.uint8)),
         "fold_in": lambda m: m.fold_in(rows),
         "recommend": lambda m: m.recommend(rows if isinstance(m, fs.SketchedEASE) else [0]),
         "similar": lambda m: m.similar(0),

@@ -180,6 +180,7 @@ def test_using_a_sketch_loads_no_extra():
     out = run(
         "import sys, fastsketch as fs; s = fs.FrequentDirections(4).update([[1., 2.]]); s.sketch();"
         "fs.from_bytes(s.to_bytes()); fs.SketchHash(1).update([[1., 2.]]).encode([[1., 2.]]);"
+        "fs.SketchQuantizer(2).update([[1., 2.]]).encode([[1., 2.]]);"
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     assert out.strip() == "[]"

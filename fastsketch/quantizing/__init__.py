@@ -1,6 +1,5 @@
-"""Codes that stand for rows: scalar levels in a basis learned from a stream, and two factors a row."""
+"""Codes that stand for rows: words for every nibble in a basis learned from a stream, and an offset a row."""
 
-from fastsketch.quantizing._encoder import BookEncoder
 from fastsketch.quantizing._sketch_quantizer import SketchQuantizer
 
-__all__ = ["BookEncoder", "SketchQuantizer"]
+__all__ = ["SketchQuantizer"]

@@ -1,7 +1,7 @@
-"""A frozen quantizer: a basis, books of 16 vectors a nibble in it, and the rule of a row's two factors."""
+"""A frozen quantizer: a basis, words of every nibble in blocks of its directions, and the rule of a row's offset."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,102 +16,143 @@ from fastsketch.sketching._plain_rows import plain_rows
 
 Array = NDArray[np.float64]
 Narrow = NDArray[np.float32]
+Places = NDArray[np.int32]
 
-# Rows projected at a time, filled up with zeros: every row meets the same instructions, whatever batch it came in.
-ENCODE_ROWS = 256
-# Directions that a code may use: with all 16-vector books over all of them, what a file may ask for stays small.
-MOST_DIRECTIONS = 1 << 12
+NARROW: Final = np.dtype(np.float32)
+LARGEST: Final = float(np.finfo(np.float32).max)
+
+# Rows encoded at a time: what a block needs of them stays in the cache.
+ENCODE_ROWS: Final = 1024
+# Nibbles of one block: their words are tried in all combinations.
+MOST_NIBBLES: Final = 2
 # Binary exponents of the unit of length.
-MOST_EXPONENT = 1000
+MOST_EXPONENT: Final = 1000
 # Of centred rows in units of length: their squares, and sums of them, are float32 numbers.
 FARTHEST: Final = 1e15
-# Of a term of the offset.
-MOST_WEIGHT: Final = 1e6
-# Numbers of all books over all directions, which tables are made of: 1 GB.
-MOST_BOOK_ENTRIES: Final = 1 << 28
-# A scale that is no number, of a row whose decoded vector says nothing of it.
-NO_SCALE = 0.0
+# Of a number that a file has for a word, a weight, or a part of the offset.
+MOST_NUMBER: Final = 1e6
+# Numbers of all words over all directions, which tables are made of: 1 GB.
+MOST_WORD_ENTRIES: Final = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """What nibbles stand for: vector c of book j is vectors[j, c] at the directions of the basis that book j is about.
+    """What nibbles stand for.
 
-    A row's z, its coordinates in the basis, is encoded book after book: each takes the vector nearest to what is left
-    of z in its directions, and leaves the rest to the books after it. The decoded r is the sum of the chosen vectors.
+    The directions of the basis are cut into blocks: block b has directions start[b] : start[b + 1], g of them, and
+    nibbles first[b] : first[b + 1]. Each nibble has 16 words, vectors of g numbers; the decoded directions of a block
+    are the sum of one word of each of its nibbles, those with the least sum of weight_i (z_i - r_i)^2.
 
     Parameters
     ----------
-    directions : ndarray int32 (n_books, g)
-        Directions of each book, filled up with direction 0 where a book has fewer.
-    vectors : ndarray float32 (n_books, 16, g)
-        Zero where directions are filled up.
+    start, first : ndarray int32 (n_blocks + 1,)
+        From 0, ascending.
+    words : ndarray float32
+        (16, g) of every nibble, one after the other.
+    weights : ndarray float32 (r,)
+        Positive.
     """
 
-    directions: NDArray[np.int32]
-    vectors: Narrow
+    start: Places
+    first: Places
+    words: Narrow
+    weights: Narrow
 
-    def dense(self, r: int) -> Narrow:
-        """float32 (n_books, 16, r): the vectors with an entry for every direction."""
-        n, _, g = self.vectors.shape
-        out = np.zeros((n, 16, r), np.float32)
-        for k in range(g):
-            out[np.arange(n), :, self.directions[:, k]] += self.vectors[:, :, k]
+    def blocks(self) -> list[tuple[slice, list[Narrow]]]:
+        """(directions, words (16, g) of each nibble) of every block."""
+        out: list[tuple[slice, list[Narrow]]] = []
+        at = 0
+        for b in range(len(self.start) - 1):
+            g, n = int(self.start[b + 1] - self.start[b]), int(self.first[b + 1] - self.first[b])
+            held = self.words[at : at + n * 16 * g].reshape(n, 16, g)
+            at += n * 16 * g
+            out.append((slice(int(self.start[b]), int(self.start[b + 1])), list(held)))
+        return out
+
+    @property
+    def n_nibbles(self) -> int:
+        """Nibbles of a code."""
+        return int(self.first[-1])
+
+    def dense(self) -> Narrow:
+        """float32 (n_nibbles, 16, r): the words with a number for every direction."""
+        out = np.zeros((self.n_nibbles, 16, len(self.weights)), np.float32)
+        for b, (part, words) in enumerate(self.blocks()):
+            for k, word in enumerate(words):
+                out[int(self.first[b]) + k, :, part] = word
         return out
 
     def encode(self, z: Narrow) -> tuple[Codes, Narrow]:
-        """Nibbles uint8 (n, n_books) of z (n, r), and r (n, r)."""
-        n, (n_books, g) = len(z), self.directions.shape
-        left = np.array(z.T, order="C")
-        nibbles = np.empty((n_books, n), np.uint8)
-        for j, vectors in enumerate(self.vectors):
-            distance = np.zeros((16, n), np.float32)
-            for k in range(g):
-                if vectors[:, k].any():
-                    difference = left[self.directions[j, k]] - vectors[:, k, np.newaxis]
-                    distance += difference * difference
-            chosen = nibbles[j] = distance.argmin(axis=0)
-            for k in range(g):
-                left[self.directions[j, k]] -= vectors[chosen, k]
-        return nibbles.T, z - left.T
+        """Nibbles uint8 (n, n_nibbles) of z (n, r), and the decoded r (n, r); among equals the smaller nibbles."""
+        n = len(z)
+        nibbles, decoded = np.empty((n, self.n_nibbles), np.uint8), np.empty_like(z)
+        for b, (part, words) in enumerate(self.blocks()):
+            sums = words[0]
+            for word in words[1:]:
+                sums = (sums[:, np.newaxis] + word).reshape(-1, word.shape[1])
+            distance = np.zeros((n, len(sums)), np.float32)
+            for i, direction in enumerate(range(part.start, part.stop)):
+                difference = z[:, direction, np.newaxis] - sums[:, i]
+                distance += self.weights[direction] * difference * difference
+            chosen = distance.argmin(axis=1)
+            decoded[:, part] = sums[chosen]
+            for k in range(len(words)):
+                nibbles[:, int(self.first[b]) + k] = chosen >> 4 * (len(words) - 1 - k) & 15
+        return nibbles, decoded
 
-    def decode(self, nibbles: Codes, r: int) -> Narrow:
-        """r float32 (n, r), added up book after book."""
-        out = np.zeros((r, len(nibbles)), np.float32)
-        for j, vectors in enumerate(self.vectors):
-            for k, direction in enumerate(self.directions[j]):
-                out[direction] += vectors[nibbles[:, j], k]
-        return out.T
+    def decode(self, nibbles: Codes) -> Narrow:
+        """r float32 (n, r)."""
+        out = np.zeros((len(nibbles), len(self.weights)), np.float32)
+        for b, (part, words) in enumerate(self.blocks()):
+            for k, word in enumerate(words):
+                out[:, part] += word[nibbles[:, int(self.first[b]) + k]]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetRule:
+    """What stands for ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong of near queries.
+
+    With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
+    offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
+
+    Parameters
+    ----------
+    inside : ndarray float32 (r,)
+    outside, lowest : float
+    """
+
+    inside: Narrow
+    outside: float
+    lowest: float
+
+    def offsets(self, centred: Narrow, z: Narrow, decoded: Narrow) -> Narrow:
+        """float32 (n,)."""
+        n2, zz = (np.einsum("ij,ij->i", a, a) for a in (centred, z))
+        lost = np.einsum("ij,ij->i", z * self.inside, z - decoded)
+        out = n2 - np.float32(2 * self.outside) * np.maximum(n2 - zz, np.float32(0)) - np.float32(2) * lost
+        return out - np.float32(self.lowest)
 
 
 class BookEncoder(Encoder):
-    """A frozen ``SketchQuantizer``: codes of rows by the basis, the bits and the levels of one moment.
-
-    With z = (x - mean) basis, r the decoded z and n2 = ||x - mean||^2, all in units of ``length``, the factors of a row
-    are offset = a n2 + b z'r + c r'r, (a, b, c) the ``weights``, and scale = z'z / z'r, if a code has one.
+    """A frozen ``SketchQuantizer``: codes of rows by the basis, the words and the offsets of one moment.
 
     Attributes
     ----------
     n_features, width : int
-    layout : fastsketch.codes.Layout
+    layout : Layout
+        Nibbles, and the bytes of the offset.
     length : float
+        The power of two that all numbers but mean and basis are in units of.
     """
 
     def __init__(
-        self,
-        mean: Array,
-        basis: Array,
-        books: Books,
-        layout: Layout,
-        *,
-        weights: tuple[float, float, float],
-        length: float,
+        self, mean: Array, basis: Narrow, books: Books, rule: OffsetRule, layout: Layout, *, length: float
     ) -> None:
         self.n_features, self.layout, self.length = len(mean), layout, length
-        self._mean, self._basis, self._books, self._weights = mean, basis, books, weights
-        self._narrow_basis = basis.astype(np.float32)
-        r = basis.shape[1]
-        self._flat = books.dense(r).reshape(-1, r)  # every vector of every book, for tables
+        self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
+        self._wide_basis = basis.astype(np.float64)
+        self._flat = books.dense().reshape(-1, basis.shape[1])  # every word of every nibble, for tables
 
     @property
     def mean(self) -> Array:
@@ -119,13 +160,14 @@ class BookEncoder(Encoder):
         return self._mean.copy()
 
     @property
-    def basis(self) -> Array:
-        """(d, r) float64, orthonormal columns: the directions that codes are about."""
+    def basis(self) -> Narrow:
+        """(d, r) float32, orthonormal columns: the directions that codes are about."""
         return self._basis.copy()
 
     def turned(self, basis: Array) -> "BookEncoder":
-        """The same mean, books and factors in another basis (d, r)."""
-        return BookEncoder(self._mean, basis, self._books, self.layout, weights=self._weights, length=self.length)
+        """The same mean, words and rule in another basis (d, r)."""
+        narrow = basis.astype(np.float32)
+        return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
     def encode(self, rows: Rows) -> Codes:
@@ -133,42 +175,28 @@ class BookEncoder(Encoder):
         n = checked.shape[0]
         out = np.empty((n, self.width), np.uint8)
         for start in range(0, n, ENCODE_ROWS):
-            self._encode(checked[start : start + ENCODE_ROWS], out[start : start + ENCODE_ROWS], start)
+            piece = slice(start, start + ENCODE_ROWS)
+            centred = self._centred(checked[piece], start)
+            z = self._projected(centred)
+            nibbles, decoded = self._books.encode(z)
+            out[piece] = self.layout.packed(nibbles, self._rule.offsets(centred, z, decoded))
         return out
 
-    def _encode(self, rows: Any, out: Codes, start: int) -> None:
-        centred = self._centred(rows, start, "rows")
-        z = self._projected(centred)
-        nibbles, decoded = self._books.encode(z)
-        zr = np.einsum("ij,ij->i", z, decoded)
-        offset = scale = None
-        if self.layout.offset.n_bytes:
-            a, b, c = (np.float32(weight) for weight in self._weights)
-            n2 = np.einsum("ij,ij->i", centred, centred)
-            offset = a * n2 + b * zr + c * np.einsum("ij,ij->i", decoded, decoded)
-        if self.layout.scale.n_bytes:
-            zz = np.einsum("ij,ij->i", z, z)
-            scale = np.divide(zz, zr, out=np.full_like(zz, NO_SCALE), where=zr > 0)
-        out[:] = self.layout.packed(nibbles, offset, scale)
-
-    def _centred(self, rows: Any, start: int, name: str) -> Narrow:
+    def _centred(self, rows: Any, start: int) -> Narrow:
         """(x - mean) / length in float32; ValueError for what is not finite, counted from -start."""
         wide = plain_rows(rows, np.dtype(np.float64))
         with np.errstate(over="ignore", invalid="ignore"):
             out = ((wide - self._mean) / self.length).astype(np.float32)
         good = np.isfinite(wide).all(axis=1)
         if not good.all():
-            raise not_finite(start + int(np.argmin(good)), name=name)
+            raise not_finite(start + int(np.argmin(good)))
         # what float32 does not hold is far outside of all that was learned from
         return np.clip(out, -FARTHEST, FARTHEST, out=out)
 
     @one_blas_thread
     def _projected(self, centred: Narrow) -> Narrow:
-        """z (n, r) of at most ENCODE_ROWS centred rows: the same bits in whichever batch a row comes."""
-        n = len(centred)
-        if n < ENCODE_ROWS:
-            centred = np.vstack([centred, np.zeros((ENCODE_ROWS - n, self.n_features), np.float32)])
-        return (centred @ self._narrow_basis)[:n]
+        # z = centred @ basis, in float64: a row's float32 numbers are the same in every batch
+        return (centred.astype(np.float64) @ self._wide_basis).astype(np.float32)
 
     # -- and back --------------------------------------------------------------------------------------------------
     def decode(self, codes: ArrayLike) -> Narrow:
@@ -177,73 +205,84 @@ class BookEncoder(Encoder):
             raise ValueError(f"codes must have {self.width} bytes, as this model makes them, got {checked.shape[1]}")
         out = np.empty((len(checked), self.n_features), np.float32)
         for start in range(0, len(checked), ENCODE_ROWS):
-            piece = checked[start : start + ENCODE_ROWS]
-            out[start : start + ENCODE_ROWS] = self._decoded(piece)
+            piece = slice(start, start + ENCODE_ROWS)
+            out[piece] = self._restored(self._books.decode(self.layout.nibbles(checked[piece])))
         return out
 
     @one_blas_thread
-    def _decoded(self, codes: Codes) -> Narrow:
-        n = len(codes)
-        decoded = np.zeros((ENCODE_ROWS, self._basis.shape[1]), np.float32)
-        decoded[:n] = self._books.decode(self.layout.nibbles(codes), self._basis.shape[1])
+    def _restored(self, decoded: Narrow) -> Narrow:
         # mean + length * decoded @ basis.T
         with np.errstate(over="ignore"):
-            return ((decoded @ self._narrow_basis.T)[:n] * self.length + self._mean).astype(np.float32)
+            wide = (decoded.astype(np.float64) @ self._wide_basis.T) * self.length + self._mean
+            return np.clip(wide, -LARGEST, LARGEST).astype(np.float32)
 
     # -- search ----------------------------------------------------------------------------------------------------
     @one_blas_thread
     def tables(self, queries: Any, metric: Estimate) -> Tables:
         wide = plain_rows(queries, np.dtype(np.float64))
-        m, n_books = len(wide), len(self._books.vectors)
         with np.errstate(over="ignore"):
             if metric == "euclidean":
                 asked = (wide - self._mean) / self.length
-                constant = np.einsum("ij,ij->i", asked, asked)
+                constant = np.einsum("ij,ij->i", asked, asked) + self._rule.lowest
             else:
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
-            z = (asked @ self._basis).astype(np.float32)
-        return Tables((z @ self._flat.T).reshape(m, n_books, 16), constant)
+            z = (asked @ self._wide_basis).astype(np.float32)
+        return Tables((z @ self._flat.T).reshape(len(wide), -1, 16), constant)
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
+        books, rule = self._books, self._rule
         state = {
             "n_features": self.n_features,
             "length": self.length,
-            "weights": list(self._weights),
+            "outside": rule.outside,
+            "lowest": rule.lowest,
             "layout": self.layout.state(),
         }
-        books = self._books
         return state, {
             "mean": self._mean,
             "basis": self._basis,
-            "directions": books.directions,
-            "vectors": books.vectors,
+            "start": books.start,
+            "first": books.first,
+            "words": books.words,
+            "weights": books.weights,
+            "inside": rule.inside,
         }
 
     @classmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
-        weights = cast("list[Any]", state["weights"])
-        if not isinstance(weights, list) or len(weights) != 3:
-            raise ValueError(f"weights must be three numbers, got {weights!r}")
-        a, b, c = (as_real(weight, "a weight", -MOST_WEIGHT, MOST_WEIGHT) for weight in weights)
+        outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
         layout = Layout.of_state(state["layout"])
-        checks.only(arrays, "mean", "basis", "directions", "vectors")
-        for name, axes in (("basis", 2), ("directions", 2)):
-            if name not in arrays or arrays[name].ndim != axes:
-                raise ValueError(f"array {name!r} must have {axes} axes")
-        r, g = arrays["basis"].shape[1], arrays["directions"].shape[1]
-        checks.number_within(r, "directions of the basis", 1, min(d, MOST_DIRECTIONS))
-        checks.number_within(g, "directions of a book", 1, r)
+        checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "inside")
+        start, first = (_ascending(arrays, name) for name in ("start", "first"))
+        if len(start) != len(first):
+            raise ValueError(f"{len(start) - 1} blocks of directions cannot have {len(first) - 1} of nibbles")
+        r, n = int(start[-1]), int(first[-1])
+        if n != layout.n_tables or layout.scale.n_bytes:
+            raise ValueError(f"{n} nibbles and an offset are no code of this layout")
+        checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
+        widest = int(np.diff(first.astype(np.int64)).max())
+        checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
+        n_words = 16 * int(np.diff(start.astype(np.int64)) @ np.diff(first.astype(np.int64)))
         checks.finite(arrays, "mean", (d,))
-        checks.finite(arrays, "basis", (d, r))
-        n = layout.n_tables
-        checks.number_within(n, "n_tables", 1, MOST_BOOK_ENTRIES // (16 * r))
-        directions = checks.array_of(arrays, "directions", (n, g), np.dtype(np.int32))
-        if directions.min() < 0 or directions.max() >= r:
-            raise ValueError(f"a book is about a direction outside [0, {r})")
-        checks.finite(arrays, "vectors", (n, 16, g), np.dtype(np.float32))
-        books = Books(directions, arrays["vectors"])
-        return cls(arrays["mean"], arrays["basis"], books, layout, weights=(a, b, c), length=length)
+        for name, shape in (("basis", (d, r)), ("words", (n_words,)), ("weights", (r,)), ("inside", (r,))):
+            checks.finite(arrays, name, shape, NARROW)
+            checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MOST_NUMBER)
+        if not (arrays["weights"] > 0).all():
+            raise ValueError("weights of directions must be positive")
+        books = Books(start, first, arrays["words"], arrays["weights"])
+        rule = OffsetRule(arrays["inside"], outside, lowest)
+        return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length)
+
+
+def _ascending(arrays: Arrays, name: str) -> Places:
+    """The array of this name: int32, from 0 in steps of at least 1."""
+    found = arrays.get(name)
+    if found is None or found.ndim != 1 or len(found) < 2 or found.dtype != np.int32:
+        raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")
+    if found[0] != 0 or (found[1:] <= found[:-1]).any():
+        raise ValueError(f"array {name!r} must ascend from 0")
+    return found

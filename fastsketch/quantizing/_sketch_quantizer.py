@@ -35,7 +35,7 @@ class _Learned(NamedTuple):
 
     node: Node
     components: Array  # (r, d)
-    variances: Array  # (r,)
+    spread: Array  # (r,) standard deviations
     encoder: BookEncoder
 
 
@@ -43,13 +43,13 @@ class SketchQuantizer(SummaryModel):
     """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
 
     The basis W is that of a sketch of the centred rows; bits are allotted to its directions by variance, the levels of
-    a direction are learned on a sample of the rows, and two factors a row correct the length of what is decoded. Codes
-    answer real-valued queries (``search``) and can be decoded.
+    a direction are learned on a sample of the rows, and a factor a row makes estimated distances right. Codes answer
+    real-valued queries (``search``) and can be decoded.
 
     Parameters
     ----------
     n_bytes : int
-        Bytes of a code, factors included: at least 3; at most what 8 bits for every feature take.
+        Bytes of a code, its factor included: at least 2; at most what 8 bits for every feature take.
     method : {"auto", "exact", "fd", "srht", "countsketch", "sparse", "gaussian", "sampling"}, default "auto"
         How rows are sketched, as in ``SketchHash``. "auto" takes "exact" (a sum of squares, d x d) up to 1,024 features
         or where d <= sketch_size, else "srht".
@@ -110,7 +110,7 @@ class SketchQuantizer(SummaryModel):
     def _check(self) -> None:
         if self.n_bytes <= FACTOR_BYTES:
             raise ValueError(
-                f"n_bytes must be at least {FACTOR_BYTES + 1}, {FACTOR_BYTES} of them for the factors of a row, got "
+                f"n_bytes must be at least {FACTOR_BYTES + 1}, {FACTOR_BYTES} of them for the factor of a row, got "
                 f"{self.n_bytes}"
             )
         size = self._size
@@ -138,7 +138,7 @@ class SketchQuantizer(SummaryModel):
         if self.n_bytes > most:
             raise ValueError(
                 f"n_bytes must be at most {most}, 8 bits for each of the {d} features of the rows and {FACTOR_BYTES} "
-                f"bytes for the factors, got {self.n_bytes}"
+                f"for the factor, got {self.n_bytes}"
             )
         method, size = self._method_for(d), self._size
         found = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
@@ -172,18 +172,19 @@ class SketchQuantizer(SummaryModel):
         assert self._summary is not None  # it has seen rows
         setting = self._setting(len(node.mean))
         exact = setting.method == "exact"
-        find = top_of_moment if exact else top_of_rows
-        components = find(node.rows, setting.n_directions, seed=self.seed)
-        # diag(W'(A'A)W), or of B'B with the half of the shrinkage that RobustFrequentDirections gives back
-        seen = components @ node.rows.T.astype(np.float64, copy=False)
-        squares = np.einsum("ij,ij->i", seen, components if exact else seen)
-        variances = (np.maximum(squares, 0.0) + node.shrinkage / 2) / node.n_rows
+        components = (top_of_moment if exact else top_of_rows)(node.rows, self._n_directions(setting), seed=self.seed)
+        spread = _spread(node, components, exact=exact)
         if self._anchor is not None:
-            encoder = self._anchor.turned(aligned(components.T, self._anchor.basis))
+            target = self._anchor.basis.astype(np.float64)
+            encoder = self._anchor.turned(aligned(components[: target.shape[1]].T, target))
         else:
             centred = np.subtract(self._summary.sample(), node.mean, dtype=np.float64)
-            encoder = trained(node.mean, components.T, variances, centred, n_bytes=self.n_bytes)
-        return _Learned(node, components, variances, encoder)
+            encoder = trained(node.mean, components.T, spread, centred, n_bytes=self.n_bytes)
+        return _Learned(node, components, spread, encoder)
+
+    def _n_directions(self, setting: SummarySetting) -> int:
+        """That are read: what the codes want, and no fewer than an anchor has."""
+        return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
         """The frozen quantizer of what was learned so far: what makes codes, and answers queries of them.
@@ -308,7 +309,8 @@ class SketchQuantizer(SummaryModel):
     @property
     def variances(self) -> Array:
         """Of the rows in these directions, (r,) float64."""
-        return self._read().variances.copy()
+        with np.errstate(over="ignore", under="ignore"):
+            return np.square(self._read().spread)
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -342,6 +344,19 @@ class SketchQuantizer(SummaryModel):
             self._anchor_at(anchor)
         if state["summary"] is not None:
             self._restore_summary(state["summary"], rest)
+
+
+def _spread(node: Node, components: Array, *, exact: bool) -> Array:
+    """Standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
+    top = float(np.abs(node.rows).max(initial=0.0))
+    if top == 0:
+        return np.zeros(len(components))
+    seen = components @ (node.rows / top).T.astype(np.float64, copy=False)
+    if exact:  # diag(W'(A'A)W)
+        return np.sqrt(np.maximum(np.einsum("ij,ij->i", seen, components), 0.0) / node.n_rows) * np.sqrt(top)
+    # of B'B, and half of what the shrinks took at most, as RobustFrequentDirections gives it back
+    lost = node.shrinkage / top / top / 2 if np.isfinite(node.shrinkage) else 0.0
+    return np.sqrt((np.einsum("ij,ij->i", seen, seen) + lost) / node.n_rows) * top
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:

@@ -1,4 +1,4 @@
-"""Bits by variance, levels from a sample: what makes an encoder of a basis."""
+"""Bits by variance, levels from a sample, offsets that are right for near rows: what makes an encoder of a basis."""
 
 from math import frexp, ldexp
 from typing import Any, Final
@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
-from fastsketch.quantizing._encoder import MOST_EXPONENT, BookEncoder, Books
+from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-# Bytes of the two factors.
-FACTOR_BYTES: Final = 2
+# Bytes of the offset.
+FACTOR_BYTES: Final = 1
 # Bits that a direction may have, and the share of a normal variable's variance that the best levels of so many leave.
 LEFT: Final = {0: 1.0, 1: 0.36338, 2: 0.11748, 4: 0.0094971, 8: 4.1e-5}
 SIZES: Final = tuple(LEFT)
@@ -21,41 +22,70 @@ SIZES: Final = tuple(LEFT)
 LLOYD_ITERATIONS: Final = 20
 # Rows of a cell below which a level stays where the normal distribution has it.
 FEW_ROWS: Final = 3
-# A factor's least and largest number, as multiples of those of the sample.
-HEADROOM: Final = 2.0
+# Rows of the sample whose nearest others tell how far near rows are apart, and how many of these.
+NEAR_ROWS: Final = 500
+NEAR: Final = 10
+# An offset's range, as a multiple of that of the sample.
+HEADROOM: Final = 1.5
 
 
-def trained(mean: Array, basis: Array, variances: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
+def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
     """The encoder of codes of n_bytes.
 
-    mean (d,); basis (d, r) orthonormal columns, of the variances (r,), the largest first; sample: centred rows (n, d).
+    mean (d,); basis (d, r) orthonormal columns, of the standard deviations `spread` (r,), the largest first; sample:
+    centred rows (n, d).
     """
-    length = _unit(sample, variances)
-    centred = sample / length
-    bits = allotted(variances, 8 * (n_bytes - FACTOR_BYTES))
-    used = np.flatnonzero(bits)
-    bits, basis, spread = bits[used], basis[:, used], np.sqrt(variances[used]) / length
+    length = _unit(sample, spread)
+    centred, spread = sample / length, spread / length
     z = centred @ basis
-    books = _books(z, bits, spread)
-    n2, zz = np.einsum("ij,ij->i", centred, centred), np.einsum("ij,ij->i", z, z)
-    zr = np.einsum("ij,ij->i", z, books.encode(z.astype(np.float32))[1])
-    scale = zz[zr > 0] / zr[zr > 0]
-    layout = Layout(len(books.vectors), fitted(n2, 1), fitted(scale, 1))
-    return BookEncoder(mean, basis, books, layout, weights=(1.0, 0.0, 0.0), length=length)
+    inside, outside = near_shares(centred, z)
+    bits = allotted(spread, 8 * (n_bytes - FACTOR_BYTES))
+    order = np.argsort(-bits, kind="stable")[: np.count_nonzero(bits)]
+    basis, z = basis[:, order], z[:, order].astype(np.float32)
+    books = books_of(z.astype(np.float64), bits[order], spread[order])
+    rule = OffsetRule(inside[order].astype(np.float32), outside, 0.0)
+    offsets = rule.offsets(centred.astype(np.float32), z, books.encode(z)[1]).astype(np.float64)
+    kind, lowest = fitted(offsets, FACTOR_BYTES)
+    rule = OffsetRule(rule.inside, outside, lowest)
+    layout = Layout(books.n_nibbles, kind)
+    return BookEncoder(mean, basis.astype(np.float32), books, rule, layout, length=length)
 
 
-def _unit(sample: Array, variances: Array) -> float:
+def _unit(sample: Array, spread: Array) -> float:
     """A power of two near to the root of the mean square of a centred row; 1 for rows that are all one."""
-    top = max(float(np.abs(sample).max(initial=0.0)), float(np.sqrt(variances.max(initial=0.0))))
+    top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
     norm = top * float(np.sqrt(np.mean(np.square(sample / top).sum(axis=1)))) if len(sample) else top
     return ldexp(1.0, min(max(frexp(norm)[1], -MOST_EXPONENT), MOST_EXPONENT))
 
 
-def allotted(variances: Array, total: int) -> NDArray[np.int64]:
+def near_shares(centred: Array, z: Array) -> tuple[Array, float]:
+    """(r,) and one number: how much of a row's error in each direction, and outside of all, a near query shares.
+
+    1 - m_j / (2 v_j), m_j the mean square of differences of near rows, v_j of all: 1 where near rows are equal.
+    """
+    some = centred[:NEAR_ROWS]
+    if len(centred) <= NEAR:
+        return np.ones(z.shape[1]), 1.0
+    distances = np.einsum("ij,ij->i", centred, centred) - 2.0 * (some @ centred.T)
+    np.fill_diagonal(distances, np.inf)
+    near = np.argpartition(distances, NEAR, axis=1)[:, :NEAR]
+    one, two = np.repeat(np.arange(len(some)), NEAR), near.ravel()
+    apart = np.square(z[one] - z[two]).mean(axis=0)
+    all_apart = float(np.square(centred[one] - centred[two]).sum(axis=1).mean())
+    variance, total = np.square(z).mean(axis=0), float(np.square(centred).sum(axis=1).mean())
+    outside = max(total - float(variance.sum()), 0.0)
+    inside = 1.0 - apart / np.where(variance > 0, 2.0 * variance, np.inf)
+    left = max(all_apart - float(apart.sum()), 0.0)
+    return np.clip(inside, 0.0, 1.0), float(np.clip(1.0 - left / (2.0 * outside), 0.0, 1.0)) if outside > 0 else 1.0
+
+
+def allotted(spread: Array, total: int) -> Integers:
     """Bits of each direction, `total` in all, a multiple of 4: the largest gain of a bit comes first."""
-    bits = np.zeros(len(variances), np.int64)
+    bits = np.zeros(len(spread), np.int64)
+    top = float(spread.max(initial=0.0))
+    variances = np.square(spread / top) if top > 0 else np.zeros(len(spread))
     gain, step = np.empty(len(bits)), np.empty(len(bits), np.int64)
 
     def look(j: int, left: int) -> None:
@@ -76,31 +106,31 @@ def allotted(variances: Array, total: int) -> NDArray[np.int64]:
     return bits
 
 
-def _books(z: Array, bits: NDArray[np.int64], spread: Array) -> Books:
-    """Books of directions with these bits: 8 bits are two books, 4 one, smaller ones share."""
-    order = np.argsort(-bits, kind="stable")
-    found: list[list[tuple[int, Array]]] = []  # of each book: directions with 16 numbers
-    room = 0
-    for j in order:
-        size, values = int(bits[j]), _levels(z[:, j], int(bits[j]), float(spread[j]))
-        if size == 8:
-            coarse = values.reshape(16, 16).mean(axis=1)
-            fine = values[:16] - values[:16].mean()
-            found += [[(int(j), coarse)], [(int(j), fine)]]
-            continue
-        if not room:
-            found.append([])
-            room = 4
-        # the bits of the code that are this direction's: those above the ones of the directions before it
-        part = np.arange(16) >> (4 - room) & ((1 << size) - 1)
-        found[-1].append((int(j), values[part]))
-        room -= size
-    g = max(len(book) for book in found)
-    directions, vectors = np.zeros((len(found), g), np.int32), np.zeros((len(found), 16, g), np.float32)
-    for number, book in enumerate(found):
-        for k, (j, values) in enumerate(book):
-            directions[number, k], vectors[number, :, k] = j, values
-    return Books(directions, vectors)
+def books_of(z: Array, bits: Integers, spread: Array) -> Books:
+    """Words of directions with these bits, in falling order: 8 bits are two nibbles, 4 one, smaller ones share."""
+    start, first, words = [0], [0], list[Array]()
+    j = 0
+    while j < len(bits):
+        if bits[j] == 8:
+            levels = _levels(z[:, j], 8, float(spread[j]))
+            words += [levels.reshape(16, 16).mean(axis=1)[:, np.newaxis], (levels[:16] - levels[:16].mean())[:, None]]
+            j += 1
+            first.append(first[-1] + 2)
+        else:
+            word, room = np.empty((16, 0)), 4
+            while room:
+                size = int(bits[j])
+                levels = _levels(z[:, j], size, float(spread[j]))
+                # the bits of the nibble that are this direction's: above those of the directions before it
+                part = np.arange(16) >> (4 - room) & ((1 << size) - 1)
+                word = np.column_stack([word, levels[part]])
+                room -= size
+                j += 1
+            words.append(word)
+            first.append(first[-1] + 1)
+        start.append(j)
+    flat = np.concatenate([word.ravel() for word in words]).astype(np.float32)
+    return Books(np.array(start, np.int32), np.array(first, np.int32), flat, np.ones(len(bits), np.float32))
 
 
 def _levels(z: Array, bits: int, spread: float) -> Array:
@@ -111,7 +141,7 @@ def _levels(z: Array, bits: int, spread: float) -> Array:
     if bits == 8:
         reach = max(4.0 * spread, float(np.abs(z).max(initial=0.0)))
         return reach * (2.0 * np.arange(n) + 1.0 - n) / n
-    # the best levels of a normal variable of thrice the variance's density have equal shares
+    # the best levels of a normal variable have equal shares of one of thrice its variance
     levels = np.sqrt(3.0) * spread * ndtri((np.arange(n) + 0.5) / n)
     ordered = np.sort(z)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
@@ -122,13 +152,11 @@ def _levels(z: Array, bits: int, spread: float) -> Array:
     return np.sort(levels)
 
 
-def fitted(values: Array, n_bytes: int) -> Minifloat:
-    """The small numbers that hold what is like a sample's, as finely as they can."""
-    good: NDArray[Any] = values[values > 0]
-    low, high = (float(good.min()), float(good.max())) if len(good) else (1.0, 1.0)
-    low, high = low / HEADROOM, high * HEADROOM
-    bits = 8 * n_bytes
-    octaves = max(1, int(np.ceil(np.log2(high / low))))
-    exponent = min(7, (octaves - 1).bit_length()) if octaves > 1 else 0
-    unit = np.float32(max(low, high * 2.0 ** -(2.0**exponent)))
-    return Minifloat(n_bytes, bits - exponent, float(max(unit, np.finfo(np.float32).tiny)))
+def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
+    """Small numbers, and the lowest that they are above, for what is like a sample's values, as fine as they can be."""
+    good: NDArray[Any] = values if len(values) else np.ones(1)
+    low, high = float(good.min()), float(good.max())
+    middle, half = (low + high) / 2, max((high - low) / 2, 1e-6 * (abs(low) + abs(high)), 1e-30) * HEADROOM
+    # one octave is a linear scale: unit to twice the unit
+    unit = float(np.float32(2.0 * half))
+    return Minifloat(n_bytes, 8 * n_bytes, unit), min(max(middle - half - unit, -MOST_NUMBER), MOST_NUMBER)

@@ -7,6 +7,8 @@
 #include "fs_hamming.h"
 #include "fs_level.h"
 #include "fs_panel.h"
+#include "fs_project.h"
+#include "fs_quantize.h"
 #include "fs_rows.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
@@ -32,13 +34,16 @@ static void check(int good, const char *what)
         exit(1);
     }
 }
-/* A digest (FNV-1a) of all that kernels have returned at one level. */
-static uint64_t digest;
-static void note(const void *p, size_t bytes)
+/* A digest (FNV-1a) of all that kernels have returned at one level; one of what all levels must return alike. */
+#define FNV_OFFSET 14695981039346656037u
+static uint64_t digest, digest_of_all;
+static void note_in(uint64_t *in, const void *p, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
-        digest = (digest ^ ((const unsigned char *)p)[i]) * 1099511628211u;
+        *in = (*in ^ ((const unsigned char *)p)[i]) * 1099511628211u;
 }
+static void note(const void *p, size_t bytes) { note_in(&digest, p, bytes); }
+static void note_of_all(const void *p, size_t bytes) { note_in(&digest_of_all, p, bytes); }
 /* exactly as large as asked for: one element beyond is caught */
 static void *space(size_t n, size_t size)
 {
@@ -649,6 +654,94 @@ static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
     free(out);
 }
 
+/* Rows to directions, to codes, to words and back: r directions in groups of `count`, every second of two nibbles. */
+static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
+{
+    const ptrdiff_t tiles = (r + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE, back = (d + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE;
+    const ptrdiff_t width = tiles * FS_PROJECT_TILE, groups = r / count;
+    double *x = space((size_t)(n * d), 8), *mean = space((size_t)d, 8), *square = space(FS_PROJECT_ROWS, 8);
+    double *base = space((size_t)width, 8), *sum = space((size_t)width, 8);
+    float *u = space((size_t)(n * d), 4), *w = space((size_t)(width * d), 4), *panel = space(FS_PROJECT_PANEL, 4);
+    float *z = space((size_t)(width * FS_PROJECT_ROWS), 4), *turned = space((size_t)(back * FS_PROJECT_TILE * r), 4);
+    float *words = space((size_t)(32 * count * groups), 4), *half = space((size_t)(256 * groups), 4);
+    float *out = space((size_t)(n * d), 4);
+    int32_t *shape = space((size_t)(3 * groups), 4), *indices = space((size_t)(n * d), 4);
+    int64_t *indptr = space((size_t)n + 1, 8);
+    for (ptrdiff_t i = 0; i < n * d; i++) {
+        u[i] = (float)(x[i] = 4 * uniform());
+        indices[i] = (int32_t)(i % d);
+        indptr[i / d + 1] = i + 1;
+    }
+    for (ptrdiff_t k = 0; k < d; k++) {
+        mean[k] = uniform();
+        for (ptrdiff_t j = 0; j < r; j++) {
+            const float entry = (float)uniform();
+            w[(j / FS_PROJECT_TILE * d + k) * FS_PROJECT_TILE + j % FS_PROJECT_TILE] = entry;
+            turned[(k / FS_PROJECT_TILE * r + j) * FS_PROJECT_TILE + k % FS_PROJECT_TILE] = entry;
+            base[j] += 0.5 * mean[k] * (double)entry;
+        }
+    }
+    ptrdiff_t n_nibbles = 0;
+    for (ptrdiff_t g = 0; g < groups; g++) {
+        shape[g] = (int32_t)(g * count), shape[groups + g] = (int32_t)count;
+        n_nibbles += shape[2 * groups + g] = g % 2 ? 1 : 2;
+    }
+    for (ptrdiff_t i = 0; i < 32 * count * groups; i++)
+        words[i] = (float)uniform();
+    for (ptrdiff_t i = 0; i < 256 * groups; i++)
+        half[i] = (float)(uniform() + 0.5);
+    const double factors[3][FS_SUMS] = {{-1, 1, 0.5, 0, 2, 1}, {0, 0, 1, 1, 0, 0}, {0, 0, 0, 1, 1, 0}};
+    const fs_quantizer q = {.n_directions = r,
+                            .n_groups = groups,
+                            .n_nibbles = n_nibbles,
+                            .width = (n_nibbles + 1) / 2 + 3,
+                            .start = shape,
+                            .count = shape + groups,
+                            .nibbles = shape + 2 * groups,
+                            .words = words,
+                            .weighted = words,
+                            .half = half,
+                            .slope = words,
+                            .offset = factors[0],
+                            .above = factors[1],
+                            .below = factors[2],
+                            .first = {2, 10, 0.5f},
+                            .second = {1, 5, 0.125f}};
+    uint8_t *codes = space((size_t)(n * q.width), 1), *again = space((size_t)q.width, 1);
+    void *scratch = space(fs_quantize_scratch(n_nibbles), 1);
+
+    fs_project_csr_d(n, d, indptr, indices, x, mean, 0.5, 1, tiles, w, base, sum, z, square);
+    note_of_all(z, (size_t)(width * FS_PROJECT_ROWS) * 4), note_of_all(square, (size_t)n * 8);
+    fs_project_csr_s(n, d, indptr, indices, u, mean, 0.5, 1, tiles, w, base, sum, z, square);
+    note_of_all(z, (size_t)(width * FS_PROJECT_ROWS) * 4), note_of_all(square, (size_t)n * 8);
+    fs_project_rows_d(n, d, d, x, mean, 0.5, tiles, w, panel, z, square);
+    note_of_all(z, (size_t)(width * FS_PROJECT_ROWS) * 4);
+    fs_project_rows_s(n, d, d, u, mean, 0.5, tiles, w, panel, z, square);
+    note_of_all(z, (size_t)(width * FS_PROJECT_ROWS) * 4), note_of_all(square, (size_t)n * 8);
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (ptrdiff_t j = 0; j < r; j++) {
+            double dot = 0;
+            for (ptrdiff_t k = 0; k < d; k++)
+                dot += 0.5 * ((double)u[i * d + k] - mean[k]) *
+                       (double)w[(j / FS_PROJECT_TILE * d + k) * FS_PROJECT_TILE + j % FS_PROJECT_TILE];
+            check(fabs(dot - (double)z[j * FS_PROJECT_ROWS + i]) < 1e-5 * (double)(d + 1), "directions");
+        }
+    fs_quantize_panel_s(&q, n, z, square, codes, scratch);
+    note_of_all(codes, (size_t)(n * q.width));
+    if (n) { /* the last row alone */
+        fs_project_rows_s(1, d, d, u + (n - 1) * d, mean, 0.5, tiles, w, panel, z, square);
+        fs_quantize_panel_s(&q, 1, z, square, again, scratch);
+        check(memcmp(again, codes + (n - 1) * q.width, (size_t)q.width) == 0, "a row's code is its own");
+    }
+    float *word = space((size_t)(r * FS_PROJECT_ROWS), 4);
+    fs_words_panel_s(&q, n, codes, word, scratch);
+    fs_project_back_s(n, r, d, word, mean, 2, turned, out);
+    note_of_all(out, (size_t)(n * d) * 4);
+    free(x), free(mean), free(square), free(base), free(sum), free(u), free(w), free(panel), free(z), free(turned);
+    free(words), free(half), free(out), free(shape), free(indices), free(indptr), free(codes), free(again);
+    free(scratch), free(word);
+}
+
 /* Every kernel that has more than one level. */
 static void every_kernel(void)
 {
@@ -667,6 +760,9 @@ static void every_kernel(void)
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
+    for (ptrdiff_t n = 0; n <= FS_PROJECT_ROWS; n += n < 2 ? 1 : 15)
+        for (ptrdiff_t count = 1; count < 6; count++)
+            quantize(n, count == 3 ? 300 : 7 * count, 3 * count + 1, count);
     /* more than a block of rows, of columns, and than a piece of d */
     dots(29, 70, 517);
     dots(13, 33, 256);
@@ -683,20 +779,22 @@ static void every_kernel(void)
     }
 }
 
-/* Levels without fused products, and those with them, are two sets of bits. */
+/* Levels without fused products, and those with them, are two sets of bits; what must be one set is that. */
 static void every_level(void)
 {
-    uint64_t expected[2] = {0, 0};
+    uint64_t expected[2] = {0, 0}, expected_of_all = 0;
     for (int level = 0; fs_level_supported(level); level++) {
         const char *name = fs_level_name(level);
         const int fused = strcmp(name, "plain") != 0 && strcmp(name, "sse2") != 0;
         fs_level_share(&level);
         state = 1;
-        digest = 14695981039346656037u;
+        digest = digest_of_all = FNV_OFFSET;
         every_kernel();
         printf("%s: %016llx\n", name, (unsigned long long)digest);
         check(expected[fused] == 0 || expected[fused] == digest, "levels that round alike return the same bits");
         expected[fused] = digest;
+        check(expected_of_all == 0 || expected_of_all == digest_of_all, "codes have the same bits at every level");
+        expected_of_all = digest_of_all;
     }
     static const int best = 0;
     fs_level_share(&best);

@@ -6,7 +6,7 @@ from fastsketch._kernels import level
 
 # Files whose subject is a C loop that has levels. Levels that round alike return the same bits (test_levels.py,
 # asan.c), so one of each kind serves where tests take long.
-FAST = ("test_block", "test_dots", "test_hamming")
+FAST = ("test_block", "test_dots", "test_hamming", "test_quantize")
 LONG = ("test_eigh", "test_hadamard", "test_rank_one", "test_tridiagonal")
 
 

@@ -109,6 +109,13 @@ _SKETCH_READS = {
     "spectrum": lambda m: m.spectrum() if m.n_rows else None,
 }
 _HASH_READS = {"encode": lambda m: m.encode(dense_rows(9, 5)), "projection": lambda m: getattr(m, "projection", None)}
+_QUANTIZER_READS = {
+    "encode": lambda m: m.encode(dense_rows(9, 5)) if m.n_rows else None,
+    "decoded": lambda m: m.decode(m.encode(dense_rows(9, 5))) if m.n_rows else None,
+    "found": lambda m: m.search(dense_rows(8, 3), m.encode(dense_rows(9, 5)), k=2) if m.n_rows else None,
+    "components": lambda m: m.components if m.n_rows else None,
+    "variances": lambda m: m.variances if m.n_rows else None,
+}
 _ONLINE_READS = {
     "coef": lambda m: m.coef,
     "scores": lambda m: m.decision_function(dense_rows(9, 5)),
@@ -162,6 +169,15 @@ def _float32_rows(seed, n=40):
 
 def _hash(name, cls, **parameters):
     return Specimen(f"hash-{name}", lambda: cls(4, **parameters), reads=_HASH_READS)
+
+
+def _quantizer(name, *, anchored=False, **parameters):
+    def learn(model, rows):
+        model.update(rows)
+        return model.anchor() if anchored and model.n_rows else model
+
+    make = lambda: fs.SketchQuantizer(4, **parameters)  # noqa: E731
+    return Specimen(f"quantizer-{name}", make, learn=learn, reads=_QUANTIZER_READS)
 
 
 def _online(name, cls, *args, rows=dense_rows, **parameters):
@@ -237,6 +253,12 @@ SPECIMENS = (
     _hash("pca", baselines.PCAHash),
     _hash("itq", baselines.ITQ),
     _hash("sgh", baselines.SGH, n_bases=20),
+    *(
+        _quantizer(method, method=method, block_rows=16, sketch_size=12, reservoir_size=30)
+        for method in ("exact", "fd", "srht")
+    ),
+    _quantizer("float32", dtype="float32", block_rows=16),
+    _quantizer("anchored", block_rows=16, anchored=True),
     *(
         _online(method, fs.SketchedNewton, 3, method=method, alpha0=1.0)
         for method in ("fd", "rfd", "pfd", "oja", "rp", "full")

@@ -1,0 +1,1 @@
+"""Codes of rows: made, and scanned."""

@@ -1,0 +1,162 @@
+"""Codes of words, row by row in plain NumPy: what csrc/fs_project.c and fs_quantize.c compute, bit for bit.
+
+Notation: rows X (n, d), their mean (d,), a basis W (d, r), a unit of length; z = (X - mean) W / length in float32.
+A group is (start, words): one or two arrays of words (16, count) for directions start .. start + count - 1 of z.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Group = tuple[int, Sequence[Floats]]
+BOUND = 2.0**50
+
+
+class SmallFloat(NamedTuple):
+    """A factor in 0, 1 or 2 bytes."""
+
+    n_bytes: int
+    mantissa_bits: int = 0
+    unit: float = 1.0
+
+
+def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
+    """z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
+    centred = (np.asarray(rows, np.float64) - mean) * (1.0 / length)
+    x = np.clip(centred, -BOUND, BOUND).astype(np.float32)
+    z = np.zeros((len(x), basis.shape[1]), np.float32)
+    square = np.zeros(len(x))
+    for k in range(x.shape[1]):
+        z += x[:, k, np.newaxis] * basis[k]
+        square += x[:, k].astype(np.float64) ** 2
+    return z, square
+
+
+def project_sparse(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
+    """The same of CSR rows: in float64, rounded once, and only what is stored is looked at."""
+    scale = 1.0 / length
+    wide, scaled = basis.astype(np.float64), np.asarray(mean) * scale
+    base, mean_square = np.zeros(basis.shape[1]), 0.0
+    for k in range(len(scaled)):
+        base += scaled[k] * wide[k]
+        mean_square += scaled[k] * scaled[k]
+    z, square = np.empty((rows.shape[0], basis.shape[1]), np.float32), np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        total, size = -base, mean_square
+        for e in range(rows.indptr[i], rows.indptr[i + 1]):
+            k = rows.indices[e]
+            x = float(np.clip(float(rows.data[e]) * scale, -BOUND, BOUND))
+            size += (x - scaled[k]) * (x - scaled[k]) - scaled[k] * scaled[k]
+            total = total + x * wide[k]
+        z[i], square[i] = total, max(size, 0.0)
+    return z, square
+
+
+def _products(z: Floats, words: Floats) -> Floats:
+    total = z[:, 0, np.newaxis] * words[:, 0]
+    for k in range(1, words.shape[1]):
+        total = total + z[:, k, np.newaxis] * words[:, k]
+    return total
+
+
+def _half_square(words: Floats, weights: Floats) -> Floats:
+    total = np.zeros(words.shape[:-1])
+    for k in range(words.shape[-1]):
+        total += words[..., k].astype(np.float64) ** 2 * float(weights[k])
+    return (total / 2).astype(np.float32)
+
+
+def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -> NDArray[np.uint8]:
+    """The nearest words, (n, number of nibbles), by sums of weight (z - word)^2: of equally near ones the lowest."""
+    weights = np.ones(z.shape[1], np.float32) if weights is None else weights
+    out: list[Any] = []
+    for start, words in groups:
+        own = slice(start, start + words[0].shape[1])
+        part, weight = z[:, own], weights[own]
+        if len(words) == 1:
+            out.append(np.argmin(_half_square(words[0], weight) - _products(part, words[0] * weight), axis=1))
+            continue
+        # rest[i, b, a]: what is left to the first nibble when it is a and the second b
+        half = _half_square(words[0][np.newaxis] + words[1][:, np.newaxis], weight)
+        rest = half - _products(part, words[1] * weight)[:, :, np.newaxis]
+        first = np.argmin(rest.min(axis=1) - _products(part, words[0] * weight), axis=1)
+        out += [first, np.argmin(rest[np.arange(len(z)), :, first], axis=1)]
+    return np.array(out, np.uint8).reshape(len(out), len(z)).T
+
+
+def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
+    """The words of nibbles (n, number of nibbles), (n, r); zeros where no group is."""
+    out, j = np.zeros((len(codes), r), np.float32), 0
+    for start, words in groups:
+        for at, table in enumerate(words):
+            found = table[codes[:, j]]
+            part = slice(start, start + table.shape[1])
+            out[:, part] = out[:, part] + found if at else found
+            j += 1
+    return out
+
+
+def sums(
+    z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats | None = None
+) -> NDArray[np.float64]:
+    """(n, 6): 1, |row - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word), in the order of the groups."""
+    z, word = z.astype(np.float64), word.astype(np.float64)
+    out = np.zeros((len(z), 6))
+    out[:, 0], out[:, 1] = 1, square
+    for j in range(z.shape[1]):
+        out[:, 2] += z[:, j] ** 2
+    for start, words in groups:
+        for k in range(start, start + words[0].shape[1]):
+            out[:, 3] += z[:, k] * word[:, k]
+            out[:, 4] += word[:, k] ** 2
+            if slope is not None:
+                out[:, 5] += float(slope[k]) * z[:, k] * (z[:, k] - word[:, k])
+    return out
+
+
+def _weighed(coefficients: Any, values: Any) -> Any:
+    total = np.zeros(len(values))
+    for t in range(6):
+        total += coefficients[t] * values[:, t]
+    return total
+
+
+def small_float(kind: SmallFloat, values: Any) -> NDArray[np.uint8]:
+    """Bytes (n, n_bytes), the low one first, of values (n,)."""
+    with np.errstate(over="ignore"):
+        ratio: Any = np.asarray(values).astype(np.float32) / np.float32(kind.unit)
+    shift = 23 - kind.mantissa_bits
+    bits = np.maximum(ratio, np.float32(1)).view(np.uint32).astype(np.int64) - (127 << 23)
+    u = np.minimum((bits + ((1 << shift) >> 1)) >> shift, (1 << 8 * kind.n_bytes) - 1)
+    return np.stack([(u >> (8 * b)).astype(np.uint8) for b in range(kind.n_bytes)], axis=-1)
+
+
+def encode(
+    z: Floats,
+    square: Any,
+    groups: Sequence[Group],
+    *,
+    first: SmallFloat = SmallFloat(0),
+    second: SmallFloat = SmallFloat(0),
+    offset: Any = None,
+    above: Any = None,
+    below: Any = None,
+    weights: Floats | None = None,
+    slope: Floats | None = None,
+) -> NDArray[np.uint8]:
+    """Codes (n, width): nibbles by pairs, low ones first, then the factors offset . sums and above . sums / below . sums."""
+    found = nibbles(z, groups, weights)
+    if found.shape[1] % 2:
+        found = np.column_stack([found, np.zeros(len(found), np.uint8)])
+    parts = [found[:, ::2] | found[:, 1::2] << 4]
+    values = sums(z, square, chosen(found, groups, z.shape[1]), groups, slope)
+    if first.n_bytes:
+        parts.append(small_float(first, _weighed(offset, values)))
+    if second.n_bytes:
+        low = _weighed(below, values)
+        ratio = np.divide(_weighed(above, values), low, out=np.zeros(len(z)), where=low > 0)
+        parts.append(small_float(second, ratio))
+    return np.concatenate(parts, axis=1).astype(np.uint8)
