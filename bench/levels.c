@@ -98,8 +98,9 @@ static void square_part_d(void) { fs_square_block_d(A, xd, vd); }
 static void topk(void)
 {
     fs_hamming_begin(A, 10, NULL, ints, longs);
-    fs_hamming_look(A, words, B, C, bytes, 8, 0, 10, tile, ints, longs);
-    fs_hamming_sort(A, 10, ints, longs);
+    const fs_hamming_rule rule = {NULL, NULL};
+    fs_hamming_look(A, words, B, C, bytes, 8, 0, &rule, 10, tile, ints, longs);
+    fs_hamming_sort(A, 10, NULL, ints, longs);
 }
 static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, ints, B); }
 static void columns_d(void) { fs_fwht_columns_d(A, B, B, xd); }

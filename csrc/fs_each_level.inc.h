@@ -85,12 +85,14 @@
 #ifdef FS_WITH_VPOPCNTDQ
 #define FS_VPOPCNTDQ
 #if defined(__clang__)
-#pragma clang attribute push(                                                                                   \
-    __attribute__((target("popcnt,avx,avx2,fma,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vpopcntdq"))), \
+#pragma clang attribute push(                                                                                       \
+    __attribute__((target(                                                                                          \
+        "popcnt,avx,avx2,fma,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vpopcntdq,avx512vbmi,avx512vnni"))), \
     apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("popcnt,avx,avx2,fma,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vpopcntdq")
+#pragma GCC target( \
+    "popcnt,avx,avx2,fma,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vpopcntdq,avx512vbmi,avx512vnni")
 #endif
 #define FS_SUFFIX avx512vpopcntdq
 #define FS_WIDTH 512

@@ -45,20 +45,25 @@ static void load_tile(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
     }
 }
 
-/* Whether (d, i) comes after (e, j) in the order of results. */
-static int after(int32_t d, int64_t i, int32_t e, int64_t j) { return d > e || (d == e && i > j); }
+/* Whether (d, i) comes after (e, j) in the order of results: among equal distances by ids, or indices without them. */
+static int after(const int64_t *ids, int32_t d, int64_t i, int32_t e, int64_t j)
+{
+    if (d != e || i == j)
+        return d > e;
+    return ids && i != INT64_MAX && j != INT64_MAX ? ids[i] > ids[j] : i > j;
+}
 
 /* The heap of the best so far has the worst of them at its root; put (d, i) there and let it sink. */
-static void sink(ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int64_t i)
+static void sink(const int64_t *ids, ptrdiff_t k, int32_t *distance, int64_t *index, int32_t d, int64_t i)
 {
     ptrdiff_t at = 0;
     for (;;) {
         ptrdiff_t child = 2 * at + 1;
         if (child >= k)
             break;
-        if (child + 1 < k && after(distance[child + 1], index[child + 1], distance[child], index[child]))
+        if (child + 1 < k && after(ids, distance[child + 1], index[child + 1], distance[child], index[child]))
             child++;
-        if (!after(distance[child], index[child], d, i))
+        if (!after(ids, distance[child], index[child], d, i))
             break;
         distance[at] = distance[child];
         index[at] = index[child];
@@ -78,17 +83,17 @@ void fs_hamming_begin(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *bound, in
 }
 
 void fs_hamming_join(ptrdiff_t n_queries, ptrdiff_t k, const int32_t *from_distance, const int64_t *from_index,
-                     int32_t *distance, int64_t *index)
+                     const int64_t *ids, int32_t *distance, int64_t *index)
 {
     for (ptrdiff_t i = 0; i < n_queries * k; i++) {
         int32_t *heap = distance + i / k * k;
         int64_t *who = index + i / k * k;
-        if (after(heap[0], who[0], from_distance[i], from_index[i]))
-            sink(k, heap, who, from_distance[i], from_index[i]);
+        if (after(ids, heap[0], who[0], from_distance[i], from_index[i]))
+            sink(ids, k, heap, who, from_distance[i], from_index[i]);
     }
 }
 
-void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, int32_t *distance, int64_t *index)
+void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, const int64_t *ids, int32_t *distance, int64_t *index)
 {
     for (ptrdiff_t i = 0; i < n_queries; i++) {
         int32_t *heap = distance + i * k;
@@ -98,7 +103,7 @@ void fs_hamming_sort(ptrdiff_t n_queries, ptrdiff_t k, int32_t *distance, int64_
             const int64_t j = who[left];
             heap[left] = heap[0];
             who[left] = who[0];
-            sink(left, heap, who, d, j);
+            sink(ids, left, heap, who, d, j);
         }
     }
 }
@@ -116,6 +121,21 @@ void fs_hamming_tiles(ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes, ptrd
 int fs_hamming_is_tiles(ptrdiff_t n_bytes, const uint8_t *codes)
 {
     return n_bytes == 8 && (uintptr_t)codes % sizeof(uint64_t) == 0;
+}
+
+/* Whether any of count codes may come, and the distances of those that may not made INT32_MAX. */
+static int any_bit(const uint8_t *allow, ptrdiff_t count)
+{
+    for (ptrdiff_t b = 0; b < count / 8; b++)
+        if (allow[b])
+            return 1;
+    return count % 8 && (allow[count / 8] & ((1 << count % 8) - 1));
+}
+static void leave_out(const uint8_t *allow, ptrdiff_t count, int32_t *distance)
+{
+    for (ptrdiff_t j = 0; j < count; j++)
+        if (!(allow[j / 8] >> j % 8 & 1))
+            distance[j] = INT32_MAX;
 }
 
 #define FS_WITH_VPOPCNTDQ

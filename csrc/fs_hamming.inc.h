@@ -143,32 +143,42 @@ FS_INLINE int NAME(any_below)(const int32_t *distance, int32_t limit)
 
 /* One tile of count codes, the first of them with index `first`. */
 FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t count, ptrdiff_t words,
-                                  const uint64_t *tile, int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index)
+                                  const uint64_t *tile, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
+                                  int32_t *distance, int64_t *index)
 {
     int32_t found[FS_HAMMING_TILE];
+    const uint8_t *allow = rule->allow ? rule->allow + first / 8 : NULL;
+    if (allow && !any_bit(allow, count))
+        return;
     for (ptrdiff_t i = 0; i < n_queries; i++) {
         int32_t *heap = distance + i * k;
         int64_t *who = index + i * k;
         NAME(count_tile)(words, queries + i * words, tile, found);
+        if (allow)
+            leave_out(allow, count, found);
         for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
             found[j] = INT32_MAX;
+        /* codes come in the order of their index, so one as far as the worst is not better, but for its id */
+        const int32_t equal = rule->ids != NULL;
         for (ptrdiff_t group = 0; group < count; group += GROUP) {
-            if (!NAME(any_below)(found + group, heap[0]))
+            if (!NAME(any_below)(found + group, heap[0] < INT32_MAX ? heap[0] + equal : heap[0]))
                 continue;
-            /* codes come in the order of their index, so one as far as the worst is not better */
             for (ptrdiff_t j = group; j < group + GROUP; j++)
-                if (found[j] < heap[0])
-                    sink(k, heap, who, found[j], first + j);
+                if (found[j] < heap[0] ||
+                    (equal && found[j] < INT32_MAX && after(rule->ids, heap[0], who[0], found[j], first + j)))
+                    sink(rule->ids, k, heap, who, found[j], first + j);
         }
     }
 }
 
 FS_LOOP void NAME(hamming_scan)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
-                                const uint64_t *tiles, int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index)
+                                const uint64_t *tiles, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
+                                int32_t *distance, int64_t *index)
 {
     for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
         const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
-        NAME(look_at_tile)(n_queries, queries, count, words, tiles + start * words, first + start, k, distance, index);
+        NAME(look_at_tile)(n_queries, queries, count, words, tiles + start * words, first + start, rule, k, distance,
+                           index);
     }
 }
 
@@ -185,23 +195,24 @@ FS_DOOR(TABLE, void, hamming_distances,
         (n_queries, queries, n, n_bytes, codes, tile, out, ld))
 FS_DOOR(TABLE, void, hamming_scan,
         (ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words, const uint64_t *tiles,
-         int64_t first, ptrdiff_t k, int32_t *distance, int64_t *index),
-        (n_queries, queries, n, words, tiles, first, k, distance, index))
+         int64_t first, const fs_hamming_rule *rule, ptrdiff_t k, int32_t *distance, int64_t *index),
+        (n_queries, queries, n, words, tiles, first, rule, k, distance, index))
 
 void fs_hamming_look(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t n_bytes, const uint8_t *codes,
-                     ptrdiff_t n_after, int64_t first, ptrdiff_t k, uint64_t *tile, int32_t *distance, int64_t *index)
+                     ptrdiff_t n_after, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k, uint64_t *tile,
+                     int32_t *distance, int64_t *index)
 {
     const ptrdiff_t words = fs_hamming_words(n_bytes);
     ptrdiff_t start = 0;
     if (fs_hamming_is_tiles(n_bytes, codes)) {
         start = n / FS_HAMMING_TILE * FS_HAMMING_TILE;
-        fs_hamming_scan(n_queries, queries, start, words, (const uint64_t *)(const void *)codes, first, k, distance,
-                        index);
+        fs_hamming_scan(n_queries, queries, start, words, (const uint64_t *)(const void *)codes, first, rule, k,
+                        distance, index);
     }
     for (; start < n; start += FS_HAMMING_TILE) {
         const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
         fs_hamming_tiles(count, n_bytes, codes + start * n_bytes, (n - start - count) * n_bytes + n_after, tile);
-        fs_hamming_scan(n_queries, queries, count, words, tile, first + start, k, distance, index);
+        fs_hamming_scan(n_queries, queries, count, words, tile, first + start, rule, k, distance, index);
     }
 }
 

@@ -20,6 +20,8 @@
 #include <avx512vldqintrin.h>
 #include <avx512vlbwintrin.h>
 #include <avx512vpopcntdqintrin.h>
+#include <avx512vbmiintrin.h>
+#include <avx512vnniintrin.h>
 /* clang-format on */
 #endif
 #elif FS_ARM

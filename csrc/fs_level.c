@@ -36,7 +36,8 @@ int fs_level_best(void)
     const unsigned avx512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
     if ((saved & 0xe6) != 0xe6 || (ebx & avx512) != avx512)
         return FS_AVX2;
-    return ecx & bit_AVX512VPOPCNTDQ ? FS_AVX512_VPOPCNTDQ : FS_AVX512;
+    const unsigned late = bit_AVX512VPOPCNTDQ | bit_AVX512VBMI | bit_AVX512VNNI;
+    return (ecx & late) == late ? FS_AVX512_VPOPCNTDQ : FS_AVX512;
 }
 
 #else

@@ -33,7 +33,7 @@ enum {
     FS_SSE2,             /* SSE2 and popcnt: every x86-64 of the last fifteen years */
     FS_AVX2,             /* AVX2, FMA, BMI: since 2013 */
     FS_AVX512,           /* AVX-512 F, VL, DQ, BW: since 2017 */
-    FS_AVX512_VPOPCNTDQ, /* and its population count of vectors: since 2019 */
+    FS_AVX512_VPOPCNTDQ, /* and VPOPCNTDQ, VBMI and VNNI, which came together: since 2019 */
 #elif FS_ARM
     FS_NEON, /* part of every 64-bit ARM */
 #endif

@@ -45,6 +45,7 @@ from fastsketch.reference._newton import (
     online_newton,
     random_projection_newton,
 )
+from fastsketch.reference._scan import code_number, code_scores, least_scores
 from fastsketch.reference._second_pass import second_pass
 from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge
 
@@ -56,6 +57,8 @@ __all__ = [
     "adaptive_frequent_directions",
     "adaptive_full",
     "adaptive_low_rank",
+    "code_number",
+    "code_scores",
     "compensative_frequent_directions",
     "distributed_frosh",
     "ease",
@@ -71,6 +74,7 @@ __all__ = [
     "greedy_low_rank_nonsmooth",
     "greedy_low_rank_smooth",
     "hadamard",
+    "least_scores",
     "ledoit_wolf_shrinkage",
     "oja_newton",
     "online_gradient_descent",

@@ -10,6 +10,7 @@
 #include "fs_project.h"
 #include "fs_quantize.h"
 #include "fs_rows.h"
+#include "fs_scan.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
 #include "fs_svmlight.h"
@@ -487,24 +488,30 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
         codes[i] = (uint8_t)(256 * (uniform() + 0.5));
     fs_hamming_pad(n, n_bytes, codes, queries);
     fs_hamming_distances(n, queries, n, n_bytes, codes, tile, all, n);
+    const fs_hamming_rule any = {NULL, NULL};
     fs_hamming_begin(n, k, NULL, distance, index);
-    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, k, tile, distance, index);
-    /* the same in two ranges, by way of tiles, each with heaps of its own */
-    const ptrdiff_t half = n / 2, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
+    fs_hamming_look(n, queries, n, n_bytes, codes, 0, 0, &any, k, tile, distance, index);
+    /* the same in two ranges, by way of tiles, each with heaps of its own; ids in the order of indices, all allowed */
+    const ptrdiff_t half = n / 2 / 8 * 8, tiles = (n + FS_HAMMING_TILE - 1) / FS_HAMMING_TILE;
     uint64_t *both = space((size_t)(tiles * words * FS_HAMMING_TILE), 8);
     int32_t *near = space((size_t)(n * k), 4), *other = space((size_t)(n * k), 4);
-    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8);
+    int64_t *who = space((size_t)(n * k), 8), *whose = space((size_t)(n * k), 8), *ids = space((size_t)n, 8);
+    uint8_t *allow = space((size_t)(n + 7) / 8, 1);
+    for (ptrdiff_t i = 0; i < n; i++)
+        ids[i] = 3 * i - n, allow[i / 8] |= (uint8_t)(1 << i % 8);
+    const fs_hamming_rule rule = {allow, ids};
     fs_hamming_begin(n, k, NULL, near, who);
     fs_hamming_begin(n, k, NULL, other, whose);
     fs_hamming_tiles(half, n_bytes, codes, (n - half) * n_bytes, both);
-    fs_hamming_scan(n, queries, half, words, both, 0, k, near, who);
+    fs_hamming_scan(n, queries, half, words, both, 0, &rule, k, near, who);
     fs_hamming_tiles(n - half, n_bytes, codes + half * n_bytes, 0, both);
-    fs_hamming_scan(n, queries, n - half, words, both, half, k, other, whose);
-    fs_hamming_join(n, k, other, whose, near, who);
-    fs_hamming_sort(n, k, distance, index);
-    fs_hamming_sort(n, k, near, who);
+    fs_hamming_scan(n, queries, n - half, words, both, half, &rule, k, other, whose);
+    fs_hamming_join(n, k, other, whose, ids, near, who);
+    fs_hamming_sort(n, k, NULL, distance, index);
+    fs_hamming_sort(n, k, ids, near, who);
     for (ptrdiff_t i = 0; i < n * k; i++)
         check(near[i] == distance[i] && who[i] == index[i], "neighbours in two ranges");
+    free(ids), free(allow);
     free(both), free(near), free(other), free(who), free(whose);
     for (ptrdiff_t i = 0; i < n; i++) {
         check(all[i * n + i] == 0, "distance to itself");
@@ -515,6 +522,70 @@ static void hamming(ptrdiff_t n, ptrdiff_t n_bytes)
     }
     note(all, (size_t)(n * n) * 4), note(index, (size_t)(n * k) * 8);
     free(codes), free(queries), free(tile), free(all), free(distance), free(index);
+}
+
+/* The k least scores among n codes of n_tables nibbles, against scoring all of them: from rows and from blocks, in one
+ * range and in two, with each of the factors or none. */
+static void scan(ptrdiff_t n, ptrdiff_t n_tables)
+{
+    const ptrdiff_t k = n / 3 + 1, m = 5;
+    for (int kind = 0; kind < 18; kind++) {
+        const ptrdiff_t offset_bytes = kind % 3, scale_bytes = kind / 3 % 3, with = kind / 9;
+        const ptrdiff_t width = (n_tables + 1) / 2 + offset_bytes + scale_bytes;
+        const fs_scan_layout layout = {n_tables, width, offset_bytes, scale_bytes, offset_bytes == 2 ? 12 : 18,
+                                       scale_bytes == 2 ? 12 : 19, 0.5f, 2.0f};
+        const ptrdiff_t room = fs_least_room(k, n), bytes = fs_scan_block(&layout);
+        uint8_t *codes = space((size_t)(n * width), 1), *again = space((size_t)(n * width), 1);
+        uint8_t *blocks = space((size_t)((n + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS * bytes), 1);
+        uint8_t *allow = space((size_t)(n + 7) / 8, 1);
+        float *table = space((size_t)(m * n_tables * 16), 4), *divisor = space((size_t)n, 4);
+        float *score = space((size_t)(m * k), 4), *scores = space((size_t)(m * k), 4);
+        int64_t *place = space((size_t)(m * k), 8), *places = space((size_t)(m * k), 8), *ids = space((size_t)n, 8);
+        uint8_t *steps = space((size_t)(m * fs_scan_steps(&layout)), 1);
+        uint32_t *weights = space((size_t)(m * fs_scan_weights(&layout)), 4);
+        fs_offer *held = space((size_t)(2 * m * room), sizeof *held);
+        fs_scan_query *queries = space((size_t)(2 * m), sizeof *queries);
+        float *scratch = space(fs_scan_scratch(&layout, m) / 4 + 1, 4);
+        for (ptrdiff_t i = 0; i < n * width; i++)
+            codes[i] = (uint8_t)(256 * (uniform() + 0.5));
+        for (ptrdiff_t i = 0; i < m * n_tables * 16; i++)
+            table[i] = (float)(uniform() * (i / 16 % 3 ? 1 : 30));
+        for (ptrdiff_t i = 0; i < n; i++) {
+            divisor[i] = (float)(uniform() + 1), ids[i] = -7 * i;
+            allow[i / 8] |= (uint8_t)((i % 5 > 0) << i % 8);
+        }
+        fs_scan_pack(&layout, 0, n / 2, codes, blocks);
+        fs_scan_pack(&layout, n / 2, n - n / 2, codes + n / 2 * width, blocks);
+        fs_scan_unpack(&layout, 0, n, blocks, again);
+        check(memcmp(codes, again, (size_t)(n * width)) == 0, "codes from blocks");
+        fs_scan_set set = {layout, n, 0, codes, 0, 1.0f, -2.0f, with ? divisor : NULL, with ? allow : NULL,
+                           with ? ids : NULL};
+        const ptrdiff_t half = n / 2 / FS_SCAN_STRIP * FS_SCAN_STRIP;
+        for (int way = 0; way < 2; way++) {
+            for (ptrdiff_t i = 0; i < 2 * m; i++) {
+                queries[i].table = table + i % m * n_tables * 16, queries[i].constant = (float)(i % m);
+                queries[i].steps = steps + i % m * fs_scan_steps(&layout);
+                queries[i].weights = weights + i % m * fs_scan_weights(&layout);
+                fs_scan_prepare(&set, queries + i);
+                fs_least_begin(k, room, NULL, held + i * room, &queries[i].least);
+            }
+            fs_scan_rows(&set, 0, way ? half : n, m, queries, scratch);
+            if (way)
+                fs_scan_rows(&set, half, n, m, queries + m, scratch);
+            for (ptrdiff_t i = 0; i < m; i++) {
+                fs_least_join(&queries[m + i].least, set.ids, &queries[i].least);
+                fs_least_sort(set.ids, &queries[i].least, (way ? scores : score) + i * k, (way ? places : place) + i * k);
+            }
+            set.codes = blocks, set.in_blocks = 1;
+        }
+        check(memcmp(score, scores, (size_t)(m * k) * 4) == 0 && memcmp(place, places, (size_t)(m * k) * 8) == 0,
+              "the least in two ranges");
+        for (ptrdiff_t i = 0; i < m * k; i++)
+            check(i % k == 0 || place[i] < 0 || score[i - 1] <= score[i], "order of scores");
+        note(score, (size_t)(m * k) * 4), note(place, (size_t)(m * k) * 8);
+        free(codes), free(again), free(blocks), free(allow), free(table), free(divisor), free(score), free(scores);
+        free(place), free(places), free(ids), free(steps), free(weights), free(held), free(queries), free(scratch);
+    }
 }
 
 typedef struct {
@@ -772,6 +843,8 @@ static void every_kernel(void)
         tridiagonal(sizes[a]);
         for (int b = 1; b < 5; b++)
             hamming(sizes[a] * 9, sizes[b]);
+        scan(sizes[a] * 11, sizes[a]);
+        scan(sizes[a], sizes[n_sizes - a]);
         for (int bits = 0; bits < 12; bits++)
             hadamard((ptrdiff_t)1 << bits, sizes[a]);
         for (int bits = 3; bits < 10; bits++)

@@ -3,6 +3,8 @@
 Both are whole numbers: whatever the parts are, the results are the same.
 """
 
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
@@ -36,6 +38,7 @@ cdef struct Job:
     const uint8_t* codes
     int32_t* distance
     int64_t* index
+    fs_hamming_rule rule
     # of ranges: where they begin, and the heaps of each
     Py_ssize_t first
     int32_t* range_distance
@@ -70,8 +73,13 @@ def distances(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes):
     return out
 
 
-def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t k):
-    """The k <= len(codes) nearest codes of every query: distances int32 and indices int64, ascending by both."""
+def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t k, *, const uint8_t[::1] allow=None,
+         const int64_t[::1] ids=None):
+    """The k nearest codes of every query: distances int32 and indices int64, ascending by both.
+
+    allow: bits of the codes that may come, uint8 (ceil(n / 8)), the lowest first; ids (n,) break ties, else indices do.
+    Where fewer than k may come: 2^31 - 1 and 2^63 - 1.
+    """
     cdef Py_ssize_t m = queries.shape[0], n = codes.shape[0], n_bytes = codes.shape[1], parts
     cdef uint64_t[:, ::1] words = padded(queries)
     cdef uint64_t[::1] tile = np.empty(words.shape[1] * FS_HAMMING_TILE, np.uint64)
@@ -83,6 +91,11 @@ def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t 
         return found, where
     c.m, c.n, c.n_bytes, c.words, c.k = m, n, n_bytes, words.shape[1], k
     c.queries, c.codes, c.distance, c.index = &words[0, 0], &codes[0, 0], &d[0, 0], &i[0, 0]
+    c.rule.allow, c.rule.ids = NULL, NULL
+    if allow is not None:
+        c.rule.allow = &allow[0]
+    if ids is not None:
+        c.rule.ids = &ids[0]
     parts = fs_pool_parts(<double> m * n * c.words, LEAST_WORDS)
     fs_hamming_begin(m, k, NULL, c.distance, c.index)
     if parts >= 4 and m >= 2 * FEW_QUERIES:
@@ -91,8 +104,8 @@ def topk(const uint8_t[:, ::1] queries, const uint8_t[:, ::1] codes, Py_ssize_t 
         by_ranges(&c, &tile[0], parts)
     else:
         with nogil:
-            fs_hamming_look(m, c.queries, n, n_bytes, c.codes, 0, 0, k, &tile[0], c.distance, c.index)
-            fs_hamming_sort(m, k, c.distance, c.index)
+            fs_hamming_look(m, c.queries, n, n_bytes, c.codes, 0, 0, &c.rule, k, &tile[0], c.distance, c.index)
+            fs_hamming_sort(m, k, c.rule.ids, c.distance, c.index)
     return found, where
 
 
@@ -102,7 +115,7 @@ cdef void look_at_range(void* context, ptrdiff_t part, void* scratch) noexcept n
     cdef Py_ssize_t start = c.first + fs_pool_from(rest, c.n_parts, part, FS_HAMMING_TILE)
     cdef Py_ssize_t stop = c.first + fs_pool_from(rest, c.n_parts, part + 1, FS_HAMMING_TILE)
     fs_hamming_look(c.m, c.queries, stop - start, c.n_bytes, c.codes + start * c.n_bytes, (c.n - stop) * c.n_bytes,
-                    start, c.k, <uint64_t*> scratch, c.range_distance + part * c.m * c.k,
+                    start, &c.rule, c.k, <uint64_t*> scratch, c.range_distance + part * c.m * c.k,
                     c.range_index + part * c.m * c.k)
 
 
@@ -119,16 +132,17 @@ cdef int by_ranges(Job* c, uint64_t* tile, Py_ssize_t parts) except -1:
     if c.first > c.n:
         c.first = c.n
     with nogil:
-        fs_hamming_look(c.m, c.queries, c.first, c.n_bytes, c.codes, (c.n - c.first) * c.n_bytes, 0, c.k, tile,
+        fs_hamming_look(c.m, c.queries, c.first, c.n_bytes, c.codes, (c.n - c.first) * c.n_bytes, 0, &c.rule, c.k, tile,
                         c.distance, c.index)
         for i in range(c.m):
-            bound[i] = c.distance[i * c.k]  # the worst of k: a later code must be nearer
+            # the worst of k: a later code must be nearer, or as near and of a lower id
+            bound[i] = c.distance[i * c.k] + (c.rule.ids != NULL and c.distance[i * c.k] < INT32_MAX)
         for i in range(parts):
             fs_hamming_begin(c.m, c.k, &bound[0], &distance[i, 0], &index[i, 0])
         fs_pool_run(parts, look_at_range, c, tile, c.words * FS_HAMMING_TILE * sizeof(uint64_t))
         for i in range(parts):
-            fs_hamming_join(c.m, c.k, &distance[i, 0], &index[i, 0], c.distance, c.index)
-        fs_hamming_sort(c.m, c.k, c.distance, c.index)
+            fs_hamming_join(c.m, c.k, &distance[i, 0], &index[i, 0], c.rule.ids, c.distance, c.index)
+        fs_hamming_sort(c.m, c.k, c.rule.ids, c.distance, c.index)
     return 0
 
 
@@ -144,10 +158,10 @@ cdef void look_at_block(void* context, ptrdiff_t part, void* scratch) noexcept n
         return
     start = fs_pool_from(c.m, c.n_parts, part - c.n_tilings, 1)
     stop = fs_pool_from(c.m, c.n_parts, part - c.n_tilings + 1, 1)
-    fs_hamming_scan(stop - start, c.queries + start * c.words, c.stop - c.start, c.words, c.tiles, c.start, k,
+    fs_hamming_scan(stop - start, c.queries + start * c.words, c.stop - c.start, c.words, c.tiles, c.start, &c.rule, k,
                     c.distance + start * k, c.index + start * k)
     if c.stop == c.n:
-        fs_hamming_sort(stop - start, k, c.distance + start * k, c.index + start * k)
+        fs_hamming_sort(stop - start, k, c.rule.ids, c.distance + start * k, c.index + start * k)
 
 
 cdef int by_queries(Job* c) except -1:

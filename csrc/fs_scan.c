@@ -1,0 +1,354 @@
+#include "fs_scan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "fs_intrinsics.h"
+
+/* Of a group: 64 steps of the tables of low nibbles, 64 of those of high ones; weights of the four low ones, of the
+ * four high ones as the bytes of a word, and of each pair, low and high, twice in a word. */
+enum { STEPS = 128, WEIGHTS = 6 };
+/* A sum of all weighted steps stays below 2^16; weights in pairs of products below 2^15. */
+#define MOST_SUM 65535.0
+#define MOST_WEIGHT 64
+/* What a few roundings of floats are worth, twice over. */
+#define FEW_ROUNDINGS (32 * 0x1p-24)
+/* Beyond the smallest numbers that a division may round to. */
+#define TINY 0x1p-120f
+
+ptrdiff_t fs_scan_groups(const fs_scan_layout *layout) { return (layout->width + 3) / 4; }
+ptrdiff_t fs_scan_looked(const fs_scan_layout *layout) { return (layout->n_tables + 7) / 8; }
+ptrdiff_t fs_scan_block(const fs_scan_layout *layout) { return fs_scan_groups(layout) * 4 * FS_SCAN_ROWS; }
+ptrdiff_t fs_scan_steps(const fs_scan_layout *layout) { return fs_scan_looked(layout) * STEPS; }
+ptrdiff_t fs_scan_weights(const fs_scan_layout *layout) { return fs_scan_looked(layout) * WEIGHTS; }
+
+/* 16 bytes of each of four rows, in which they follow by `width`, become four groups of those rows: as many of them as
+ * n_groups, the last of them only as far as `mask`. */
+FS_INLINE void turn_four(const uint8_t *codes, ptrdiff_t width, ptrdiff_t n_groups, uint32_t mask, uint8_t *out)
+{
+#if FS_X86
+    const __m128i a = _mm_loadu_si128((const void *)codes), b = _mm_loadu_si128((const void *)(codes + width));
+    const __m128i c = _mm_loadu_si128((const void *)(codes + 2 * width));
+    const __m128i d = _mm_loadu_si128((const void *)(codes + 3 * width));
+    const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+    const __m128i more_ab = _mm_unpackhi_epi32(a, b), more_cd = _mm_unpackhi_epi32(c, d);
+    __m128i groups[4] = {_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd), _mm_unpacklo_epi64(more_ab, more_cd),
+                         _mm_unpackhi_epi64(more_ab, more_cd)};
+    groups[n_groups - 1] = _mm_and_si128(groups[n_groups - 1], _mm_set1_epi32((int)mask));
+    for (ptrdiff_t g = 0; g < n_groups; g++)
+        _mm_storeu_si128((void *)(out + g * 4 * FS_SCAN_ROWS), groups[g]);
+#else
+    for (ptrdiff_t g = 0; g < n_groups; g++)
+        for (int r = 0; r < 4; r++) {
+            uint32_t word;
+            memcpy(&word, codes + r * width + 4 * g, 4);
+            word &= g == n_groups - 1 ? mask : UINT32_MAX;
+            memcpy(out + (g * FS_SCAN_ROWS + r) * 4, &word, 4);
+        }
+#endif
+}
+
+void fs_scan_pack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *codes, uint8_t *blocks)
+{
+    const ptrdiff_t width = layout->width, groups = fs_scan_groups(layout), bytes = fs_scan_block(layout);
+    uint32_t mask = UINT32_MAX; /* of the last group */
+    if (width % 4) {
+        const uint8_t some[8] = {255, 255, 255, 255, 0, 0, 0, 0};
+        memcpy(&mask, some + 4 - width % 4, 4);
+    }
+    for (ptrdiff_t i = 0; i < n;) {
+        const ptrdiff_t at = start + i, row = at % FS_SCAN_ROWS;
+        uint8_t *out = blocks + at / FS_SCAN_ROWS * bytes + 4 * row;
+        const uint8_t *code = codes + i * width;
+        /* whole groups may be read beyond the end of a row, but not beyond that of the last */
+        if (row % 4 == 0 && n - i >= 4 && (n - i - 3) * width >= 16 * ((width + 15) / 16)) {
+            ptrdiff_t g = 0;
+            for (; g + 4 < groups; g += 4)
+                turn_four(code + 4 * g, width, 4, UINT32_MAX, out + g * 4 * FS_SCAN_ROWS);
+            turn_four(code + 4 * g, width, groups - g, mask, out + g * 4 * FS_SCAN_ROWS);
+            i += 4;
+            continue;
+        }
+        for (ptrdiff_t b = 0; b < 4 * groups; b++)
+            out[b / 4 * 4 * FS_SCAN_ROWS + b % 4] = b < width ? code[b] : 0;
+        i++;
+    }
+    /* rows of the last block that are still to come */
+    const ptrdiff_t end = start + n, row = end % FS_SCAN_ROWS;
+    for (ptrdiff_t g = 0; n && row && g < groups; g++)
+        memset(blocks + end / FS_SCAN_ROWS * bytes + (g * FS_SCAN_ROWS + row) * 4, 0, (size_t)(FS_SCAN_ROWS - row) * 4);
+}
+
+void fs_scan_unpack(const fs_scan_layout *layout, ptrdiff_t start, ptrdiff_t n, const uint8_t *blocks, uint8_t *codes)
+{
+    const ptrdiff_t width = layout->width, bytes = fs_scan_block(layout);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const ptrdiff_t at = start + i;
+        const uint8_t *row = blocks + at / FS_SCAN_ROWS * bytes + at % FS_SCAN_ROWS * 4;
+        for (ptrdiff_t b = 0; b < width; b++)
+            codes[i * width + b] = row[b / 4 * 4 * FS_SCAN_ROWS + b % 4];
+    }
+}
+
+/* Bits of a field of a code, from byte `at` on, of the row whose first four bytes are at `row` of a block. */
+FS_INLINE uint32_t field(const uint8_t *row, ptrdiff_t at, ptrdiff_t n_bytes)
+{
+    uint32_t bits = 0;
+    for (ptrdiff_t b = 0; b < n_bytes; b++)
+        bits |= (uint32_t)row[(at + b) / 4 * 4 * FS_SCAN_ROWS + (at + b) % 4] << (8 * b);
+    return bits;
+}
+
+FS_INLINE float number(uint32_t bits, int shift, float unit)
+{
+    const uint32_t word = (bits << shift) + (127u << 23);
+    float value;
+    memcpy(&value, &word, 4);
+    return unit * value;
+}
+
+static int has_factors(const fs_scan_set *set)
+{
+    return set->layout.offset_bytes || set->layout.scale_bytes || set->divisor;
+}
+
+void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
+{
+    const fs_scan_layout *layout = &set->layout;
+    const ptrdiff_t n_tables = layout->n_tables;
+    const double sign = set->beta < 0 ? -1 : 1, beta = fabs((double)set->beta);
+    const float *table = query->table;
+    double spans = 0, widest = 0, largest = 0, least = 0;
+    for (ptrdiff_t j = 0; j < n_tables; j++) {
+        double low = INFINITY, high = -INFINITY;
+        for (int c = 0; c < 16; c++) {
+            const double x = sign * (double)table[16 * j + c];
+            low = x < low ? x : low;
+            high = x > high ? x : high;
+        }
+        spans += high - low;
+        widest = high - low > widest ? high - low : widest;
+        largest += fabs(low) > fabs(high) ? fabs(low) : fabs(high);
+        least += low;
+    }
+    /* the finest step that neither sums nor weights are too small for */
+    double delta = spans / (MOST_SUM - 1);
+    if (delta < widest / (255.0 * MOST_WEIGHT - 1))
+        delta = widest / (255.0 * MOST_WEIGHT - 1);
+    if (!(delta > 0x1p-900))
+        delta = 1;
+    memset(query->steps, 0, (size_t)fs_scan_steps(layout));
+    memset(query->weights, 0, (size_t)fs_scan_weights(layout) * sizeof *query->weights);
+    const int good = spans < 0x1p100 && largest < 0x1p100; /* else steps of 0, which rule nothing out */
+    for (ptrdiff_t j = 0; good && j < n_tables; j++) {
+        const ptrdiff_t g = j / 8, high = j % 2, b = j % 8 / 2;
+        double low = INFINITY, top = -INFINITY;
+        for (int c = 0; c < 16; c++) {
+            const double x = sign * (double)table[16 * j + c];
+            low = x < low ? x : low;
+            top = x > top ? x : top;
+        }
+        uint32_t weight = (uint32_t)ceil((top - low) / (255.0 * delta));
+        weight = weight < 1 ? 1 : weight > MOST_WEIGHT ? MOST_WEIGHT : weight;
+        const double per = 1 / (weight * delta);
+        for (int c = 0; c < 16; c++) {
+            const double steps = (sign * (double)table[16 * j + c] - low) * per;
+            query->steps[STEPS * g + 64 * high + 16 * b + c] = steps > 255 ? 255 : (uint8_t)steps;
+        }
+        uint32_t *w = query->weights + WEIGHTS * g;
+        w[high] |= weight << (8 * b);
+        w[2 + b] |= (weight | weight << 16) << (8 * high);
+    }
+    /* beta * t, as summed in floats, is between +-size, and base + slope * sum is not above it */
+    const double size = beta * largest * (1 + (double)n_tables * 0x1p-23);
+    query->slope = good ? beta * delta : 0;
+    query->base = beta * least - size * (double)(n_tables + 2) * 0x1p-23;
+    query->error = FEW_ROUNDINGS * fabs((double)query->constant) + TINY;
+    query->base -= FEW_ROUNDINGS * size;
+    query->low = good ? (float)query->base : -INFINITY;
+    query->rise = (float)query->slope;
+}
+
+/* What the filter lets through, from the worst of the k that have been found. */
+static void set_limits(const fs_scan_set *set, fs_scan_query *query)
+{
+    const double worst = (double)query->least.worst.score;
+    if (has_factors(set)) {
+        const double above = worst + 4 * 0x1p-24 * fabs(worst) + TINY;
+        query->limit = (float)above;
+        query->shift = query->constant - (float)query->error;
+        if (!set->divisor) {
+            const double limit = above - (double)query->shift;
+            query->limit = nextafterf((float)limit, INFINITY);
+        }
+        return;
+    }
+    const double room = worst + 4 * 0x1p-24 * fabs(worst) - (double)query->constant + query->error - query->base;
+    if (!(room >= 0))
+        query->most = room < 0 ? -1 : INT32_MAX;
+    else
+        query->most = room < query->slope * MOST_SUM ? (int32_t)(room / query->slope) + 1 : INT32_MAX;
+}
+
+/* Scores of a few rows, as defined; rows of a block by the place of their first four bytes. */
+enum { FEW = 8 };
+static void score_rows(const fs_scan_set *set, const fs_scan_query *query, int n, const uint8_t *const *rows,
+                       const ptrdiff_t *places, float *score)
+{
+    const fs_scan_layout *layout = &set->layout;
+    const ptrdiff_t n_tables = layout->n_tables, nibbles = (n_tables + 1) / 2;
+    float t[FEW] = {0};
+    for (ptrdiff_t b = 0; b < n_tables / 2; b++) {
+        const ptrdiff_t at = b / 4 * 4 * FS_SCAN_ROWS + b % 4;
+        const float *table = query->table + 32 * b;
+        for (int i = 0; i < n; i++) {
+            const unsigned byte = rows[i][at];
+            t[i] += table[byte & 15];
+            t[i] += table[16 + (byte >> 4)];
+        }
+    }
+    if (n_tables % 2)
+        for (int i = 0; i < n; i++)
+            t[i] += query->table[16 * (n_tables - 1) + (field(rows[i], nibbles - 1, 1) & 15)];
+    for (int i = 0; i < n; i++) {
+        float factor = set->beta;
+        if (layout->scale_bytes)
+            factor *= number(field(rows[i], nibbles + layout->offset_bytes, layout->scale_bytes), layout->scale_shift,
+                             layout->scale_unit);
+        float sum = factor * t[i];
+        if (layout->offset_bytes) {
+            const float offset =
+                number(field(rows[i], nibbles, layout->offset_bytes), layout->offset_shift, layout->offset_unit);
+            sum += set->alpha * offset;
+        }
+        sum += query->constant;
+        if (set->divisor)
+            sum /= set->divisor[places[i]];
+        score[i] = sum == sum ? sum : INFINITY;
+    }
+}
+
+/* Rows that the filter has let through: bit r of mask b is row r of block b, the first of which begins with `first`. */
+static void look_closer(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t n_blocks, const uint8_t *blocks,
+                        const uint16_t *masks, fs_scan_query *query)
+{
+    const ptrdiff_t bytes = fs_scan_block(&set->layout);
+    const uint8_t *rows[FEW];
+    ptrdiff_t places[FEW];
+    float score[FEW];
+    int n = 0;
+    for (ptrdiff_t b = 0; b < n_blocks; b++) {
+        for (unsigned mask = masks[b], r = 0; mask; mask >>= 1, r++)
+            if (mask & 1) {
+                rows[n] = blocks + b * bytes + 4 * r;
+                places[n++] = first + b * FS_SCAN_ROWS + (ptrdiff_t)r;
+                if (n == FEW) {
+                    score_rows(set, query, n, rows, places, score);
+                    for (int i = 0; i < n; i++)
+                        fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
+                    n = 0;
+                }
+            }
+    }
+    score_rows(set, query, n, rows, places, score);
+    for (int i = 0; i < n; i++)
+        fs_least_offer((fs_offer){score[i], places[i]}, set->ids, &query->least);
+    set_limits(set, query);
+}
+
+/* What the filter of a level needs of a strip of blocks: offsets times alpha, less their rounding; scales; divisors. */
+typedef struct {
+    ptrdiff_t n_blocks, groups, looked;
+    const uint8_t *blocks;
+    const float *offsets, *scales, *divisors; /* of FS_SCAN_STRIP rows; offsets NULL: none of the three is needed */
+    uint8_t *space;                           /* as large as the blocks, and one more */
+} strip;
+
+#define FS_WITH_VPOPCNTDQ
+#define TYPED(verb) verb
+#define FS_LOOPS "fs_scan.inc.h"
+#include "fs_each_level.inc.h"
+
+/* Scratch: one strip in blocks, the space of a level, three factors a row, masks. */
+enum { FACTORS = 3 * FS_SCAN_STRIP };
+static size_t strip_bytes(const fs_scan_layout *layout) { return (size_t)fs_scan_block(layout) * FS_SCAN_BLOCKS; }
+size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries)
+{
+    return 2 * strip_bytes(layout) + FACTORS * sizeof(float) + (size_t)n_queries * FS_SCAN_BLOCKS * sizeof(uint16_t);
+}
+
+/* Factors of the rows of a strip, `count` of which there are. */
+static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, float *space, strip *s)
+{
+    const fs_scan_layout *layout = &set->layout;
+    const ptrdiff_t nibbles = (layout->n_tables + 1) / 2;
+    float *offsets = space, *scales = offsets + FS_SCAN_STRIP, *divisors = scales + FS_SCAN_STRIP;
+    const float alpha = set->alpha - (float)FEW_ROUNDINGS * fabsf(set->alpha);
+    fs_scan_field(s->n_blocks, s->groups, s->blocks, nibbles, layout->offset_bytes, layout->offset_shift,
+                  alpha * layout->offset_unit, offsets);
+    fs_scan_field(s->n_blocks, s->groups, s->blocks, nibbles + layout->offset_bytes, layout->scale_bytes,
+                  layout->scale_shift, layout->scale_unit, scales);
+    for (ptrdiff_t i = 0; i < FS_SCAN_STRIP && !layout->offset_bytes; i++)
+        offsets[i] = 0;
+    for (ptrdiff_t i = 0; i < FS_SCAN_STRIP && !layout->scale_bytes; i++)
+        scales[i] = 1;
+    s->offsets = offsets, s->scales = scales;
+    if (set->divisor) {
+        memcpy(divisors, set->divisor + first, (size_t)count * sizeof *divisors);
+        for (ptrdiff_t i = count; i < FS_SCAN_STRIP; i++)
+            divisors[i] = 1;
+        s->divisors = divisors;
+    }
+}
+
+/* Bit r of word b of `may`: whether row r of block b is one of the `count` rows of the strip, and allowed. */
+static int load_allowed(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, uint16_t *may)
+{
+    uint8_t bits[FS_SCAN_STRIP / 8] = {0};
+    if (set->allow)
+        memcpy(bits, set->allow + first / 8, (size_t)(count + 7) / 8);
+    else
+        memset(bits, 0xff, (size_t)(count + 7) / 8);
+    if (count % 8)
+        bits[count / 8] &= (uint8_t)((1 << count % 8) - 1);
+    int any = 0;
+    for (ptrdiff_t b = 0; b < FS_SCAN_BLOCKS; b++) {
+        may[b] = (uint16_t)(bits[2 * b] | bits[2 * b + 1] << 8);
+        any |= may[b];
+    }
+    return any;
+}
+
+void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdiff_t n_queries, fs_scan_query *queries,
+                  void *scratch)
+{
+    const fs_scan_layout *layout = &set->layout;
+    uint8_t *packed = scratch, *space = packed + strip_bytes(layout);
+    float *factors = (float *)(void *)(space + strip_bytes(layout));
+    uint16_t *masks = (uint16_t *)(void *)(factors + FACTORS), may[FS_SCAN_BLOCKS];
+    strip s = {0, fs_scan_groups(layout), fs_scan_looked(layout), NULL, NULL, NULL, NULL, space};
+    for (ptrdiff_t i = 0; i < n_queries; i++)
+        set_limits(set, queries + i);
+    for (ptrdiff_t first = start; first < stop; first += FS_SCAN_STRIP) {
+        const ptrdiff_t count = stop - first < FS_SCAN_STRIP ? stop - first : FS_SCAN_STRIP;
+        if (!load_allowed(set, first, count, may))
+            continue;
+        s.n_blocks = (count + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS;
+        s.blocks = packed;
+        if (set->in_blocks)
+            s.blocks = set->codes + (first - set->first) / FS_SCAN_ROWS * fs_scan_block(layout);
+        else
+            fs_scan_pack(layout, 0, count, set->codes + (first - set->first) * layout->width, packed);
+        if (has_factors(set))
+            load_factors(set, first, count, factors, &s);
+        memset(masks, 0, (size_t)n_queries * FS_SCAN_BLOCKS * sizeof *masks);
+        fs_scan_filter(&s, n_queries, queries, masks);
+        for (ptrdiff_t i = 0; i < n_queries; i++) {
+            uint16_t *mask = masks + i * FS_SCAN_BLOCKS, any = 0;
+            for (ptrdiff_t b = 0; b < FS_SCAN_BLOCKS; b++)
+                any |= mask[b] &= may[b];
+            if (any)
+                look_closer(set, first, s.n_blocks, s.blocks, mask, queries + i);
+        }
+    }
+}
