@@ -204,7 +204,8 @@ class GraphEncoder(SignEncoder):
         return View(scores, np.square(scores).sum(axis=1))
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        return self._view(rows).scores, np.zeros(rows.shape[0])
+        scores = self._view(rows).scores
+        return scores, np.zeros(len(scores))
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
         """TypeError: a kernel has no inverse."""

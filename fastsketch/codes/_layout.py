@@ -1,7 +1,7 @@
 """Where things are in a code: nibbles, each with a table of a query, then two factors."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,9 @@ class Layout:
     def nibbles(self, codes: Codes) -> Codes:
         """uint8 (n, n_tables), each below 16, of codes (n, width)."""
         body = codes[:, : self.nibble_bytes]
-        return np.stack([body & 15, body >> 4], axis=2).reshape(len(codes), -1)[:, : self.n_tables]
+        out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
+        out[:, ::2], out[:, 1::2] = body & 15, body >> 4
+        return out[:, : self.n_tables]
 
     def offsets(self, codes: Codes) -> Factors | None:
         """float32 (n,), or None if a code has none."""
@@ -95,12 +97,14 @@ class Layout:
     @classmethod
     def of_state(cls, state: Any) -> "Layout":
         """The inverse of ``state``; TypeError or ValueError for what is none."""
-        if not isinstance(state, dict) or set(state) != {"n_tables", "offset", "scale"}:
+        if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
-        return cls(state["n_tables"], *(Minifloat(*_three(state[name], name)) for name in ("offset", "scale")))
+        found = cast("dict[str, Any]", state)
+        return cls(found["n_tables"], *(Minifloat(*_three(found[name], name)) for name in ("offset", "scale")))
 
 
-def _three(value: Any, name: str) -> Any:
-    if not isinstance(value, list) or len(value) != 3:
+def _three(value: Any, name: str) -> list[Any]:
+    out = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(out) != 3:
         raise ValueError(f"{name} of a layout must be [bytes, mantissa bits, unit], got {value!r}")
-    return value
+    return out

@@ -194,7 +194,8 @@ class LinearSignEncoder(SignEncoder):
             there = self.mean[rows.indices]
             x, mu = (rows.data - there) / self.length, there / self.length
             out = np.full(rows.shape[0], float(_row_sums((self.mean / self.length)[np.newaxis] ** 2)[0]))
-            entries = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            lengths: NDArray[np.int64] = np.diff(rows.indptr)
+            entries = np.repeat(np.arange(rows.shape[0]), lengths)
             out += np.bincount(entries, weights=x * x - mu * mu, minlength=rows.shape[0])
             return np.maximum(out, 0.0)
 

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_flag, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
 from fastsketch.sklearn._begun import Begun, checked
@@ -34,6 +35,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     output : {"packed", "bits", "values"}, default "packed"
         The result of ``transform``: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
         signed distances whose signs the bits are.
+    n_neighbors : int, default 5
+        Of ``kneighbors``, unless it is told.
+    oversample : float, default 10
+        ``kneighbors`` ranks n_neighbors times as many candidates by their exact distances; at least 1.
+    keep_rows : bool, default True
+        Whether ``fit`` keeps X itself (no copy of it, but it is in every pickle) for those distances. Without it codes
+        alone are kept, and distances are estimates; ``partial_fit`` keeps neither.
     random_state : int, RandomState or None, default 0
         An int is the seed itself; codes of models with one seed are comparable.
 
@@ -41,6 +49,8 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     ----------
     hash_ : fastsketch.SketchHash
     n_bits_, n_features_in_, n_samples_seen_ : int
+    n_samples_fit_ : int
+        Rows that ``kneighbors`` finds: those of ``fit``.
     mean_ : ndarray (n_features_in_,)
     components_ : ndarray (n_bits_, n_features_in_)
         Principal directions of the sketch, before the rotation.
@@ -57,10 +67,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
     >>> SketchHasher(n_bits=16).fit_transform(X).shape
     (500, 2)
+    >>> distances, found = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
+    >>> found[:, 0].tolist()
+    [0, 1, 2, 3]
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
-    _FREE: ClassVar = frozenset({"output"})
+    _FREE: ClassVar = frozenset({"output", "n_neighbors", "oversample", "keep_rows"})
 
     hash_: SketchHash
     n_bits_: int
@@ -74,6 +87,9 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         block_rows: int | None = None,
         rotation: Rotation = "itq",
         output: Literal["packed", "bits", "values"] = "packed",
+        n_neighbors: int = 5,
+        oversample: float = 10,
+        keep_rows: bool = True,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_bits = n_bits
@@ -82,21 +98,37 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self.block_rows = block_rows
         self.rotation: Rotation = rotation
         self.output: Literal["packed", "bits", "values"] = output
+        self.n_neighbors = n_neighbors
+        self.oversample = oversample
+        self.keep_rows = keep_rows
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
         X = self._checked(X, reset=True)
+        keep_rows = as_flag(self.keep_rows, "keep_rows")
+        self._forget()
         if hasattr(self, "hash_"):
             del self.hash_
-        return self._take(X)
+        self._take(X)
+        self._fit_rows = X if keep_rows else None
+        self._fit_codes = None if keep_rows else self.hash_.encode(X, factors=True)
+        self.n_samples_fit_ = X.shape[0]
+        return self
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size."""
+        """Learn from one more batch of any size. What ``fit`` has kept for ``kneighbors`` is given up."""
         first = not hasattr(self, "hash_")
         if not first:
             self._check_parameters()
-        return self._take(self._checked(X, reset=first))
+        self._take(self._checked(X, reset=first))
+        self._forget()
+        return self
+
+    def _forget(self) -> None:
+        self._fit_rows = self._fit_codes = None
+        if hasattr(self, "n_samples_fit_"):
+            del self.n_samples_fit_
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
@@ -129,6 +161,74 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         values = self.hash_.decision_function(X)
         return values if self.output == "values" else (values > 0).astype(np.uint8)
 
+    # -- neighbours ------------------------------------------------------------------------------------------------
+    def kneighbors(
+        self, X: Rows | None = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
+        """The nearest of the rows of ``fit``, found by their codes and ranked by exact distances.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_queries, n_features), optional
+            If not given the rows of ``fit``, none of which is then its own neighbour.
+        n_neighbors : int, optional
+            Default that of the estimator.
+        return_distance : bool, default True
+
+        Returns
+        -------
+        neigh_dist : ndarray float64 (n_queries, n_neighbors)
+            Euclidean distances, ascending; estimates with keep_rows=False. Only if return_distance.
+        neigh_ind : ndarray int64 (n_queries, n_neighbors)
+            Indices of rows of ``fit``.
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
+            ``fit``, or n_neighbors exceeds its rows.
+        """
+        check_is_fitted(self, "hash_")
+        if not hasattr(self, "n_samples_fit_"):
+            raise ValueError(
+                "kneighbors finds rows of fit, and partial_fit keeps none: encode rows with hash_.encode(rows, "
+                "factors=True) and search them with hash_.search"
+            )
+        k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
+        most = self.n_samples_fit_ - (X is None)
+        if k > most:
+            raise ValueError(f"n_neighbors must be at most the {most} rows that can be neighbours, got {k}")
+        if self._fit_codes is None:
+            self._fit_codes = self.hash_.encode(self._fit_rows, factors=True)
+        if X is None and self._fit_rows is None:
+            raise ValueError("X must be given: with keep_rows=False the rows of fit are not kept")
+        queries = self._fit_rows if X is None else self._checked(X, reset=False)
+        distances, found = self.hash_.search(
+            queries, self._fit_codes, k=k + (X is None), rescore=self._fit_rows, oversample=self.oversample
+        )
+        if X is None:
+            distances, found = _without_itself(distances, found)
+        return (distances, found) if return_distance else found
+
+    def kneighbors_graph(
+        self,
+        X: Rows | None = None,
+        n_neighbors: int | None = None,
+        mode: Literal["connectivity", "distance"] = "connectivity",
+    ) -> Any:
+        """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            As for ``kneighbors``.
+        """
+        as_choice(mode, "mode", ("connectivity", "distance"))
+        distances, found = self.kneighbors(X, n_neighbors)
+        data = distances if mode == "distance" else np.ones(found.shape)
+        starts = np.arange(0, found.size + 1, found.shape[1])
+        return csr_matrix((data.ravel(), found.ravel(), starts), shape=(len(found), self.n_samples_fit_))
+
     @property
     def mean_(self) -> NDArray[np.float64] | None:
         """Mean of the rows."""
@@ -156,3 +256,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def _without_itself(
+    distances: NDArray[np.float64], found: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """One neighbour less of each row: itself, or the first where equal rows have taken its place."""
+    others = found != np.arange(len(found))[:, np.newaxis]
+    others[others.all(axis=1), 0] = False
+    shape = len(found), found.shape[1] - 1
+    return distances[others].reshape(shape), found[others].reshape(shape)

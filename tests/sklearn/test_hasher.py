@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
-from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from scipy.sparse import csr_array  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
@@ -105,3 +107,72 @@ def test_pipelines_sparse_rows_and_pickles():
 def test_bad_parameters_are_named(parameters):
     with pytest.raises((TypeError, ValueError), match=next(iter(parameters))):
         SketchHasher(**parameters).fit(X)
+
+
+# -- neighbours ----------------------------------------------------------------------------------------------------
+QUERIES = X[:40] + 0.01
+
+
+@pytest.mark.parametrize("rows", [X, X.astype(np.float32), csr_array(np.where(X > 4, X, 0))], ids=["f8", "f4", "csr"])
+def test_kneighbors_are_those_of_scikit_learn(rows):
+    ours = SketchHasher(24, n_neighbors=4, oversample=1000).fit(rows)
+    theirs = NearestNeighbors(n_neighbors=4, algorithm="brute").fit(rows)
+    for queries in (rows[:50], None):
+        distances, found = ours.kneighbors(queries)
+        expected = theirs.kneighbors(queries)
+        assert np.allclose(distances, expected[0], atol=1e-2) and (found == expected[1]).mean() > 0.98
+        assert distances.dtype == np.float64 and found.dtype == np.int64
+        for mode in ("connectivity", "distance"):
+            graph, wanted = ours.kneighbors_graph(queries, mode=mode), theirs.kneighbors_graph(queries, mode=mode)
+            assert graph.format == "csr" and graph.shape == wanted.shape and graph.nnz == wanted.nnz
+            assert np.allclose(graph.sum(axis=1), wanted.sum(axis=1), atol=0.1)
+    assert np.array_equal(ours.kneighbors(rows[:9], 2, return_distance=False), ours.kneighbors(rows[:9], 2)[1])
+
+
+def test_the_default_answer_is_nearly_exact():
+    _, expected = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(QUERIES)
+    _, found = SketchHasher().fit(X).kneighbors(QUERIES)
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(found, expected, strict=True)]) > 4.5
+
+
+def test_codes_alone_are_kept():
+    whole, lean = SketchHasher(24).fit(X), SketchHasher(24, keep_rows=False).fit(X)
+    assert len(pickle.dumps(lean)) < len(pickle.dumps(whole)) - X.nbytes / 2
+    distances, found = lean.kneighbors(QUERIES)
+    expected = lean.hash_.search(QUERIES, lean.hash_.encode(X, factors=True), k=5)
+    assert np.array_equal(distances, expected[0]) and np.array_equal(found, expected[1])
+    with pytest.raises(ValueError, match="X must be given"):
+        lean.kneighbors()
+    again = pickle.loads(pickle.dumps(whole))
+    assert np.array_equal(again.kneighbors(QUERIES)[1], whole.kneighbors(QUERIES)[1])
+
+
+def test_equal_rows_are_not_their_own_neighbours():
+    rows = np.repeat(X[:100], 3, axis=0)
+    distances, found = SketchHasher(24).fit(rows).kneighbors(n_neighbors=2)
+    assert (distances == 0).all() and (found // 3 == np.arange(300)[:, np.newaxis] // 3).all()
+    assert (np.sort(found, axis=1)[:, 0] != np.sort(found, axis=1)[:, 1]).all()
+
+
+def test_what_kneighbors_refuses():
+    with pytest.raises(NotFittedError):
+        SketchHasher().kneighbors(X)
+    model = SketchHasher(8).fit(X)
+    for given, match in [
+        ({"X": X, "n_neighbors": 901}, "at most the 900 rows"),
+        ({"n_neighbors": 900}, "at most the 899 rows"),
+        ({"X": X, "n_neighbors": 0}, "n_neighbors must be at least 1"),
+        ({"X": X, "n_neighbors": 2.0}, "n_neighbors must be an integer"),
+        ({"X": X[:, :4]}, "features"),
+        ({"X": np.where(X > 4, np.nan, X)}, "NaN"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=match):
+            model.kneighbors(**given)
+    with pytest.raises(ValueError, match="mode must be one of"):
+        model.kneighbors_graph(X, mode="x")
+    with pytest.raises(ValueError, match="oversample must be finite"):
+        model.set_params(oversample=0.1).kneighbors(X)
+    with pytest.raises(ValueError, match="partial_fit keeps none"):
+        model.partial_fit(X).kneighbors(X)
+    with pytest.raises(TypeError, match="keep_rows must be True or False"):
+        SketchHasher(8, keep_rows=1).fit(X)
