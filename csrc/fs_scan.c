@@ -339,6 +339,11 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
             s.blocks = set->codes + (first - set->first) / FS_SCAN_ROWS * fs_scan_block(layout);
         else
             fs_scan_pack(layout, 0, count, set->codes + (first - set->first) * layout->width, packed);
+        /* the next strip on its way meanwhile */
+        const ptrdiff_t row = set->in_blocks ? fs_scan_block(layout) / FS_SCAN_ROWS : layout->width;
+        const uint8_t *next = set->codes + (first - set->first + FS_SCAN_STRIP) * row;
+        for (ptrdiff_t b = 0; b < FS_SCAN_STRIP * row && first + 2 * FS_SCAN_STRIP <= stop; b += 64)
+            FS_FETCH(next + b);
         if (has_factors(set))
             load_factors(set, first, count, factors, &s);
         memset(masks, 0, (size_t)n_queries * FS_SCAN_BLOCKS * sizeof *masks);

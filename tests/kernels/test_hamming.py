@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch._kernels.hashing import hamming
 
 RNG = np.random.default_rng(0)
 
@@ -42,6 +43,31 @@ def test_layouts_and_one_query():
         assert np.array_equal(one[1], two[1])
         assert one[1][0, 0] == 7
     assert fs.hamming_topk(np.empty((0, 5), np.uint8), codes, k=3)[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("width", [1, 8, 13, 16])
+@pytest.mark.parametrize("n", [1, 511, 512, 1500])
+def test_what_may_come_and_ids(width, n):
+    # few different values: many ties, which go by id
+    codes = RNG.integers(0, 4, (n, width), dtype=np.uint8)
+    queries = RNG.integers(0, 4, (5, width), dtype=np.uint8)
+    distances = slow_distances(queries, codes)
+    a_block = np.ones(n, bool)
+    a_block[:512] = False
+    for allow in (None, RNG.random(n) < 0.1, a_block, np.zeros(n, bool)):
+        for ids in (None, RNG.permutation(n), np.arange(n)[::-1] * 10**15 - 10**18):
+            places = np.arange(n) if allow is None else np.flatnonzero(allow)
+            bits = None if allow is None else np.packbits(allow, bitorder="little")
+            names = places if ids is None else ids[places]
+            for k in (1, 10, n):
+                given = None if ids is None else np.ascontiguousarray(ids, np.int64)
+                found = hamming.topk(queries, codes, k, allow=bits, ids=given)
+                for row, distance in enumerate(distances):
+                    order = places[np.lexsort((names, distance[places]))][:k]
+                    assert np.array_equal(found[1][row, : len(order)], order)
+                    assert np.array_equal(found[0][row, : len(order)], distance[order])
+                    assert (found[1][row, len(order) :] == 2**63 - 1).all()
+                    assert (found[0][row, len(order) :] == 2**31 - 1).all()
 
 
 def test_many_threads():

@@ -6,6 +6,7 @@ import scipy.sparse
 
 import fastsketch as fs
 from fastsketch._kernels import pool
+from fastsketch._kernels.hashing import hamming
 
 THREADS = (1, 2, 3, 8)
 RNG = np.random.default_rng(5)
@@ -149,6 +150,22 @@ def test_searches(width):
                 found = agreed(lambda q=queries, c=collection, k=k: fs.hamming_topk(q, c, k=k))
                 assert np.array_equal(found[0], expected[0])
                 assert np.array_equal(found[1], expected[1])
+
+
+def test_searches_of_some_codes_by_id():
+    n = 150_000
+    codes = RNG.integers(0, 3, (n, 8), dtype=np.uint8)
+    allow, ids = RNG.random(n) < 0.5, RNG.permutation(n)
+    for m in (1, 40):
+        queries = codes[:m]
+        expected = ones(queries[0] ^ codes)
+        places = np.flatnonzero(allow)
+        bits = np.packbits(allow, bitorder="little")
+        for k in (1, 10, 300):
+            found = agreed(lambda q=queries, k=k: hamming.topk(q, codes, k, allow=bits, ids=ids))
+            order = places[np.lexsort((ids[places], expected[places]))][:k]
+            assert np.array_equal(found[1][0], order)
+            assert np.array_equal(found[0][0], expected[order])
 
 
 def test_searches_where_every_code_is_nearer_than_the_one_before():
