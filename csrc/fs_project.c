@@ -1,5 +1,6 @@
 #include "fs_project.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "fs_vec.h"

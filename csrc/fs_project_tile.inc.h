@@ -61,6 +61,9 @@ FS_INLINE void NAME(squares)(ptrdiff_t depth, const float *FS_RESTRICT x, double
     }
 }
 
+/* The nearest float; of what is beyond them the last. */
+FS_INLINE float NAME(narrow)(double x) { return (float)(x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x); }
+
 FS_LOOP void NAME(project_back)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t d, const float *z, const double *mean,
                                 double factor, const float *w, float *out)
 {
@@ -71,7 +74,7 @@ FS_LOOP void NAME(project_back)(ptrdiff_t n, ptrdiff_t r, ptrdiff_t d, const flo
         NAME(tile)(r, z, w + t * r * TILE, sum);
         for (ptrdiff_t i = 0; i < n; i++)
             for (int j = 0; j < columns; j++)
-                out[i * d + t * TILE + j] = (float)(mean[t * TILE + j] + factor * (double)sum[j * ROWS + i]);
+                out[i * d + t * TILE + j] = NAME(narrow)(mean[t * TILE + j] + factor * (double)sum[j * ROWS + i]);
     }
 }
 

@@ -1,15 +1,17 @@
 #include "fs_quantize.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "fs_vec.h"
 
 #define ROWS FS_PROJECT_ROWS
 
-/* Nibbles of a panel, rows side by side, and words chosen in one group. */
+/* Of one group, words chosen by each nibble, one direction of their sum, and scores of the words of all nibbles; of all
+ * groups, sums and nibbles. */
 typedef struct {
-    int32_t first[ROWS], second[ROWS];
-    float word[ROWS];
+    int32_t who[FS_QUANTIZE_NIBBLES][ROWS];
+    float word[ROWS], score[FS_QUANTIZE_NIBBLES * 16 * ROWS];
     double sum[FS_SUMS][ROWS];
     uint8_t nibble[];
 } scratch_of;

@@ -12,8 +12,8 @@
     FS_UNROLL       \
     for (int v = 0; v < VECTORS; v++)
 
-/* Vectors of numbers of words; where score < *least, *least = score and *who = word; the lesser of two; the numbers as
- * int32; table[who] of 16 floats. */
+/* Vectors of numbers of words; where score < *least, *least = score and *who = word; the lesser of two; numbers from and
+ * to int32; table[who] of 16 floats. */
 #if FS_WIDTH == 512
 typedef __m512i NAME(index);
 FS_INLINE NAME(index) NAME(every)(int word) { return _mm512_set1_epi32(word); }
@@ -25,9 +25,10 @@ FS_INLINE void NAME(keep)(NAME(vec) score, NAME(index) word, NAME(vec) * least, 
 }
 FS_INLINE NAME(vec) NAME(lesser)(NAME(vec) a, NAME(vec) b) { return _mm512_min_ps(a, b); }
 FS_INLINE void NAME(put)(int32_t *p, NAME(index) who) { _mm512_storeu_si512((void *)p, who); }
-FS_INLINE NAME(vec) NAME(look_up)(const float *table, const int32_t *who)
+FS_INLINE NAME(index) NAME(get)(const int32_t *p) { return _mm512_loadu_si512((const void *)p); }
+FS_INLINE NAME(vec) NAME(look_up)(const float *table, NAME(index) who)
 {
-    return _mm512_permutexvar_ps(_mm512_loadu_si512((const void *)who), _mm512_loadu_ps(table));
+    return _mm512_permutexvar_ps(who, _mm512_loadu_ps(table));
 }
 #elif FS_WIDTH == 256
 typedef __m256i NAME(index);
@@ -40,12 +41,12 @@ FS_INLINE void NAME(keep)(NAME(vec) score, NAME(index) word, NAME(vec) * least, 
 }
 FS_INLINE NAME(vec) NAME(lesser)(NAME(vec) a, NAME(vec) b) { return _mm256_min_ps(a, b); }
 FS_INLINE void NAME(put)(int32_t *p, NAME(index) who) { _mm256_storeu_si256((void *)p, who); }
-FS_INLINE NAME(vec) NAME(look_up)(const float *table, const int32_t *who)
+FS_INLINE NAME(index) NAME(get)(const int32_t *p) { return _mm256_loadu_si256((const void *)p); }
+FS_INLINE NAME(vec) NAME(look_up)(const float *table, NAME(index) who)
 {
-    const __m256i at = _mm256_loadu_si256((const void *)who);
-    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), at);
-    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), at);
-    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(at, 28)));
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), who);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), who);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(who, 28)));
 }
 #else
 #if FS_WIDTH == 128 && FS_X86
@@ -59,6 +60,7 @@ FS_INLINE void NAME(keep)(NAME(vec) score, NAME(index) word, NAME(vec) * least, 
 }
 FS_INLINE NAME(vec) NAME(lesser)(NAME(vec) a, NAME(vec) b) { return _mm_min_ps(a, b); }
 FS_INLINE void NAME(put)(int32_t *p, NAME(index) who) { _mm_storeu_si128((void *)p, who); }
+FS_INLINE NAME(index) NAME(get)(const int32_t *p) { return _mm_loadu_si128((const void *)p); }
 #elif FS_WIDTH == 128
 typedef int32x4_t NAME(index);
 FS_INLINE NAME(index) NAME(every)(int word) { return vdupq_n_s32(word); }
@@ -70,6 +72,7 @@ FS_INLINE void NAME(keep)(NAME(vec) score, NAME(index) word, NAME(vec) * least, 
 }
 FS_INLINE NAME(vec) NAME(lesser)(NAME(vec) a, NAME(vec) b) { return vminq_f32(a, b); }
 FS_INLINE void NAME(put)(int32_t *p, NAME(index) who) { vst1q_s32(p, who); }
+FS_INLINE NAME(index) NAME(get)(const int32_t *p) { return vld1q_s32(p); }
 #else
 typedef int32_t NAME(index);
 FS_INLINE NAME(index) NAME(every)(int word) { return word; }
@@ -80,12 +83,15 @@ FS_INLINE void NAME(keep)(NAME(vec) score, NAME(index) word, NAME(vec) * least, 
 }
 FS_INLINE NAME(vec) NAME(lesser)(NAME(vec) a, NAME(vec) b) { return a < b ? a : b; }
 FS_INLINE void NAME(put)(int32_t *p, NAME(index) who) { *p = who; }
+FS_INLINE NAME(index) NAME(get)(const int32_t *p) { return *p; }
 #endif
-FS_INLINE NAME(vec) NAME(look_up)(const float *table, const int32_t *who)
+FS_INLINE NAME(vec) NAME(look_up)(const float *table, NAME(index) who)
 {
+    int32_t at[NAME(lanes)];
     float found[NAME(lanes)];
+    NAME(put)(at, who);
     for (int l = 0; l < LANES; l++)
-        found[l] = table[who[l]];
+        found[l] = table[at[l]];
     return NAME(load)(found);
 }
 #endif
@@ -93,7 +99,7 @@ FS_INLINE NAME(vec) NAME(look_up)(const float *table, const int32_t *who)
 /* product[c] = z . word c, of 16 words (count, 16), z (count x ROWS) */
 FS_INLINE void NAME(products)(ptrdiff_t count, const float *z, const float *words, NAME(vec) (*product)[VECTORS])
 {
-    enum { TOGETHER = 4 };
+    enum { TOGETHER = FS_WIDTH == 512 ? 8 : 4 };
     for (int c = 0; c < 16; c += TOGETHER) {
         NAME(vec) sum[TOGETHER][VECTORS];
         for (int w = 0; w < TOGETHER; w++) {
@@ -118,10 +124,10 @@ FS_INLINE void NAME(nearest)(ptrdiff_t count, const float *z, const float *words
     NAME(products)(count, z, words, product);
     EACH_VECTOR
     {
-        least[v] = NAME(set)(half[0]) - product[0][v];
+        least[v] = NAME(set)(INFINITY);
         who[v] = NAME(every)(0);
     }
-    for (int c = 1; c < 16; c++) {
+    for (int c = 0; c < 16; c++) {
         const NAME(vec) h = NAME(set)(half[c]);
         const NAME(index) word = NAME(every)(c);
         EACH_VECTOR NAME(keep)(h - product[c][v], word, &least[v], &who[v]);
@@ -138,6 +144,11 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
     NAME(index) who[VECTORS];
     NAME(products)(count, z, words, product);
     NAME(products)(count, z, words + 16 * count, later);
+    EACH_VECTOR
+    {
+        least[v] = NAME(set)(INFINITY);
+        who[v] = NAME(every)(0);
+    }
     for (int a = 0; a < 16; a++) {
         const NAME(index) word = NAME(every)(a);
         NAME(vec) rest[VECTORS], h = NAME(set)(half[a]);
@@ -147,37 +158,90 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
             h = NAME(set)(half[16 * b + a]);
             EACH_VECTOR rest[v] = NAME(lesser)(h - later[b][v], rest[v]);
         }
-        EACH_VECTOR
-        {
-            const NAME(vec) score = rest[v] - product[a][v];
-            if (a == 0) {
-                least[v] = score;
-                who[v] = word;
-            } else
-                NAME(keep)(score, word, &least[v], &who[v]);
-        }
+        EACH_VECTOR NAME(keep)(rest[v] - product[a][v], word, &least[v], &who[v]);
     }
     EACH_VECTOR NAME(put)(first + v * LANES, who[v]);
     EACH_VECTOR
     {
-        least[v] = NAME(look_up)(half, first + v * LANES) - later[0][v];
+        least[v] = NAME(set)(INFINITY);
         who[v] = NAME(every)(0);
     }
-    for (int b = 1; b < 16; b++) {
+    NAME(index) at[VECTORS];
+    EACH_VECTOR at[v] = NAME(get)(first + v * LANES);
+    for (int b = 0; b < 16; b++) {
         const NAME(index) word = NAME(every)(b);
-        EACH_VECTOR NAME(keep)(NAME(look_up)(half + 16 * b, first + v * LANES) - later[b][v], word, &least[v], &who[v]);
+        EACH_VECTOR NAME(keep)(NAME(look_up)(half + 16 * b, at[v]) - later[b][v], word, &least[v], &who[v]);
     }
     EACH_VECTOR NAME(put)(second + v * LANES, who[v]);
 }
 
-/* word = direction k of the words chosen in a group: of one nibble (second NULL), or the sum of two. */
-FS_INLINE void NAME(chosen)(ptrdiff_t count, ptrdiff_t k, const float *words, const int32_t *first,
-                            const int32_t *second, float *word)
+/* Each nibble's best word, given those of the first `others` nibbles; whether one is not what it was. j: nibble;
+ * score: of its 16 words alone; cross: of its words with those of all m. */
+FS_INLINE int NAME(choose)(ptrdiff_t j, ptrdiff_t others, const float *score, const float *cross,
+                           int32_t (*who)[ROWS])
+{
+    enum { TOGETHER = FS_WIDTH == 512 ? 8 : 4 };
+    NAME(vec) least[VECTORS];
+    NAME(index) best[VECTORS];
+    EACH_VECTOR
+    {
+        least[v] = NAME(set)(INFINITY);
+        best[v] = NAME(every)(0);
+    }
+    for (int c = 0; c < 16; c += TOGETHER) {
+        NAME(vec) sum[TOGETHER][VECTORS];
+        FS_UNROLL
+        for (int w = 0; w < TOGETHER; w++)
+            EACH_VECTOR sum[w][v] = NAME(load)(score + (c + w) * ROWS + v * LANES);
+        for (ptrdiff_t l = 0; l < others; l++) {
+            NAME(index) at[VECTORS];
+            EACH_VECTOR at[v] = NAME(get)(who[l] + v * LANES);
+            FS_UNROLL
+            for (int w = 0; w < TOGETHER; w++)
+                EACH_VECTOR sum[w][v] = sum[w][v] + NAME(look_up)(cross + (16 * l + c + w) * 16, at[v]);
+        }
+        FS_UNROLL
+        for (int w = 0; w < TOGETHER; w++)
+            EACH_VECTOR NAME(keep)(sum[w][v], NAME(every)(c + w), &least[v], &best[v]);
+    }
+    int32_t now[VECTORS * NAME(lanes)], changed = 0;
+    EACH_VECTOR NAME(put)(now + v * LANES, best[v]);
+    for (int i = 0; i < VECTORS * LANES; i++) {
+        changed |= now[i] ^ who[j][i];
+        who[j][i] = now[i];
+    }
+    return changed != 0;
+}
+
+/* who[j] = word of nibble j of m: greedily, then by sweeps until none changes. score: m x 16 x ROWS of scratch. */
+FS_INLINE void NAME(descend)(ptrdiff_t count, ptrdiff_t m, int sweeps, const float *z, const float *words,
+                             const float *half, const float *cross, float *score, int32_t (*who)[ROWS])
+{
+    for (ptrdiff_t j = 0; j < m; j++) {
+        NAME(vec) product[16][VECTORS];
+        NAME(products)(count, z, words + 16 * count * j, product);
+        for (int c = 0; c < 16; c++) {
+            const NAME(vec) h = NAME(set)(half[16 * j + c]);
+            EACH_VECTOR NAME(store)(score + (16 * j + c) * ROWS + v * LANES, h - product[c][v]);
+        }
+        NAME(choose)(j, j, score + 16 * j * ROWS, cross + 256 * m * j, who);
+    }
+    int changed = 1;
+    for (int sweep = 0; changed && sweep < sweeps; sweep++) {
+        changed = 0;
+        for (ptrdiff_t j = 0; j < m; j++)
+            changed |= NAME(choose)(j, m, score + 16 * j * ROWS, cross + 256 * m * j, who);
+    }
+}
+
+/* word = direction k of the sum of the words chosen in a group of m nibbles */
+FS_INLINE void NAME(chosen)(ptrdiff_t count, ptrdiff_t k, ptrdiff_t m, const float *words, int32_t (*who)[ROWS],
+                            float *word)
 {
     for (int i = 0; i < ROWS; i += LANES) {
-        NAME(vec) found = NAME(look_up)(words + 16 * k, first + i);
-        if (second)
-            found = found + NAME(look_up)(words + 16 * (count + k), second + i);
+        NAME(vec) found = NAME(look_up)(words + 16 * k, NAME(get)(who[0] + i));
+        for (ptrdiff_t j = 1; j < m; j++)
+            found = found + NAME(look_up)(words + 16 * (count * j + k), NAME(get)(who[j] + i));
         NAME(store)(word + i, found);
     }
 }
@@ -201,7 +265,7 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
                                   uint8_t *codes, void *scratch)
 {
     scratch_of *s = scratch;
-    const float *words = q->words, *weighted = q->weighted, *half = q->half;
+    const float *words = q->words, *weighted = q->weighted, *half = q->half, *cross = q->cross;
     uint8_t *nibble = s->nibble;
     int sums[FS_SUMS]; /* which are asked for */
     for (int t = 0; t < FS_SUMS; t++)
@@ -209,26 +273,24 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
                   (q->second.bytes && (q->above[t] != 0 || q->below[t] != 0));
     memset(s->sum, 0, sizeof s->sum);
     for (ptrdiff_t g = 0; g < q->n_groups; g++) {
-        const ptrdiff_t count = q->count[g];
+        const ptrdiff_t count = q->count[g], m = q->nibbles[g];
         const float *from = z + q->start[g] * ROWS;
-        const int32_t *second = q->nibbles[g] == 2 ? s->second : NULL;
-        for (int i = 0; i < ROWS; i += VECTORS * LANES)
-            if (second)
-                NAME(nearest_pair)(count, from + i, weighted, half, s->first + i, s->second + i);
+        for (int i = 0; i < ROWS; i += VECTORS * LANES) {
+            int32_t(*who)[ROWS] = (int32_t(*)[ROWS])(s->who[0] + i);
+            if (m == 1)
+                NAME(nearest)(count, from + i, weighted, half, who[0]);
+            else if (m == 2)
+                NAME(nearest_pair)(count, from + i, weighted, half, who[0], who[1]);
             else
-                NAME(nearest)(count, from + i, weighted, half, s->first + i);
-        for (int i = 0; i < ROWS; i++)
-            nibble[i] = (uint8_t)s->first[i];
-        nibble += ROWS;
-        if (second) {
-            for (int i = 0; i < ROWS; i++)
-                nibble[i] = (uint8_t)s->second[i];
-            nibble += ROWS;
+                NAME(descend)(count, m, q->sweeps, from + i, weighted, half, cross, s->score + i, who);
         }
+        for (ptrdiff_t j = 0; j < m; j++, nibble += ROWS)
+            for (int i = 0; i < ROWS; i++)
+                nibble[i] = (uint8_t)s->who[j][i];
         for (ptrdiff_t k = 0; k < count; k++) {
             const float *direction = from + k * ROWS;
             if (sums[FS_ZW] || sums[FS_WW] || sums[FS_ZE])
-                NAME(chosen)(count, k, words, s->first, second, s->word);
+                NAME(chosen)(count, k, m, words, s->who, s->word);
             if (sums[FS_ZW])
                 NAME(add_products)(direction, s->word, s->sum[FS_ZW]);
             if (sums[FS_WW])
@@ -236,9 +298,10 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
             if (sums[FS_ZE])
                 NAME(add_errors)(q->slope[q->start[g] + k], direction, s->word, s->sum[FS_ZE]);
         }
-        words += 16 * count * q->nibbles[g];
-        weighted += 16 * count * q->nibbles[g];
-        half += second ? 256 : 16;
+        words += 16 * count * m;
+        weighted += 16 * count * m;
+        half += m == 2 ? 256 : 16 * m;
+        cross += m > 2 ? 256 * m * m : 0;
     }
     if (sums[FS_ZZ])
         for (ptrdiff_t j = 0; j < q->n_directions; j++)
@@ -269,20 +332,19 @@ FS_LOOP void NAME(words_panel)(const fs_quantizer *q, ptrdiff_t n, const uint8_t
     const float *words = q->words;
     ptrdiff_t nibble = 0;
     memset(z, 0, (size_t)(q->n_directions * ROWS) * sizeof *z);
-    memset(s->first, 0, sizeof s->first);
-    memset(s->second, 0, sizeof s->second);
+    memset(s->who, 0, sizeof s->who);
     for (ptrdiff_t g = 0; g < q->n_groups; g++) {
-        const ptrdiff_t count = q->count[g];
+        const ptrdiff_t count = q->count[g], m = q->nibbles[g];
         float *to = z + q->start[g] * ROWS;
-        for (int part = 0; part < q->nibbles[g]; part++, nibble++)
+        for (ptrdiff_t j = 0; j < m; j++, nibble++)
             for (ptrdiff_t i = 0; i < n; i++)
-                (part ? s->second : s->first)[i] = codes[i * q->width + nibble / 2] >> (nibble % 2 ? 4 : 0) & 15;
+                s->who[j][i] = codes[i * q->width + nibble / 2] >> (nibble % 2 ? 4 : 0) & 15;
         for (ptrdiff_t k = 0; k < count; k++) {
-            NAME(chosen)(count, k, words, s->first, q->nibbles[g] == 2 ? s->second : NULL, to + k * ROWS);
+            NAME(chosen)(count, k, m, words, s->who, to + k * ROWS);
             for (ptrdiff_t i = n; i < ROWS; i++)
                 to[k * ROWS + i] = 0;
         }
-        words += 16 * count * q->nibbles[g];
+        words += 16 * count * m;
     }
 }
 

@@ -131,6 +131,9 @@ class Encoder(ABC):
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, kept(self)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_features={self.n_features}, width={self.width}, {self.fingerprint[:12]})"
 

@@ -6,8 +6,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._kernels.codes import quantize as kernel
 from fastsketch._threads import one_blas_thread
-from fastsketch._validation import Rows, as_integer, as_real, not_finite
+from fastsketch._validation import Rows, as_integer, as_real, in_place, is_sparse, natural_dtype, not_finite
 from fastsketch.codes._encoder import Arrays, Encoder, Estimate, Tables
 from fastsketch.codes._layout import Codes, Layout
 from fastsketch.codes._packed import as_codes
@@ -19,16 +20,13 @@ Narrow = NDArray[np.float32]
 Places = NDArray[np.int32]
 
 NARROW: Final = np.dtype(np.float32)
-LARGEST: Final = float(np.finfo(np.float32).max)
 
-# Rows encoded at a time: what a block needs of them stays in the cache.
-ENCODE_ROWS: Final = 1024
+# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+SLICE_BYTES: Final = 32 << 20
 # Nibbles of one block: their words are tried in all combinations.
 MOST_NIBBLES: Final = 2
 # Binary exponents of the unit of length.
 MOST_EXPONENT: Final = 1000
-# Of centred rows in units of length: their squares, and sums of them, are float32 numbers.
-FARTHEST: Final = 1e15
 # Of a number that a file has for a word, a weight, or a part of the offset.
 MOST_NUMBER: Final = 1e6
 # Numbers of all words over all directions, which tables are made of: 1 GB.
@@ -82,26 +80,8 @@ class Books:
                 out[int(self.first[b]) + k, :, part] = word
         return out
 
-    def encode(self, z: Narrow) -> tuple[Codes, Narrow]:
-        """Nibbles uint8 (n, n_nibbles) of z (n, r), and the decoded r (n, r); among equals the smaller nibbles."""
-        n = len(z)
-        nibbles, decoded = np.empty((n, self.n_nibbles), np.uint8), np.empty_like(z)
-        for b, (part, words) in enumerate(self.blocks()):
-            sums = words[0]
-            for word in words[1:]:
-                sums = (sums[:, np.newaxis] + word).reshape(-1, word.shape[1])
-            distance = np.zeros((n, len(sums)), np.float32)
-            for i, direction in enumerate(range(part.start, part.stop)):
-                difference = z[:, direction, np.newaxis] - sums[:, i]
-                distance += self.weights[direction] * difference * difference
-            chosen = distance.argmin(axis=1)
-            decoded[:, part] = sums[chosen]
-            for k in range(len(words)):
-                nibbles[:, int(self.first[b]) + k] = chosen >> 4 * (len(words) - 1 - k) & 15
-        return nibbles, decoded
-
     def decode(self, nibbles: Codes) -> Narrow:
-        """r float32 (n, r)."""
+        """r float32 (n, r) of nibbles (n, n_nibbles)."""
         out = np.zeros((len(nibbles), len(self.weights)), np.float32)
         for b, (part, words) in enumerate(self.blocks()):
             for k, word in enumerate(words):
@@ -126,12 +106,14 @@ class OffsetRule:
     outside: float
     lowest: float
 
-    def offsets(self, centred: Narrow, z: Narrow, decoded: Narrow) -> Narrow:
-        """float32 (n,)."""
-        n2, zz = (np.einsum("ij,ij->i", a, a) for a in (centred, z))
-        lost = np.einsum("ij,ij->i", z * self.inside, z - decoded)
-        out = n2 - np.float32(2 * self.outside) * np.maximum(n2 - zz, np.float32(0)) - np.float32(2) * lost
-        return out - np.float32(self.lowest)
+    def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
+        """(n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
+        lost = (z * (z - decoded)) @ self.inside
+        return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
+
+    def coefficients(self) -> Array:
+        """Of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
+        return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, 0.0, 0.0, -2.0])
 
 
 class BookEncoder(Encoder):
@@ -153,6 +135,20 @@ class BookEncoder(Encoder):
         self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
         self._wide_basis = basis.astype(np.float64)
         self._flat = books.dense().reshape(-1, basis.shape[1])  # every word of every nibble, for tables
+        kind = layout.offset
+        self._kernel = kernel.Quantizer(
+            mean,
+            basis,
+            length=length,
+            groups=[(part.start, words) for part, words in books.blocks()],
+            first=(kind.n_bytes, kind.mantissa_bits, kind.unit),
+            second=(0, 0, 1.0),
+            offset=rule.coefficients(),
+            above=np.zeros(6),
+            below=np.zeros(6),
+            weights=books.weights,
+            slope=rule.inside,
+        )
 
     @property
     def mean(self) -> Array:
@@ -172,49 +168,36 @@ class BookEncoder(Encoder):
     # -- codes of rows ---------------------------------------------------------------------------------------------
     def encode(self, rows: Rows) -> Codes:
         checked = self.checked(rows)
-        n = checked.shape[0]
+        (n, d), dtype = checked.shape, natural_dtype(checked.dtype)
         out = np.empty((n, self.width), np.uint8)
-        for start in range(0, n, ENCODE_ROWS):
-            piece = slice(start, start + ENCODE_ROWS)
-            centred = self._centred(checked[piece], start)
-            z = self._projected(centred)
-            nibbles, decoded = self._books.encode(z)
-            out[piece] = self.layout.packed(nibbles, self._rule.offsets(centred, z, decoded))
+        step = max(1, SLICE_BYTES // (d * dtype.itemsize))
+        for start in range(0, n, step):
+            bad = self._encode(checked[start : start + step], dtype, out[start : start + step])
+            if bad >= 0:
+                raise not_finite(start + bad)
         return out
 
-    def _centred(self, rows: Any, start: int) -> Narrow:
-        """(x - mean) / length in float32; ValueError for what is not finite, counted from -start."""
-        wide = plain_rows(rows, np.dtype(np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            out = ((wide - self._mean) / self.length).astype(np.float32)
-        good = np.isfinite(wide).all(axis=1)
-        if not good.all():
-            raise not_finite(start + int(np.argmin(good)))
-        # what float32 does not hold is far outside of all that was learned from
-        return np.clip(out, -FARTHEST, FARTHEST, out=out)
+    def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
+        """The kernel's answer: the first row that is not finite, or -1."""
+        if not is_sparse(rows):
+            return kernel.dense(self._kernel, plain_rows(rows, dtype), codes=out)
+        return kernel.csr(
+            self._kernel,
+            in_place(rows.indptr, np.int64),
+            in_place(rows.indices, np.int32),
+            in_place(rows.data, dtype),
+            codes=out,
+        )
 
-    @one_blas_thread
-    def _projected(self, centred: Narrow) -> Narrow:
-        # z = centred @ basis, in float64: a row's float32 numbers are the same in every batch
-        return (centred.astype(np.float64) @ self._wide_basis).astype(np.float32)
-
-    # -- and back --------------------------------------------------------------------------------------------------
     def decode(self, codes: ArrayLike) -> Narrow:
         checked = as_codes(codes, "codes")
         if checked.shape[1] != self.width:
             raise ValueError(f"codes must have {self.width} bytes, as this model makes them, got {checked.shape[1]}")
         out = np.empty((len(checked), self.n_features), np.float32)
-        for start in range(0, len(checked), ENCODE_ROWS):
-            piece = slice(start, start + ENCODE_ROWS)
-            out[piece] = self._restored(self._books.decode(self.layout.nibbles(checked[piece])))
+        step = max(1, SLICE_BYTES // (4 * self.n_features))
+        for start in range(0, len(checked), step):
+            kernel.decode(self._kernel, checked[start : start + step], out[start : start + step])
         return out
-
-    @one_blas_thread
-    def _restored(self, decoded: Narrow) -> Narrow:
-        # mean + length * decoded @ basis.T
-        with np.errstate(over="ignore"):
-            wide = (decoded.astype(np.float64) @ self._wide_basis.T) * self.length + self._mean
-            return np.clip(wide, -LARGEST, LARGEST).astype(np.float32)
 
     # -- search ----------------------------------------------------------------------------------------------------
     @one_blas_thread

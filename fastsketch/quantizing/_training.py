@@ -1,7 +1,7 @@
 """Bits by variance, levels from a sample, offsets that are right for near rows: what makes an encoder of a basis."""
 
 from math import frexp, ldexp
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,15 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     inside, outside = near_shares(centred, z)
     bits = allotted(spread, 8 * (n_bytes - FACTOR_BYTES))
     order = np.argsort(-bits, kind="stable")[: np.count_nonzero(bits)]
-    basis, z = basis[:, order], z[:, order].astype(np.float32)
-    books = books_of(z.astype(np.float64), bits[order], spread[order])
+    basis, z = basis[:, order], z[:, order]
+    books = books_of(z, bits[order], spread[order])
     rule = OffsetRule(inside[order].astype(np.float32), outside, 0.0)
-    offsets = rule.offsets(centred.astype(np.float32), z, books.encode(z)[1]).astype(np.float64)
-    kind, lowest = fitted(offsets, FACTOR_BYTES)
+    layout, narrow = Layout(books.n_nibbles), basis.astype(np.float32)
+    draft = BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0)
+    decoded = books.decode(layout.nibbles(draft.encode(centred))).astype(np.float64)
+    kind, lowest = fitted(rule.offsets(np.einsum("ij,ij->i", centred, centred), z, decoded), FACTOR_BYTES)
     rule = OffsetRule(rule.inside, outside, lowest)
-    layout = Layout(books.n_nibbles, kind)
-    return BookEncoder(mean, basis.astype(np.float32), books, rule, layout, length=length)
+    return BookEncoder(mean, narrow, books, rule, Layout(books.n_nibbles, kind), length=length)
 
 
 def _unit(sample: Array, spread: Array) -> float:
@@ -85,7 +86,7 @@ def allotted(spread: Array, total: int) -> Integers:
     """Bits of each direction, `total` in all, a multiple of 4: the largest gain of a bit comes first."""
     bits = np.zeros(len(spread), np.int64)
     top = float(spread.max(initial=0.0))
-    variances = np.square(spread / top) if top > 0 else np.zeros(len(spread))
+    variances: Array = np.square(spread / top) if top > 0 else np.zeros(len(spread))
     gain, step = np.empty(len(bits)), np.empty(len(bits), np.int64)
 
     def look(j: int, left: int) -> None:
@@ -154,8 +155,7 @@ def _levels(z: Array, bits: int, spread: float) -> Array:
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
     """Small numbers, and the lowest that they are above, for what is like a sample's values, as fine as they can be."""
-    good: NDArray[Any] = values if len(values) else np.ones(1)
-    low, high = float(good.min()), float(good.max())
+    low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     middle, half = (low + high) / 2, max((high - low) / 2, 1e-6 * (abs(low) + abs(high)), 1e-30) * HEADROOM
     # one octave is a linear scale: unit to twice the unit
     unit = float(np.float32(2.0 * half))

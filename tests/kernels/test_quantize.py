@@ -17,6 +17,7 @@ SHAPES = {
     "products": [(2, 1), (4, 1), (3, 1)],
     "all kinds": [(1, 2), (1, 1), (2, 1), (3, 2), (7, 1), (16, 2)],
     "one nibble": [(3, 1)],
+    "many nibbles": [(2, 3), (20, 8), (1, 1), (9, 16)],
 }
 
 
@@ -43,6 +44,7 @@ class Case:
             **SUMS,
             "weights": (rng.random(r) + 0.5).astype(np.float32),
             "slope": rng.standard_normal(r).astype(np.float32),
+            "sweeps": seed % 4 + 2,
         }
         self.quantizer = self.made(self.mean, length)
 
@@ -86,7 +88,8 @@ def same(case):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_codes_against_the_reference(shapes, dtype):
-    same(Case(shapes=shapes, dtype=dtype))
+    for seed in range(3):
+        same(Case(shapes=shapes, dtype=dtype, seed=seed))
     same(Case(shapes=shapes, dtype=dtype, density=0.2))
 
 
@@ -173,10 +176,13 @@ def test_huge_and_tiny_rows(size, dtype):
 
 def test_factors_saturate():
     case = Case(3, 20)
+    case.more |= {"offset": (0, 1, 0, 0, 0, 0), "above": (0, 0, 1, 0, 0, 0), "below": (0, 0, 0, 1, 0, 0)}
+    case.quantizer = case.made(case.mean, 1.0)
     case.rows = np.stack([case.mean, case.mean + 1e17, case.mean - 1e17])
     factors = case.encode()[:, -3:]
-    assert factors[0].tolist()[:2] == [0, 0]  # the mean itself: nothing to be multiplied either, but for the words
-    assert factors[1:, :2].tolist() == [[255, 255]] * 2
+    assert factors[0].tolist() == [0, 0, 0]  # the mean itself
+    assert factors[1:].tolist() == [[255, 255, 255]] * 2
+    same(case)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
