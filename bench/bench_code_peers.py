@@ -55,9 +55,9 @@ def peers(d, n_bytes):
     product("PQ", f"PQ{m}np", m)  # np: not polysemous, which codes compared by Hamming distance want, at half a minute
     if 2 * m <= d:
         product("PQ, 4 bits", f"PQ{2 * m}x4fs", 2 * m)
-    if 4 * m < d:
-        out["OPQ, 4 directions a byte"] = Faiss(f"OPQ{m}_{4 * m},PQ{m}np")
-    out["OPQ"] = Faiss(f"OPQ{m}_{d // m * m},PQ{m}np")
+    # faiss's own advice: four directions a byte
+    directions = min(4 * m, d // m * m)
+    out["OPQ"] = Faiss(f"OPQ{m}_{directions},PQ{m}np")
     if 2 * m <= d:
         out["PCA, SQ4"] = Faiss(f"PCA{2 * m},SQ4")
     for name, bits, factors in RABITQ:
