@@ -5,14 +5,20 @@
 #define FLOATS(verb) FS_JOIN(verb##_s, FS_SUFFIX)
 #define LANES ((int)FLOATS(lanes))
 
-/* out = scale (x - mean), cut to +-BOUND */
+/* out = scale (x - mean), cut to +-BOUND: |x| as unsigned bits is ordered like |x|, and integers need no branches. */
 FS_INLINE void NAME(centre)(ptrdiff_t d, const REAL *FS_RESTRICT x, const double *FS_RESTRICT mean, double scale,
                             float *FS_RESTRICT out)
 {
+    const float bound = BOUND;
+    uint32_t most;
+    memcpy(&most, &bound, sizeof most);
     for (ptrdiff_t k = 0; k < d; k++) {
-        double from = ((double)x[k] - mean[k]) * scale;
-        from = from > BOUND ? BOUND : from;
-        out[k] = (float)(from < -BOUND ? -BOUND : from);
+        const float from = (float)(((double)x[k] - mean[k]) * scale);
+        uint32_t bits, size;
+        memcpy(&bits, &from, sizeof bits);
+        size = bits & 0x7fffffffu;
+        size = (size < most ? size : most) | (bits & 0x80000000u);
+        memcpy(out + k, &size, sizeof size);
     }
 }
 
@@ -83,7 +89,7 @@ FS_DOOR(FS_TABLE, void, TYPED(project_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *mean, double scale, ptrdiff_t n_tiles,
          const float *w, float *panel, float *z, double *square),
         (n, d, ld, x, mean, scale, n_tiles, w, panel, z, square))
-FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(project_csr),
+FS_DOOR(FS_TABLE_AVX2_ALONE, void, TYPED(project_csr),
         (ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const REAL *data, const double *mean,
          double scale, double mean_square, ptrdiff_t n_tiles, const float *w, const double *base, double *sum, float *z,
          double *square),

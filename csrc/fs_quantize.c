@@ -7,11 +7,10 @@
 
 #define ROWS FS_PROJECT_ROWS
 
-/* Of one group, words chosen by each nibble, one direction of their sum, and scores of the words of all nibbles; of all
- * groups, sums and nibbles. */
+/* Of one group, words chosen by each nibble and one direction of their sum; of all groups, sums and nibbles. */
 typedef struct {
-    int32_t who[FS_QUANTIZE_NIBBLES][ROWS];
-    float word[ROWS], score[FS_QUANTIZE_NIBBLES * 16 * ROWS];
+    int32_t who[2][ROWS];
+    float word[ROWS];
     double sum[FS_SUMS][ROWS];
     uint8_t nibble[];
 } scratch_of;

@@ -1,21 +1,17 @@
 /* Codes of rows whose directions are given in panels (fs_project.h), and what codes stand for.
  *
- * A quantizer has groups of directions [start, start + count). A group has nibbles, each of which chooses one of its 16
- * words of `count` floats; what is chosen is added up. Wanted is the sum nearest to the row's z, in a distance with a
- * weight for each direction: found among all words of one nibble, among all 256 sums of two; of more nibbles each takes
- * in turn what is best with those before it, and then, for so many sweeps at most, what is best with all the others.
- * A code is the nibbles, the low one of a byte first, then the bytes of its factors, little endian.
+ * A quantizer has groups of directions [start, start + count). A group has a nibble, which chooses one of 16 words of
+ * `count` floats, or two, whose words are added. Chosen is what is nearest to the row's z in a distance with a weight
+ * for each direction: of all words, or of all 256 sums of two. A code is the nibbles, the low one of a byte first, then
+ * the bytes of its factors, little endian.
  *
- * Scores are half the weighted square of a word, less z . (weighted word), and with it the products with the words
- * already chosen, in the order of their nibbles; in float, products and sums rounded apart: the same at every level. Of
- * words equally good the lowest is taken.
+ * Scores are half the weighted square of a word less z . (weighted word), in float, in the order of the directions,
+ * products and sums rounded apart: the same at every level. Of words equally good the lowest is taken.
  */
 #ifndef FS_QUANTIZE_H
 #define FS_QUANTIZE_H
 #include "fs_common.h"
 #include "fs_project.h"
-
-#define FS_QUANTIZE_NIBBLES 16
 
 /* A number in so many bytes (0: it is left out), u = 0, 1, ... standing for
  *     unit * the float of bits (u << (23 - mantissa)) + (127 << 23):
@@ -31,15 +27,11 @@ enum { FS_ONE, FS_SQUARE, FS_ZZ, FS_ZW, FS_WW, FS_ZE, FS_SUMS };
 
 typedef struct {
     ptrdiff_t n_directions, n_groups, n_nibbles, width;
-    int sweeps;
-    const int32_t *start, *count, *nibbles; /* of each group; 1 to FS_QUANTIZE_NIBBLES nibbles */
+    const int32_t *start, *count, *nibbles; /* of each group; 1 or 2 nibbles */
     /* words of all groups: (count, 16) of each nibble, direction by direction; the same times the weights */
     const float *words, *weighted;
     /* of each group half the weighted |word|^2, 16 for a nibble; but of two those of the sums, [second * 16 + first] */
     const float *half;
-    /* of each group of three nibbles and more, [j, l, c, k] the weighted product of word c of nibble j and word k of
-     * nibble l, 0 for j = l */
-    const float *cross;
     const float *slope; /* n_directions */
     /* the first factor, offset . sums, and the second, (above . sums) / (below . sums), 0 where that is not above 0 */
     const double *offset, *above, *below; /* FS_SUMS each */

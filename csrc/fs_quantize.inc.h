@@ -160,14 +160,14 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
         }
         EACH_VECTOR NAME(keep)(rest[v] - product[a][v], word, &least[v], &who[v]);
     }
-    EACH_VECTOR NAME(put)(first + v * LANES, who[v]);
+    NAME(index) at[VECTORS];
     EACH_VECTOR
     {
+        at[v] = who[v];
+        NAME(put)(first + v * LANES, at[v]);
         least[v] = NAME(set)(INFINITY);
         who[v] = NAME(every)(0);
     }
-    NAME(index) at[VECTORS];
-    EACH_VECTOR at[v] = NAME(get)(first + v * LANES);
     for (int b = 0; b < 16; b++) {
         const NAME(index) word = NAME(every)(b);
         EACH_VECTOR NAME(keep)(NAME(look_up)(half + 16 * b, at[v]) - later[b][v], word, &least[v], &who[v]);
@@ -175,73 +175,14 @@ FS_INLINE void NAME(nearest_pair)(ptrdiff_t count, const float *z, const float *
     EACH_VECTOR NAME(put)(second + v * LANES, who[v]);
 }
 
-/* Each nibble's best word, given those of the first `others` nibbles; whether one is not what it was. j: nibble;
- * score: of its 16 words alone; cross: of its words with those of all m. */
-FS_INLINE int NAME(choose)(ptrdiff_t j, ptrdiff_t others, const float *score, const float *cross,
-                           int32_t (*who)[ROWS])
-{
-    enum { TOGETHER = FS_WIDTH == 512 ? 8 : 4 };
-    NAME(vec) least[VECTORS];
-    NAME(index) best[VECTORS];
-    EACH_VECTOR
-    {
-        least[v] = NAME(set)(INFINITY);
-        best[v] = NAME(every)(0);
-    }
-    for (int c = 0; c < 16; c += TOGETHER) {
-        NAME(vec) sum[TOGETHER][VECTORS];
-        FS_UNROLL
-        for (int w = 0; w < TOGETHER; w++)
-            EACH_VECTOR sum[w][v] = NAME(load)(score + (c + w) * ROWS + v * LANES);
-        for (ptrdiff_t l = 0; l < others; l++) {
-            NAME(index) at[VECTORS];
-            EACH_VECTOR at[v] = NAME(get)(who[l] + v * LANES);
-            FS_UNROLL
-            for (int w = 0; w < TOGETHER; w++)
-                EACH_VECTOR sum[w][v] = sum[w][v] + NAME(look_up)(cross + (16 * l + c + w) * 16, at[v]);
-        }
-        FS_UNROLL
-        for (int w = 0; w < TOGETHER; w++)
-            EACH_VECTOR NAME(keep)(sum[w][v], NAME(every)(c + w), &least[v], &best[v]);
-    }
-    int32_t now[VECTORS * NAME(lanes)], changed = 0;
-    EACH_VECTOR NAME(put)(now + v * LANES, best[v]);
-    for (int i = 0; i < VECTORS * LANES; i++) {
-        changed |= now[i] ^ who[j][i];
-        who[j][i] = now[i];
-    }
-    return changed != 0;
-}
-
-/* who[j] = word of nibble j of m: greedily, then by sweeps until none changes. score: m x 16 x ROWS of scratch. */
-FS_INLINE void NAME(descend)(ptrdiff_t count, ptrdiff_t m, int sweeps, const float *z, const float *words,
-                             const float *half, const float *cross, float *score, int32_t (*who)[ROWS])
-{
-    for (ptrdiff_t j = 0; j < m; j++) {
-        NAME(vec) product[16][VECTORS];
-        NAME(products)(count, z, words + 16 * count * j, product);
-        for (int c = 0; c < 16; c++) {
-            const NAME(vec) h = NAME(set)(half[16 * j + c]);
-            EACH_VECTOR NAME(store)(score + (16 * j + c) * ROWS + v * LANES, h - product[c][v]);
-        }
-        NAME(choose)(j, j, score + 16 * j * ROWS, cross + 256 * m * j, who);
-    }
-    int changed = 1;
-    for (int sweep = 0; changed && sweep < sweeps; sweep++) {
-        changed = 0;
-        for (ptrdiff_t j = 0; j < m; j++)
-            changed |= NAME(choose)(j, m, score + 16 * j * ROWS, cross + 256 * m * j, who);
-    }
-}
-
-/* word = direction k of the sum of the words chosen in a group of m nibbles */
+/* word = direction k of the words chosen in a group: of one nibble (m = 1), or the sum of two */
 FS_INLINE void NAME(chosen)(ptrdiff_t count, ptrdiff_t k, ptrdiff_t m, const float *words, int32_t (*who)[ROWS],
                             float *word)
 {
     for (int i = 0; i < ROWS; i += LANES) {
         NAME(vec) found = NAME(look_up)(words + 16 * k, NAME(get)(who[0] + i));
-        for (ptrdiff_t j = 1; j < m; j++)
-            found = found + NAME(look_up)(words + 16 * (count * j + k), NAME(get)(who[j] + i));
+        if (m == 2)
+            found = found + NAME(look_up)(words + 16 * (count + k), NAME(get)(who[1] + i));
         NAME(store)(word + i, found);
     }
 }
@@ -265,7 +206,7 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
                                   uint8_t *codes, void *scratch)
 {
     scratch_of *s = scratch;
-    const float *words = q->words, *weighted = q->weighted, *half = q->half, *cross = q->cross;
+    const float *words = q->words, *weighted = q->weighted, *half = q->half;
     uint8_t *nibble = s->nibble;
     int sums[FS_SUMS]; /* which are asked for */
     for (int t = 0; t < FS_SUMS; t++)
@@ -276,13 +217,10 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
         const ptrdiff_t count = q->count[g], m = q->nibbles[g];
         const float *from = z + q->start[g] * ROWS;
         for (int i = 0; i < ROWS; i += VECTORS * LANES) {
-            int32_t(*who)[ROWS] = (int32_t(*)[ROWS])(s->who[0] + i);
             if (m == 1)
-                NAME(nearest)(count, from + i, weighted, half, who[0]);
-            else if (m == 2)
-                NAME(nearest_pair)(count, from + i, weighted, half, who[0], who[1]);
+                NAME(nearest)(count, from + i, weighted, half, s->who[0] + i);
             else
-                NAME(descend)(count, m, q->sweeps, from + i, weighted, half, cross, s->score + i, who);
+                NAME(nearest_pair)(count, from + i, weighted, half, s->who[0] + i, s->who[1] + i);
         }
         for (ptrdiff_t j = 0; j < m; j++, nibble += ROWS)
             for (int i = 0; i < ROWS; i++)
@@ -300,8 +238,7 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
         }
         words += 16 * count * m;
         weighted += 16 * count * m;
-        half += m == 2 ? 256 : 16 * m;
-        cross += m > 2 ? 256 * m * m : 0;
+        half += m == 1 ? 16 : 256;
     }
     if (sums[FS_ZZ])
         for (ptrdiff_t j = 0; j < q->n_directions; j++)

@@ -1,4 +1,4 @@
-"""Bits by variance, levels from a sample, offsets that are right for near rows: what makes an encoder of a basis."""
+"""Bits, levels and offsets from a basis and a sample of rows: what makes an encoder."""
 
 from math import frexp, ldexp
 from typing import Final
@@ -8,25 +8,26 @@ from numpy.typing import NDArray
 
 from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
+from fastsketch.quantizing._allotment import Nibble, allotted, packed
 from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
+from fastsketch.quantizing._levels import NIBBLE, Direction
+from fastsketch.quantizing._near import Nearness, nearness
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
-# Bytes of the offset.
+# Bytes of the offset, at least; it has two where one is too coarse.
 FACTOR_BYTES: Final = 1
-# Bits that a direction may have, and the share of a normal variable's variance that the best levels of so many leave.
-LEFT: Final = {0: 1.0, 1: 0.36338, 2: 0.11748, 4: 0.0094971, 8: 4.1e-5}
-SIZES: Final = tuple(LEFT)
-# Iterations of Lloyd's algorithm in one dimension.
-LLOYD_ITERATIONS: Final = 20
-# Rows of a cell below which a level stays where the normal distribution has it.
-FEW_ROWS: Final = 3
-# Rows of the sample whose nearest others tell how far near rows are apart, and how many of these.
-NEAR_ROWS: Final = 500
-NEAR: Final = 10
+# An error in a direction counts as much as near rows differ in it, to this power: 1 would be what estimates of near
+# rows lose; less is better for those that are farther.
+OF_APART: Final = 0.75
+# Rows that what the sketch knows of a direction's variance counts as.
+KNOWN: Final = 8.0
+# A direction in which near rows are (almost) equal counts as this share of the one that counts most.
+LEAST_WEIGHT: Final = 1e-6
+# One byte is too coarse if it makes an error larger than this, in units of the median error of the codes of near rows.
+COARSE: Final = 0.5
 # An offset's range, as a multiple of that of the sample.
-HEADROOM: Final = 1.5
+HEADROOM: Final = 1.25
 
 
 def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
@@ -38,17 +39,21 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     length = _unit(sample, spread)
     centred, spread = sample / length, spread / length
     z = centred @ basis
-    inside, outside = near_shares(centred, z)
-    bits = allotted(spread, 8 * (n_bytes - FACTOR_BYTES))
-    order = np.argsort(-bits, kind="stable")[: np.count_nonzero(bits)]
-    basis, z = basis[:, order], z[:, order]
-    books = books_of(z, bits[order], spread[order])
-    rule = OffsetRule(inside[order].astype(np.float32), outside, 0.0)
-    layout, narrow = Layout(books.n_nibbles), basis.astype(np.float32)
-    draft = BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0)
-    decoded = books.decode(layout.nibbles(draft.encode(centred))).astype(np.float64)
-    kind, lowest = fitted(rule.offsets(np.einsum("ij,ij->i", centred, centred), z, decoded), FACTOR_BYTES)
-    rule = OffsetRule(rule.inside, outside, lowest)
+    near = nearness(centred, z, spread)
+    directions, weight = _directions(z, near, spread)
+    for factor_bytes in (FACTOR_BYTES, FACTOR_BYTES + 1):
+        bits = allotted(directions, weight, 8 * (n_bytes - factor_bytes))
+        order, books = books_of(packed(bits), directions)
+        narrow = basis[:, order].astype(np.float32)
+        rule = OffsetRule(near.shared[order].astype(np.float32), near.outside, 0.0)
+        layout = Layout(books.n_nibbles)
+        draft = BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0)
+        decoded = books.decode(layout.nibbles(draft.encode(centred))).astype(np.float64)
+        offsets = rule.offsets(np.einsum("ij,ij->i", centred, centred), z[:, order], decoded)
+        kind, lowest = fitted(offsets, factor_bytes)
+        if n_bytes <= factor_bytes + 1 or kind.unit / 256.0 <= _bearable(z[:, order], decoded, near):
+            break
+    rule = OffsetRule(rule.inside, near.outside, lowest)
     return BookEncoder(mean, narrow, books, rule, Layout(books.n_nibbles, kind), length=length)
 
 
@@ -61,96 +66,49 @@ def _unit(sample: Array, spread: Array) -> float:
     return ldexp(1.0, min(max(frexp(norm)[1], -MOST_EXPONENT), MOST_EXPONENT))
 
 
-def near_shares(centred: Array, z: Array) -> tuple[Array, float]:
-    """(r,) and one number: how much of a row's error in each direction, and outside of all, a near query shares.
-
-    1 - m_j / (2 v_j), m_j the mean square of differences of near rows, v_j of all: 1 where near rows are equal.
-    """
-    some = centred[:NEAR_ROWS]
-    if len(centred) <= NEAR:
-        return np.ones(z.shape[1]), 1.0
-    distances = np.einsum("ij,ij->i", centred, centred) - 2.0 * (some @ centred.T)
-    np.fill_diagonal(distances, np.inf)
-    near = np.argpartition(distances, NEAR, axis=1)[:, :NEAR]
-    one, two = np.repeat(np.arange(len(some)), NEAR), near.ravel()
-    apart = np.square(z[one] - z[two]).mean(axis=0)
-    all_apart = float(np.square(centred[one] - centred[two]).sum(axis=1).mean())
-    variance, total = np.square(z).mean(axis=0), float(np.square(centred).sum(axis=1).mean())
-    outside = max(total - float(variance.sum()), 0.0)
-    inside = 1.0 - apart / np.where(variance > 0, 2.0 * variance, np.inf)
-    left = max(all_apart - float(apart.sum()), 0.0)
-    return np.clip(inside, 0.0, 1.0), float(np.clip(1.0 - left / (2.0 * outside), 0.0, 1.0)) if outside > 0 else 1.0
+def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
+    """The sample by directions, and how much an error in each counts (r,)."""
+    total = float(near.weight.sum())
+    variance = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
+    directions = [Direction(z[:, j], near.weight, float(np.sqrt(v))) for j, v in enumerate(variance)]
+    top = float(near.apart.max(initial=0.0))
+    if top == 0:
+        return directions, np.ones(len(directions))
+    return directions, np.maximum(near.apart / top, LEAST_WEIGHT) ** OF_APART
 
 
-def allotted(spread: Array, total: int) -> Integers:
-    """Bits of each direction, `total` in all, a multiple of 4: the largest gain of a bit comes first."""
-    bits = np.zeros(len(spread), np.int64)
-    top = float(spread.max(initial=0.0))
-    variances: Array = np.square(spread / top) if top > 0 else np.zeros(len(spread))
-    gain, step = np.empty(len(bits)), np.empty(len(bits), np.int64)
-
-    def look(j: int, left: int) -> None:
-        sizes = [size for size in SIZES if bits[j] < size <= bits[j] + left]
-        step[j] = sizes[0] - bits[j] if sizes else 0
-        saved = LEFT[int(bits[j])] - LEFT[sizes[0]] if sizes else 0.0
-        gain[j] = variances[j] * saved / step[j] if sizes else -1.0
-
-    left = total
-    for j in range(len(bits)):
-        look(j, left)
-    while left:
-        j = int(np.argmax(gain))
-        left -= int(step[j])
-        bits[j] += step[j]
-        for other in range(len(bits)) if left < SIZES[-1] else (j,):  # the last steps may be too large for what is left
-            look(other, left)
-    return bits
-
-
-def books_of(z: Array, bits: Integers, spread: Array) -> Books:
-    """Words of directions with these bits, in falling order: 8 bits are two nibbles, 4 one, smaller ones share."""
-    start, first, words = [0], [0], list[Array]()
-    j = 0
-    while j < len(bits):
-        if bits[j] == 8:
-            levels = _levels(z[:, j], 8, float(spread[j]))
-            words += [levels.reshape(16, 16).mean(axis=1)[:, np.newaxis], (levels[:16] - levels[:16].mean())[:, None]]
-            j += 1
-            first.append(first[-1] + 2)
-        else:
-            word, room = np.empty((16, 0)), 4
-            while room:
-                size = int(bits[j])
-                levels = _levels(z[:, j], size, float(spread[j]))
-                # the bits of the nibble that are this direction's: above those of the directions before it
-                part = np.arange(16) >> (4 - room) & ((1 << size) - 1)
-                word = np.column_stack([word, levels[part]])
-                room -= size
-                j += 1
+def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
+    """The directions in the order of the blocks, and the words of their nibbles."""
+    order, start, first, words = list[int](), [0], [0], list[Array]()
+    for block in blocks:
+        held = list(dict.fromkeys(part.direction for nibble in block for part in nibble))
+        bits = dict.fromkeys(held, 0)
+        for nibble in block:
+            for part in nibble:
+                bits[part.direction] += part.bits
+        for nibble in block:
+            word, low = np.zeros((16, len(held))), 0
+            for part in nibble:
+                levels = directions[part.direction].levels(bits[part.direction])
+                index = np.arange(16) >> low & ((1 << part.bits) - 1)
+                word[:, held.index(part.direction)] = (levels.fine if part.fine else levels.coarse)[index]
+                low += part.bits
+            assert low == NIBBLE
             words.append(word)
-            first.append(first[-1] + 1)
-        start.append(j)
+        order += held
+        start.append(start[-1] + len(held))
+        first.append(first[-1] + len(block))
     flat = np.concatenate([word.ravel() for word in words]).astype(np.float32)
-    return Books(np.array(start, np.int32), np.array(first, np.int32), flat, np.ones(len(bits), np.float32))
+    return order, Books(np.array(start, np.int32), np.array(first, np.int32), flat, np.ones(len(order), np.float32))
 
 
-def _levels(z: Array, bits: int, spread: float) -> Array:
-    """2^bits ascending levels of a sample z (n,): Lloyd's from those of a normal variable; 8 bits are uniform."""
-    from scipy.special import ndtri
-
-    n = 1 << bits
-    if bits == 8:
-        reach = max(4.0 * spread, float(np.abs(z).max(initial=0.0)))
-        return reach * (2.0 * np.arange(n) + 1.0 - n) / n
-    # the best levels of a normal variable have equal shares of one of thrice its variance
-    levels = np.sqrt(3.0) * spread * ndtri((np.arange(n) + 0.5) / n)
-    ordered = np.sort(z)
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    for _ in range(LLOYD_ITERATIONS):
-        ends = np.concatenate([[0], np.searchsorted(ordered, (levels[1:] + levels[:-1]) / 2), [len(ordered)]])
-        count = np.diff(ends)
-        levels = np.where(count >= FEW_ROWS, np.diff(sums[ends]) / np.maximum(count, 1), levels)
-    return np.sort(levels)
+def _bearable(z: Array, decoded: Array, near: Nearness) -> float:
+    """The step of an offset's byte that is lost in what the codes of near rows (n, r) get wrong anyway."""
+    if not len(near.one):
+        return np.inf
+    gap = z[near.one] - z[near.two]
+    wrong = np.abs(2.0 * np.einsum("ij,ij->i", gap, z[near.two] - decoded[near.two]))
+    return COARSE * float(np.median(wrong))
 
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:

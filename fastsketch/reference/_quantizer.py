@@ -1,7 +1,7 @@
 """Codes of words, row by row in plain NumPy: what csrc/fs_project.c and fs_quantize.c compute, bit for bit.
 
 Notation: rows X (n, d), their mean (d,), a basis W (d, r), a unit of length; z = (X - mean) W / length in float32.
-A group is (start, words): arrays of words (16, count), one a nibble, for directions start .. start + count - 1 of z.
+A group is (start, words): one or two arrays of words (16, count) for directions start .. start + count - 1 of z.
 """
 
 from collections.abc import Sequence
@@ -69,31 +69,7 @@ def _half_square(words: Floats, weights: Floats) -> Floats:
     return (total / 2).astype(np.float32)
 
 
-def _descend(part: Floats, words: Sequence[Floats], weight: Floats, sweeps: int) -> list[Any]:
-    """Of three nibbles and more: each the best with those before it, then, in sweeps, with all others."""
-    m, wide = len(words), [word.astype(np.float64) for word in words]
-    alone = [_half_square(word, weight) - _products(part, word * weight) for word in words]
-    cross: Any = np.zeros((m, m, 16, 16), np.float32)  # [j, l, c, k]: word c of nibble j with word k of l
-    for j in range(m):
-        for other in range(m):
-            total = np.zeros((16, 16))
-            for k in range(part.shape[1]):
-                total += (wide[j][:, k] * float(weight[k]))[:, np.newaxis] * wide[other][:, k]
-            cross[j, other] = total
-    chosen: Any = np.zeros((m, len(part)), np.intp)
-    for sweep in range(sweeps + 1):
-        for j in range(m):
-            score = alone[j]
-            for other in range(m if sweep else j):
-                if other != j:
-                    score = score + cross[j, other][:, chosen[other]].T
-            chosen[j] = score.argmin(axis=1)
-    return list(chosen)
-
-
-def nibbles(
-    z: Floats, groups: Sequence[Group], weights: Floats | None = None, sweeps: int = 0
-) -> NDArray[np.uint8]:
+def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -> NDArray[np.uint8]:
     """The nearest words, (n, number of nibbles), by sums of weight (z - word)^2: of equally near ones the lowest."""
     weights = np.ones(z.shape[1], np.float32) if weights is None else weights
     out: list[Any] = []
@@ -102,9 +78,6 @@ def nibbles(
         part, weight = z[:, own], weights[own]
         if len(words) == 1:
             out.append(np.argmin(_half_square(words[0], weight) - _products(part, words[0] * weight), axis=1))
-            continue
-        if len(words) > 2:
-            out += _descend(part, words, weight, sweeps)
             continue
         # rest[i, b, a]: what is left to the first nibble when it is a and the second b
         half = _half_square(words[0][np.newaxis] + words[1][:, np.newaxis], weight)
@@ -173,10 +146,9 @@ def encode(
     below: Any = None,
     weights: Floats | None = None,
     slope: Floats | None = None,
-    sweeps: int = 0,
 ) -> NDArray[np.uint8]:
     """Codes (n, width): nibbles by pairs, low ones first, then the factors offset . sums and above . sums / below . sums."""
-    found = nibbles(z, groups, weights, sweeps)
+    found = nibbles(z, groups, weights)
     if found.shape[1] % 2:
         found = np.column_stack([found, np.zeros(len(found), np.uint8)])
     parts = [found[:, ::2] | found[:, 1::2] << 4]

@@ -725,7 +725,7 @@ static void dots(ptrdiff_t n, ptrdiff_t m, ptrdiff_t d)
     free(out);
 }
 
-/* Rows to directions, to codes, to words and back: r directions in groups of `count`, of one nibble, two, and more. */
+/* Rows to directions, to codes, to words and back: r directions in groups of `count`, every second of two nibbles. */
 static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
 {
     const ptrdiff_t tiles = (r + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE, back = (d + FS_PROJECT_TILE - 1) / FS_PROJECT_TILE;
@@ -734,9 +734,8 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
     double *base = space((size_t)width, 8), *sum = space((size_t)width, 8);
     float *u = space((size_t)(n * d), 4), *w = space((size_t)(width * d), 4), *panel = space(FS_PROJECT_PANEL, 4);
     float *z = space((size_t)(width * FS_PROJECT_ROWS), 4), *turned = space((size_t)(back * FS_PROJECT_TILE * r), 4);
-    const ptrdiff_t most = 5; /* nibbles of a group */
-    float *words = space((size_t)(16 * most * count * groups + r), 4), *half = space((size_t)(256 * groups), 4);
-    float *cross = space((size_t)(256 * most * most * groups), 4);
+    const ptrdiff_t n_words = 32 * count * groups;
+    float *words = space((size_t)n_words, 4), *half = space((size_t)(256 * groups), 4);
     float *out = space((size_t)(n * d), 4);
     int32_t *shape = space((size_t)(3 * groups), 4), *indices = space((size_t)(n * d), 4);
     int64_t *indptr = space((size_t)n + 1, 8);
@@ -757,12 +756,10 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
     ptrdiff_t n_nibbles = 0;
     for (ptrdiff_t g = 0; g < groups; g++) {
         shape[g] = (int32_t)(g * count), shape[groups + g] = (int32_t)count;
-        n_nibbles += shape[2 * groups + g] = (int32_t)(g % 3 == 2 ? most : g % 3 + 1);
+        n_nibbles += shape[2 * groups + g] = g % 2 ? 1 : 2;
     }
-    for (ptrdiff_t i = 0; i < 16 * most * count * groups + r; i++)
+    for (ptrdiff_t i = 0; i < n_words; i++)
         words[i] = (float)uniform();
-    for (ptrdiff_t i = 0; i < 256 * most * most * groups; i++)
-        cross[i] = (float)uniform();
     for (ptrdiff_t i = 0; i < 256 * groups; i++)
         half[i] = (float)(uniform() + 0.5);
     const double factors[3][FS_SUMS] = {{-1, 1, 0.5, 0, 2, 1}, {0, 0, 1, 1, 0, 0}, {0, 0, 0, 1, 1, 0}};
@@ -776,8 +773,6 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
                             .words = words,
                             .weighted = words,
                             .half = half,
-                            .cross = cross,
-                            .sweeps = 2,
                             .slope = words,
                             .offset = factors[0],
                             .above = factors[1],
@@ -815,7 +810,7 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
     fs_project_back_s(n, r, d, word, mean, 2, turned, out);
     note_of_all(out, (size_t)(n * d) * 4);
     free(x), free(mean), free(square), free(base), free(sum), free(u), free(w), free(panel), free(z), free(turned);
-    free(words), free(half), free(cross), free(out), free(shape), free(indices), free(indptr), free(codes), free(again);
+    free(words), free(half), free(out), free(shape), free(indices), free(indptr), free(codes), free(again);
     free(scratch), free(word);
 }
 

@@ -17,7 +17,6 @@ SHAPES = {
     "products": [(2, 1), (4, 1), (3, 1)],
     "all kinds": [(1, 2), (1, 1), (2, 1), (3, 2), (7, 1), (16, 2)],
     "one nibble": [(3, 1)],
-    "many nibbles": [(2, 3), (20, 8), (1, 1), (9, 16)],
 }
 
 
@@ -44,7 +43,6 @@ class Case:
             **SUMS,
             "weights": (rng.random(r) + 0.5).astype(np.float32),
             "slope": rng.standard_normal(r).astype(np.float32),
-            "sweeps": seed % 4 + 2,
         }
         self.quantizer = self.made(self.mean, length)
 

@@ -8,7 +8,6 @@ Words = NDArray[np.float32]
 
 def tiles_of(matrix: NDArray[np.float32]) -> NDArray[np.float32]: ...
 def halves_of(words: list[Words], weights: NDArray[np.float32]) -> NDArray[np.float32]: ...
-def cross_of(words: list[Words], weights: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
 class Quantizer:
     n_features: int
@@ -28,7 +27,6 @@ class Quantizer:
         below: ArrayLike,
         weights: ArrayLike | None = None,
         slope: ArrayLike | None = None,
-        sweeps: int = 0,
     ) -> None: ...
 
 def dense(

@@ -43,14 +43,12 @@ cdef extern from "fs_quantize.h" nogil:
         float unit
     ctypedef struct fs_quantizer:
         ptrdiff_t n_directions, n_groups, n_nibbles, width
-        int sweeps
         const int32_t *start
         const int32_t *count
         const int32_t *nibbles
         const float *words
         const float *weighted
         const float *half
-        const float *cross
         const float *slope
         const double *offset
         const double *above
@@ -81,27 +79,15 @@ def tiles_of(matrix):
 
 
 def halves_of(list words, weights):
-    """Half of the weighted squares of the words of a group, a list of float32 (16, count) for its nibbles, float32.
+    """Half of the weighted squares of the words (16, count) of a group's nibble, or of the sums of two, float32.
 
-    (n_nibbles, 16); of two nibbles those of their sums, (16, 16), the second's number first.
+    (16,) of a nibble; (16, 16) of sums, the second nibble's number first.
     """
-    chosen = words[0][np.newaxis] + words[1][:, np.newaxis] if len(words) == 2 else np.stack(words)
-    total = np.zeros((len(chosen), 16))
+    chosen = words[0] if len(words) == 1 else words[0][np.newaxis] + words[1][:, np.newaxis]
+    total = np.zeros((16,) * len(words))
     for k in range(words[0].shape[1]):
         total += np.square(chosen[..., k], dtype=np.float64) * float(weights[k])
     return (0.5 * total).astype(np.float32)
-
-
-def cross_of(list words, weights):
-    """(m, m, 16, 16) float32: [j, l, c, k] the weighted product of word c of nibble j and k of l, zeros for j = l."""
-    m = len(words)
-    every = np.concatenate(words).astype(np.float64)
-    total = np.zeros((16 * m, 16 * m))
-    for k in range(words[0].shape[1]):
-        total += (every[:, k] * float(weights[k]))[:, np.newaxis] * every[:, k]
-    out = np.ascontiguousarray(total.reshape(m, 16, m, 16).transpose(0, 2, 1, 3), np.float32)
-    out[range(m), range(m)] = 0
-    return out
 
 
 cdef class Quantizer:
@@ -113,8 +99,8 @@ cdef class Quantizer:
     basis : float32 (d, r)
     length : float
         z = (x - mean) W / length.
-    groups : sequence of (start, list of words)
-        Words float32 (16, count) of each nibble, at most 16, for directions start .. start + count - 1.
+    groups : sequence of (start, [words]) or (start, [words, words])
+        Words float32 (16, count) of one nibble or of two, for directions start .. start + count - 1.
     first, second : (bytes, mantissa bits, unit)
         How the factors are rounded; 0 bytes: there is none.
     offset, above, below : float64 (6,)
@@ -122,8 +108,6 @@ cdef class Quantizer:
         first two over directions in groups or, of |z|^2, all: the first is offset . s, the second above . s / below . s.
     weights, slope : float32 (r,)
         Of directions: words are chosen by the least sum of weight (z - word)^2.
-    sweeps : int
-        At most, over groups of three nibbles and more.
     """
 
     cdef fs_quantizer q
@@ -131,11 +115,11 @@ cdef class Quantizer:
     cdef Py_ssize_t n_tiles
     cdef double scale, mean_square
     cdef const double[::1] mean, base, factors
-    cdef const float[::1] tiles, back, words, weighted, halves, cross, slope
+    cdef const float[::1] tiles, back, words, weighted, halves, slope
     cdef const int32_t[:, ::1] groups
 
     def __init__(self, mean, basis, *, double length, groups, first, second, offset, above, below, weights=None,
-                 slope=None, int sweeps=0):
+                 slope=None):
         cdef Py_ssize_t d = basis.shape[0], r = basis.shape[1]
         self.mean = np.ascontiguousarray(mean, np.float64)
         self.scale = 1.0 / length
@@ -158,9 +142,6 @@ cdef class Quantizer:
         self.halves = np.concatenate(
             [halves_of(words, own).ravel() for own, (_, words) in zip(of_group, groups)] + none
         )
-        self.cross = np.concatenate(
-            [cross_of(words, own).ravel() for own, (_, words) in zip(of_group, groups) if len(words) > 2] + none
-        )
         self.slope = np.zeros(r, np.float32) if slope is None else np.ascontiguousarray(slope, np.float32)
         self.factors = np.concatenate([np.asarray(part, np.float64) for part in (offset, above, below)])
         self.q.n_directions, self.q.n_groups = r, len(shapes)
@@ -170,7 +151,7 @@ cdef class Quantizer:
         if shapes:
             self.q.start, self.q.count, self.q.nibbles = &self.groups[0, 0], &self.groups[1, 0], &self.groups[2, 0]
         self.q.words, self.q.weighted, self.q.half = &self.words[0], &self.weighted[0], &self.halves[0]
-        self.q.cross, self.q.slope, self.q.sweeps = &self.cross[0], &self.slope[0], sweeps
+        self.q.slope = &self.slope[0]
         self.q.offset, self.q.above = &self.factors[0], &self.factors[FS_SUMS]
         self.q.below = &self.factors[2 * FS_SUMS]
         self.q.first.bytes, self.q.first.mantissa, self.q.first.unit = first

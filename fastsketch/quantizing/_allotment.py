@@ -1,0 +1,137 @@
+"""How many bits each direction has, and which directions share nibbles."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.quantizing._levels import MOST_BITS, NIBBLE, Direction
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SIZES: Final = MOST_BITS + 1
+
+
+class Part(NamedTuple):
+    """Some bits of a direction: the coarse ones, or the fine ones of a direction that has more than a nibble."""
+
+    direction: int
+    fine: bool
+    bits: int
+
+
+# The parts of a nibble, the one that has its low bits first.
+Nibble = list[Part]
+
+
+def allotted(directions: list[Direction], weight: Array, total: int) -> Integers:
+    """Bits of each direction, `total` in all, a multiple of 4 and at most 8 each, that ``packed`` can pack.
+
+    One bit after the other goes where it saves most of the error that the sample has, times the direction's weight.
+    """
+    bits = np.zeros(len(directions), np.int64)
+    gain = np.array([_saved(direction, 0) for direction in directions]) * weight
+    for _ in range(total):
+        j = int(np.argmax(gain))
+        bits[j] += 1
+        gain[j] = weight[j] * _saved(directions[j], int(bits[j])) if bits[j] < MOST_BITS else -np.inf
+    return _packable(bits, directions, weight)
+
+
+def _saved(direction: Direction, bits: int) -> float:
+    """Of the error, by one more bit."""
+    return direction.levels(bits).left - direction.levels(bits + 1).left
+
+
+def missing(counts: Integers) -> int:
+    """How many directions of one bit more it would take to pack these: counts[b] directions have b bits."""
+    one, two, three = (int(counts[b]) for b in (1, 2, 3))
+    after_one, after_two, after_three = (int(counts[NIBBLE + b]) for b in (1, 2, 3))
+    both = min(after_one, three)
+    after_one, three = after_one - both, three - both
+    need = after_three + three
+    both = min(after_two, two)
+    after_two, two = after_two - both, two - both
+    need += 2 * after_two
+    both = min(after_one, two)
+    after_one, two = after_one - both, two - both
+    need += both + 3 * after_one + 2 * (two % 2)
+    return max(need - one, 0)
+
+
+def _packable(bits: Integers, directions: list[Direction], weight: Array) -> Integers:
+    """The same with as few bits moved as it takes: from one direction to another, where it costs least."""
+    bits = bits.copy()
+    counts = np.bincount(bits, minlength=SIZES)
+    lacking = missing(counts)
+    while lacking:
+        taken, given = _cheapest(bits, directions, weight, give=False), _cheapest(bits, directions, weight, give=True)
+        best: tuple[float, int, int] | None = None
+        for source, (cost, i) in taken.items():
+            for target, (more, j) in given.items():
+                if i == j:
+                    continue
+                after = counts.copy()
+                np.add.at(after, [source, source - 1, target, target + 1], [-1, 1, -1, 1])
+                fewer = lacking - missing(after)
+                if fewer > 0 and (best is None or (cost + more) / fewer < best[0]):
+                    best = (cost + more) / fewer, i, j
+        if best is None:
+            return _by_nibbles(directions, weight, int(bits.sum()))
+        bits[best[1]] -= 1
+        bits[best[2]] += 1
+        counts = np.bincount(bits, minlength=SIZES)
+        lacking = missing(counts)
+    return bits
+
+
+def _cheapest(bits: Integers, directions: list[Direction], weight: Array, *, give: bool) -> dict[int, tuple[float, int]]:
+    """{bits: (cost, direction)}: of the directions of so many bits the one that loses or gains a bit at least cost."""
+    out: dict[int, tuple[float, int]] = {}
+    for j, size in enumerate(bits.tolist()):
+        if size == (MOST_BITS if give else 0):
+            continue
+        cost = weight[j] * (-_saved(directions[j], size) if give else _saved(directions[j], size - 1))
+        if size not in out or cost < out[size][0]:
+            out[size] = float(cost), j
+    return out
+
+
+def _by_nibbles(directions: list[Direction], weight: Array, total: int) -> Integers:
+    """Whole nibbles for every direction: they can always be packed."""
+    bits = np.zeros(len(directions), np.int64)
+    for _ in range(total // NIBBLE):
+        saved = [
+            weight[j] * (d.levels(int(b)).left - d.levels(int(b) + NIBBLE).left) if b < MOST_BITS else -np.inf
+            for j, (d, b) in enumerate(zip(directions, bits, strict=True))
+        ]
+        bits[int(np.argmax(saved))] += NIBBLE
+    return bits
+
+
+def packed(bits: Integers) -> list[list[Nibble]]:
+    """Blocks of one nibble, or of two whose second refines the first's one direction; no direction is in two blocks."""
+    by_size = [list(np.flatnonzero(bits == size)) for size in range(SIZES)]
+    left = {size: [Part(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
+    blocks: list[list[Nibble]] = []
+    for size in range(MOST_BITS, NIBBLE, -1):
+        for j in by_size[size]:
+            part = Part(int(j), True, size - NIBBLE)
+            blocks.append([[Part(int(j), False, NIBBLE)], [part, *_partners(NIBBLE - part.bits, left)]])
+    blocks += [[[Part(int(j), False, NIBBLE)]] for j in by_size[NIBBLE]]
+    for size in (3, 2, 1):
+        while left[size]:
+            part = left[size].pop(0)
+            blocks.append([[part, *_partners(NIBBLE - part.bits, left)]])
+    return blocks
+
+
+def _partners(room: int, left: dict[int, list[Part]]) -> Nibble:
+    """Parts of `room` bits in all, the largest first, taken from what is left."""
+    out: Nibble = []
+    while room:
+        size = next(size for size in range(room, 0, -1) if left[size])
+        out.append(left[size].pop(0))
+        room -= size
+    return out

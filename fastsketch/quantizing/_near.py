@@ -1,0 +1,99 @@
+"""What rows of a sample that are near to one another tell of queries and the rows that they look for."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A row's distance to this many of its nearest is how dense the sample is around it.
+NEAR: Final = 10
+# Rows whose nearest are looked at direction by direction, and rows of one product.
+PAIRED_ROWS: Final = 1000
+BLOCK: Final = 512
+# Rows count by their squared distance to the NEAR-th nearest to this power: where rows are dense, errors matter more.
+DENSITY: Final = -0.5
+# Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
+LEAST_QUANTILE: Final = 0.05
+LEAST_SHARE: Final = 1e-3
+
+
+class Nearness(NamedTuple):
+    """Of a sample (n, r) in the directions of a basis.
+
+    Parameters
+    ----------
+    weight : ndarray float64 (n,)
+        Of rows; 1 on average.
+    apart, variance : ndarray float64 (r,)
+        Mean squares, weighted: of the difference of near rows, of all rows.
+    outside : float
+        What ``shared`` is in the directions outside of the basis.
+    one, two : ndarray int64 (m,)
+        The pairs of near rows: places in the sample.
+    """
+
+    weight: Array
+    apart: Array
+    variance: Array
+    outside: float
+    one: Integers
+    two: Integers
+
+    @property
+    def shared(self) -> Array:
+        """(r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where unrelated."""
+        return _shared(self.apart, self.variance)
+
+
+def _shared(apart: Array, variance: Array) -> Array:
+    return np.clip(1.0 - apart / np.where(variance > 0, 2.0 * variance, np.inf), 0.0, 1.0)
+
+
+def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
+    """Of centred rows (n, d), their coordinates (n, r), and the standard deviations (r,) that are known of these."""
+    n, r = z.shape
+    if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
+        none, variance = np.zeros(0, np.int64), np.square(spread)
+        return Nearness(np.ones(n), variance, variance, 0.5, none, none)
+    square = np.einsum("ij,ij->i", z, z)
+    reach = np.empty(n)
+    near = np.empty((min(n, PAIRED_ROWS), NEAR), np.int64)
+    for start in range(0, n, BLOCK):
+        stop = min(start + BLOCK, n)
+        distances = square + square[start:stop, np.newaxis] - 2.0 * (z[start:stop] @ z.T)
+        distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
+        nearest = np.argpartition(distances, NEAR - 1, axis=1)[:, :NEAR]
+        reach[start:stop] = np.take_along_axis(distances, nearest, axis=1).max(axis=1)
+        near[start:stop] = nearest[: max(0, len(near) - start)]
+    weight = _weights(np.maximum(reach, 0.0))
+    one, two = np.repeat(np.arange(len(near)), NEAR), near.ravel()
+    of_pairs = weight[one] / weight[one].sum()
+    apart = of_pairs @ np.square(z[one] - z[two])
+    variance = weight @ np.square(z) / n
+    all_apart = float(of_pairs @ _differences(centred, one, two)) - float(apart.sum())
+    all_variance = float(weight @ np.einsum("ij,ij->i", centred, centred)) / n - float(variance.sum())
+    outside = _shared(np.array([max(all_apart, 0.0)]), np.array([max(all_variance, 0.0)]))
+    return Nearness(weight, apart, variance, float(outside[0]), one, two)
+
+
+def _weights(reach: Array) -> Array:
+    """Weights of rows by their squared distances to their NEAR-th nearest."""
+    mean = float(reach.mean())
+    if mean == 0:
+        return np.ones(len(reach))
+    least = max(float(np.quantile(reach, LEAST_QUANTILE)), LEAST_SHARE * mean)
+    weight = (np.maximum(reach, least) / mean) ** DENSITY
+    return weight / weight.mean()
+
+
+def _differences(rows: Array, one: Integers, two: Integers) -> Array:
+    """Squared distances (m,) of pairs of rows."""
+    out = np.empty(len(one))
+    for start in range(0, len(one), BLOCK):
+        part = slice(start, start + BLOCK)
+        gap = rows[one[part]] - rows[two[part]]
+        out[part] = np.einsum("ij,ij->i", gap, gap)
+    return out
