@@ -123,19 +123,13 @@ int fs_hamming_is_tiles(ptrdiff_t n_bytes, const uint8_t *codes)
     return n_bytes == 8 && (uintptr_t)codes % sizeof(uint64_t) == 0;
 }
 
-/* Whether any of count codes may come, and the distances of those that may not made INT32_MAX. */
+/* Whether any of count codes may come. */
 static int any_bit(const uint8_t *allow, ptrdiff_t count)
 {
     for (ptrdiff_t b = 0; b < count / 8; b++)
         if (allow[b])
             return 1;
     return count % 8 && (allow[count / 8] & ((1 << count % 8) - 1));
-}
-static void leave_out(const uint8_t *allow, ptrdiff_t count, int32_t *distance)
-{
-    for (ptrdiff_t j = 0; j < count; j++)
-        if (!(allow[j / 8] >> j % 8 & 1))
-            distance[j] = INT32_MAX;
 }
 
 #define FS_WITH_VPOPCNTDQ

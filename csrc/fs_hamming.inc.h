@@ -141,45 +141,76 @@ FS_INLINE int NAME(any_below)(const int32_t *distance, int32_t limit)
     return found;
 }
 
-/* One tile of count codes, the first of them with index `first`. */
-FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t count, ptrdiff_t words,
-                                  const uint64_t *tile, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
-                                  int32_t *distance, int64_t *index)
+/* What a distance is joined with so that it stays, or becomes INT32_MAX for a code that may not come. */
+FS_INLINE void NAME(spread_bits)(const uint8_t *allow, ptrdiff_t count, int32_t *FS_RESTRICT out)
 {
-    int32_t found[FS_HAMMING_TILE];
-    const uint8_t *allow = rule->allow ? rule->allow + first / 8 : NULL;
-    if (allow && !any_bit(allow, count))
-        return;
+    uint8_t bits[FS_HAMMING_TILE / 8] = {0};
+    memcpy(bits, allow, (size_t)(count + 7) / 8);
+    for (int b = 0; b < FS_HAMMING_TILE / 8; b++)
+        for (int j = 0; j < 8; j++)
+            out[8 * b + j] = ((bits[b] >> j & 1) - 1) & INT32_MAX;
+}
+
+/* One tile of count codes, the first of them with index `first`; the rule says nothing unless `ruled`. */
+FS_INLINE void NAME(look_at_tile)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t count, ptrdiff_t words,
+                                  const uint64_t *tile, int64_t first, const int ruled, const fs_hamming_rule *rule,
+                                  ptrdiff_t k, int32_t *distance, int64_t *index)
+{
+    int32_t found[FS_HAMMING_TILE], out[FS_HAMMING_TILE];
+    const int64_t *ids = ruled ? rule->ids : NULL;
+    const uint8_t *allow = ruled && rule->allow ? rule->allow + first / 8 : NULL;
+    if (allow) {
+        if (!any_bit(allow, count))
+            return;
+        NAME(spread_bits)(allow, count, out);
+    }
     for (ptrdiff_t i = 0; i < n_queries; i++) {
         int32_t *heap = distance + i * k;
         int64_t *who = index + i * k;
         NAME(count_tile)(words, queries + i * words, tile, found);
-        if (allow)
-            leave_out(allow, count, found);
+        for (int j = 0; allow && j < FS_HAMMING_TILE; j++)
+            found[j] |= out[j];
         for (ptrdiff_t j = count; j < FS_HAMMING_TILE; j++)
             found[j] = INT32_MAX;
-        /* codes come in the order of their index, so one as far as the worst is not better, but for its id */
-        const int32_t equal = rule->ids != NULL;
         for (ptrdiff_t group = 0; group < count; group += GROUP) {
-            if (!NAME(any_below)(found + group, heap[0] < INT32_MAX ? heap[0] + equal : heap[0]))
+            if (!NAME(any_below)(found + group, ids && heap[0] < INT32_MAX ? heap[0] + 1 : heap[0]))
                 continue;
+            /* codes come in the order of their index, so one as far as the worst is not better, but for its id */
             for (ptrdiff_t j = group; j < group + GROUP; j++)
                 if (found[j] < heap[0] ||
-                    (equal && found[j] < INT32_MAX && after(rule->ids, heap[0], who[0], found[j], first + j)))
-                    sink(rule->ids, k, heap, who, found[j], first + j);
+                    (ids && found[j] < INT32_MAX && after(ids, heap[0], who[0], found[j], first + j)))
+                    sink(ids, k, heap, who, found[j], first + j);
         }
     }
+}
+
+FS_INLINE void NAME(scan_tiles)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
+                                const uint64_t *tiles, int64_t first, const int ruled, const fs_hamming_rule *rule,
+                                ptrdiff_t k, int32_t *distance, int64_t *index)
+{
+    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
+        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
+        NAME(look_at_tile)(n_queries, queries, count, words, tiles + start * words, first + start, ruled, rule, k,
+                           distance, index);
+    }
+}
+
+/* A loop of its own: registers and stack of the one without a rule are as if there were none. */
+FS_LOOP void NAME(hamming_ruled)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
+                                 const uint64_t *tiles, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
+                                 int32_t *distance, int64_t *index)
+{
+    NAME(scan_tiles)(n_queries, queries, n, words, tiles, first, 1, rule, k, distance, index);
 }
 
 FS_LOOP void NAME(hamming_scan)(ptrdiff_t n_queries, const uint64_t *queries, ptrdiff_t n, ptrdiff_t words,
                                 const uint64_t *tiles, int64_t first, const fs_hamming_rule *rule, ptrdiff_t k,
                                 int32_t *distance, int64_t *index)
 {
-    for (ptrdiff_t start = 0; start < n; start += FS_HAMMING_TILE) {
-        const ptrdiff_t count = n - start < FS_HAMMING_TILE ? n - start : FS_HAMMING_TILE;
-        NAME(look_at_tile)(n_queries, queries, count, words, tiles + start * words, first + start, rule, k, distance,
-                           index);
-    }
+    if (rule->allow || rule->ids)
+        NAME(hamming_ruled)(n_queries, queries, n, words, tiles, first, rule, k, distance, index);
+    else
+        NAME(scan_tiles)(n_queries, queries, n, words, tiles, first, 0, rule, k, distance, index);
 }
 
 #else

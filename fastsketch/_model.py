@@ -35,12 +35,12 @@ change it are decorated with ``changes``, methods that read what those change in
 import contextlib
 import copy
 import io
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
@@ -387,15 +387,15 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     Returns
     -------
     model
-        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a folder
-        the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
+        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
+        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
 
     Raises
     ------
     StateError
         If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
     """
-    if isinstance(source, str | PathLike) and os.path.isdir(source):
+    if isinstance(source, str | PathLike) and Path(source).is_dir():
         return import_module("fastsketch.indexing").CodeIndex.load(source)
     about, arrays = files.read(source)
     kind, name = about["kind"], _named(source)

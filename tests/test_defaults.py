@@ -107,7 +107,19 @@ def defaults(item):
 # -- classes and functions -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "room",
-    ["", "baselines", "hashing", "io", "lowrank", "merging", "online", "quantizing", "recommending", "sketching"],
+    [
+        "",
+        "baselines",
+        "hashing",
+        "indexing",
+        "io",
+        "lowrank",
+        "merging",
+        "online",
+        "quantizing",
+        "recommending",
+        "sketching",
+    ],
 )
 def test_classes(room):
     for cls in public_classes(room):

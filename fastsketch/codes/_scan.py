@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.codes import scan as kernel
+from fastsketch.codes._blocks import Blocks
 from fastsketch.codes._chosen import in_order
 from fastsketch.codes._layout import Codes, Layout
 
@@ -40,7 +42,7 @@ class Rule(NamedTuple):
 
 def scan(
     tables: NDArray[np.float32],
-    codes: Codes,
+    codes: Codes | Blocks,
     layout: Layout,
     rule: Rule,
     *,
@@ -53,6 +55,20 @@ def scan(
     Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
     at least k. tables (m, n_tables, 16), codes (n, width).
     """
+    if isinstance(codes, Blocks):
+        return kernel.topk(
+            np.ascontiguousarray(tables, np.float32),
+            codes.data,
+            layout,
+            k,
+            alpha=rule.alpha,
+            beta=rule.beta,
+            constant=rule.constant,
+            divisor=rule.divisor,
+            allow=None if allow is None else np.packbits(allow, bitorder="little"),
+            ids=ids,
+            in_blocks_of=codes.n,
+        )
     m, n = len(tables), len(codes)
     chosen = in_order(n, ids, allow)
     places = np.arange(n) if chosen is None else chosen

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_choice, check_finite, natural_dtype
+from fastsketch.codes._blocks import Blocks
 from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.codes._layout import Codes
 from fastsketch.codes._packed import as_codes, nearest_bits
@@ -100,7 +101,7 @@ def as_candidates(k: int, oversample: float) -> int:
 def nearest(
     encoder: "Encoder",
     queries: Any,
-    codes: Codes,
+    codes: Codes | Blocks,
     *,
     metric: str,
     k: int,
@@ -110,9 +111,11 @@ def nearest(
 ) -> tuple[Keys, Places]:
     """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines: blocks
+    come with them.
     """
     if metric == "hamming":
+        assert not isinstance(codes, Blocks)
         bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "cosine":
@@ -123,7 +126,9 @@ def nearest(
     elif metric == "inner_product":
         rule = Rule(0.0, -1.0)
     else:
-        norms = estimated_norms(encoder, codes) if norms is None else norms
+        if norms is None:
+            assert not isinstance(codes, Blocks)
+            norms = estimated_norms(encoder, codes)
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
     scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)

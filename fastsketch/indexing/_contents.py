@@ -74,7 +74,8 @@ class Contents(NamedTuple):
                 stop = min(n, start + contents.room.left)
                 piece = Batch(*(None if array is None else array[start:stop] for array in batch))
                 contents = contents._replace(
-                    room=contents.room.with_batch(piece, coming), next_id=max(contents.next_id, 1 + int(piece.ids.max()))
+                    room=contents.room.with_batch(piece, coming),
+                    next_id=max(contents.next_id, 1 + int(piece.ids.max())),
                 )
                 coming, start = coming - (stop - start), stop
         return contents

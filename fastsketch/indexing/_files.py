@@ -67,9 +67,7 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
     return Written(folder, name, crc)
 
 
-def open_array(
-    written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool
-) -> NDArray[Any]:
+def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
     """The array of a file, mapped or read; StateError unless it is the one of this shape, dtype and (verify) checksum.
 
     No memory is taken before the file has been found to be as long as it must be.
@@ -129,14 +127,15 @@ def is_there(folder: Path, written: Written, array: NDArray[Any]) -> bool:
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
-def write_encoder(folder: Path, encoder: Encoder) -> str:
-    """Write an encoder to the file of its fingerprint, unless it is there."""
+def write_encoder(folder: Path, encoder: Encoder) -> tuple[str, bool]:
+    """Write an encoder to the file of its fingerprint unless it is there: its name, and whether there was none."""
     name = f"{ENCODER}-{encoder.fingerprint[:16]}.fsk"
     state, arrays = kept(encoder)
     content = files.pack({"kind": ENCODER_KIND, "encoder": state}, arrays)
-    if not _holds(folder / name, content):
+    new = not (folder / name).exists()
+    if new or not _holds(folder / name, content):
         files.write(folder / name, content)
-    return name
+    return name, new
 
 
 def _holds(path: Path, content: bytes) -> bool:

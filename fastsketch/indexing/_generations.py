@@ -60,7 +60,9 @@ def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
     if not np.isfinite(out).all():
         row = int(np.argmin(np.isfinite(out).all(axis=1)))
         wider = ': keep them as rows="float32"' if dtype == np.float16 else ""
-        raise ValueError(f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}")
+        raise ValueError(
+            f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}"
+        )
     return out
 
 

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.indexing import _manifest as manifest
 from fastsketch.indexing._contents import Contents
-from fastsketch.indexing._files import MANIFEST, clean, is_ours, is_there, open_array, remove, write_array, write_encoder
+from fastsketch.indexing._files import (
+    MANIFEST,
+    clean,
+    is_ours,
+    is_there,
+    open_array,
+    remove,
+    write_array,
+    write_encoder,
+)
 from fastsketch.indexing._segment import CODES, IDS, ROWS, Segment, Written
 from fastsketch.io import _state as files
 from fastsketch.io._lock import forget_own, lock_name, locked
@@ -135,7 +144,9 @@ def save(
         encoders: dict[str, str] = {}
         for encoder in (contents.encoder, *(segment.encoder for segment in contents.segments)):
             if encoder.fingerprint not in encoders:
-                encoders[encoder.fingerprint] = write_encoder(folder, encoder)
+                name, fresh = write_encoder(folder, encoder)
+                encoders[encoder.fingerprint] = name
+                new += [name] if fresh else []
         segments = [_written(folder, segment, new, memory_map=memory_map) for segment in contents.segments]
         contents = contents.of_segments(segments)
         files.write(folder / MANIFEST, manifest.describe(contents, encoders, stamp=stamp, **setting._asdict()))

@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import check_finite, is_sparse
+from fastsketch._validation import as_integer, check_finite, is_sparse
 from fastsketch.codes._rescoring import RowsAt, checked_source, rescored
 from fastsketch.codes._search import (
     Found,
     Keys,
     as_candidates,
     as_distances,
-    as_k,
     checked_queries,
-    estimated_norms,
     nearest,
 )
 from fastsketch.indexing._contents import Contents, as_ids, different
@@ -41,12 +39,15 @@ def search(
     segments = contents.segments
     masks = _allowed(contents, allow)
     counts = [_count(segment, mask) for segment, mask in zip(segments, masks, strict=True)]
-    k = as_k(k, sum(counts))
+    k, most = as_integer(k, "k", 1), sum(counts)
+    if k > most:
+        raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
+    candidates = as_candidates(k, oversample)
     if rescore is None:
         keys, ids, _ = _candidates(segments, masks, counts, asked, metric=metric, k=k)
         return as_distances(keys, metric), ids
     source = _source(contents, rescore)
-    wanted = min(as_candidates(k, oversample), sum(counts))
+    wanted = min(candidates, most)
     _, ids, places = _candidates(segments, masks, counts, asked, metric=metric, k=wanted)
     metric = "euclidean" if metric == "hamming" else metric
     # places of candidates among all of this search in the order of their ids: ties by place are ties by id
@@ -72,12 +73,12 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes,
+            segment.codes if metric == "hamming" else segment.blocks,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
             allow=mask,
-            norms=_norms(segment) if metric == "cosine" else None,
+            norms=segment.norms if metric == "cosine" else None,
         )
         found.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
     if len(found) == 1:
@@ -87,14 +88,6 @@ def _candidates(
     order = np.lexsort((ids, keys), axis=1)[:, :k]
     keys, ids, which, where = (np.take_along_axis(part, order, axis=1) for part in (keys, ids, which, where))
     return keys, ids, (which, where)
-
-
-def _norms(segment: Segment) -> NDArray[np.float32]:
-    """Estimated lengths of the rows of a segment, kept with it: 4 bytes a row once cosines were asked for."""
-    cache = segment.derived
-    if "norms" not in cache:
-        cache["norms"] = estimated_norms(segment.encoder, segment.codes)
-    return cache["norms"]
 
 
 # -- which rows may be found -------------------------------------------------------------------------------------------

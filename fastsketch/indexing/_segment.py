@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.codes import Encoder
+from fastsketch.codes._blocks import Blocks, blocks_of
+from fastsketch.codes._search import estimated_norms
 from fastsketch.indexing._places import Ids, Positions, Runs, ascends, find, with_run
 
 Codes = NDArray[np.uint8]
@@ -87,6 +89,20 @@ class Segment:
         """The ids of the rows that count."""
         return self.ids if self.live is None else self.ids[self.live]
 
+    @property
+    def blocks(self) -> Blocks:
+        """The codes as they are scanned, kept with them once somebody has searched."""
+        if "blocks" not in self.derived:
+            self.derived["blocks"] = blocks_of(self.codes, self.encoder.layout).data
+        return Blocks(self.derived["blocks"], len(self))
+
+    @property
+    def norms(self) -> NDArray[np.float32]:
+        """Estimated lengths of the rows, kept once somebody has asked for cosines."""
+        if "norms" not in self.derived:
+            self.derived["norms"] = estimated_norms(self.encoder, self.codes)
+        return self.derived["norms"]
+
     def find(self, ids: Ids) -> Positions:
         """Where the rows of these ids are, -1 for those that are not here or do not count."""
         if not len(self) or not len(ids):
@@ -113,8 +129,9 @@ class Segment:
         return out
 
     def n_bytes(self) -> int:
-        """Bytes of its arrays and of what finds an id."""
-        kept = (self.codes, self.ids, self.rows, self.removed, *(run.order for run in self.runs))
+        """Bytes of its arrays, of what finds an id and of what searches have kept."""
+        orders = (run.order for run in self.runs)
+        kept = (self.codes, self.ids, self.rows, self.removed, *orders, *self.derived.values())
         return sum(array.nbytes for array in kept if array is not None)
 
 

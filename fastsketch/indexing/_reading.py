@@ -1,0 +1,213 @@
+"""What an index answers; nothing here changes it."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._validation import Rows
+from fastsketch.codes import Encoder
+from fastsketch.codes._rescoring import Source
+from fastsketch.codes._search import Found
+from fastsketch.indexing import _generations
+from fastsketch.indexing._contents import Contents, as_ids
+from fastsketch.indexing._places import Ids
+from fastsketch.indexing._searching import kept_rows, search
+from fastsketch.io._checks import MOST_COUNT
+
+
+class Reading:
+    """An index as those see it who read it: each call takes its contents as they are then, whoever changes them."""
+
+    _rows: str | None
+    _metric: str
+    _contents: Contents  # replaced whole
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    @property
+    def rows(self) -> str | None:
+        """As what rows are kept: "float16", "float32" or None."""
+        return self._rows
+
+    @property
+    def metric(self) -> str:
+        """What a search ranks by."""
+        return self._metric
+
+    @property
+    def encoder(self) -> Encoder:
+        """What rows are encoded by now."""
+        return self._contents.encoder
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows."""
+        return self.encoder.n_features
+
+    def __len__(self) -> int:
+        return self._contents.n_live
+
+    @property
+    def ids(self) -> Ids:
+        """int64 (len(index),), in the order in which the rows were added."""
+        return self._contents.live_ids
+
+    @property
+    def generations(self) -> list[dict[str, Any]]:
+        """Facts of each generation, the oldest first."""
+        return _generations.facts(self._contents)
+
+    def facts(self) -> dict[str, Any]:
+        """What there is to know at a glance, as json can write it.
+
+        Returns
+        -------
+        dict
+            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "n_segments", "n_bytes" (of all arrays,
+            mapped ones too) and "generations".
+        """
+        contents = self._contents
+        return {
+            "kind": type(self).__name__,
+            "n_rows": contents.n_live,
+            "n_removed": sum(segment.n_removed for segment in contents.segments),
+            "n_features": contents.encoder.n_features,
+            "metric": self._metric,
+            "rows": self._rows,
+            "n_segments": len(contents.segments),
+            "n_bytes": sum(segment.n_bytes() for segment in contents.segments),
+            "generations": _generations.facts(contents),
+        }
+
+    def __repr__(self) -> str:
+        kept = "" if self._rows is None else f", rows={self._rows!r}"
+        return f"<CodeIndex({self.encoder!r}{kept}, metric={self._metric!r}): {len(self)} rows>"
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def search(
+        self,
+        queries: Rows,
+        *,
+        k: int = 10,
+        oversample: float = 4,
+        rescore: bool | Source | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """The k nearest rows of every query.
+
+        Parameters
+        ----------
+        queries : array_like or scipy.sparse (m, d), or one row (d,)
+            Real and finite.
+        k : int, default 10
+            At most the rows that may be found.
+        oversample : float, default 4
+            ceil(k * oversample) candidates are rescored.
+        rescore : bool, array_like (n, d) or callable, optional
+            True: candidates by their codes are ranked by the distance to the kept rows; False: codes alone. By
+            default True if rows are kept. Rows of the caller: an array or memmap whose row i is that of id i, or a
+            function that returns the rows (c, d) of ids int64 (c,).
+        allow : array_like of int, or of bool (len(index),), optional
+            Ids of the rows that may be found, or a mask in the order of ``ids``.
+
+        Returns
+        -------
+        distances : ndarray (m, k)
+            Ascending: euclidean distances, estimated from codes or exact; Hamming distances are int32 unless rescored
+            (then Euclidean). Inner products and cosines descend.
+        ids : ndarray int64 (m, k)
+            Among equal distances the lower id comes first.
+
+        Raises
+        ------
+        IndexError
+            If an id of allow is not in the index.
+        TypeError, ValueError
+            If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no
+            rows to rescore by, or too few, or of another width.
+        """
+        source: Any = self._rows is not None if rescore is None else rescore
+        if isinstance(source, bool | np.bool_):
+            if source and self._rows is None:
+                raise ValueError('rescore=True needs kept rows: make the index with rows="float16", or pass the rows')
+            source = True if source else None
+        return search(
+            self._contents,
+            queries,
+            k=k,
+            metric=self._metric,
+            rescore=source,
+            oversample=oversample,
+            allow=allow,
+        )
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Which ids are in the index: bool (n,) of array_like of int (n,); TypeError or ValueError if they are none."""
+        return self._contents.locate(as_ids(ids))[0] >= 0
+
+    def __contains__(self, one: object) -> bool:
+        if isinstance(one, bool | np.bool_) or not isinstance(one, int | np.integer) or not 0 <= one < MOST_COUNT:
+            return False
+        return bool(self.contains(np.array([one], np.int64))[0])
+
+    def get(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Rows of ids: as they are kept, or what their codes stand for.
+
+        Parameters
+        ----------
+        ids : array_like of int (n,), or one
+
+        Returns
+        -------
+        ndarray float32 (n, d)
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index.
+        TypeError, ValueError
+            If they are no ids, or rows are not kept and codes of this kind stand for none.
+        """
+        contents = self._contents
+        wanted = as_ids(ids)
+        which, where = contents.located(wanted, "ids")
+        if self._rows is not None:
+            return kept_rows(contents)(wanted, which, where)
+        out = np.empty((len(wanted), contents.encoder.n_features), np.float32)
+        for number in np.unique(which):
+            here = np.flatnonzero(which == number)
+            segment = contents.segments[number]
+            out[here] = segment.encoder.decode(segment.codes[where[here]])
+        return out
+
+    def to_faiss(self) -> Any:
+        """A faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        ValueError
+            If the codes are no signs, or of more than one generation, whose bits mean different things.
+        """
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
+
+        contents = self._contents
+        encoders = {segment.encoder for segment in contents.segments if segment.n_live} or {contents.encoder}
+        if len(encoders) > 1:
+            raise ValueError(f"the index has codes of {len(encoders)} generations: reencode() it first")
+        (encoder,) = encoders
+        if not encoder.has_bits:
+            raise ValueError("faiss takes binary codes: those of a quantizer are no signs")
+        width = encoder.layout.nibble_bytes
+        flat = faiss.IndexBinaryFlat(8 * width)
+        index = faiss.IndexBinaryIDMap2(flat)
+        flat.this.disown()
+        index.own_fields = True
+        for segment in contents.segments:
+            codes = segment.codes if segment.live is None else segment.codes[segment.live]
+            index.add_with_ids(np.ascontiguousarray(codes[:, :width]), segment.live_ids)
+        return index
