@@ -18,6 +18,8 @@ DENSITY: Final = -0.5
 # Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
 LEAST_QUANTILE: Final = 0.05
 LEAST_SHARE: Final = 1e-3
+# What is left of a sum of squares below this share of it is rounding.
+ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
@@ -29,8 +31,8 @@ class Nearness(NamedTuple):
         Of rows; 1 on average.
     apart, variance : ndarray float64 (r,)
         Mean squares, weighted: of the difference of near rows, of all rows.
-    outside : float
-        What ``shared`` is in the directions outside of the basis.
+    all_apart, all_variance : float
+        The same of whole rows, not their coordinates.
     one, two : ndarray int64 (m,)
         The pairs of near rows: places in the sample.
     """
@@ -38,7 +40,8 @@ class Nearness(NamedTuple):
     weight: Array
     apart: Array
     variance: Array
-    outside: float
+    all_apart: float
+    all_variance: float
     one: Integers
     two: Integers
 
@@ -46,6 +49,14 @@ class Nearness(NamedTuple):
     def shared(self) -> Array:
         """(r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where unrelated."""
         return _shared(self.apart, self.variance)
+
+    def outside(self, chosen: list[int]) -> float:
+        """What is shared of a row's part that is in none of these directions."""
+        apart = self.all_apart - float(self.apart[chosen].sum())
+        variance = self.all_variance - float(self.variance[chosen].sum())
+        if variance <= ROUNDING * self.all_variance:
+            return 0.5
+        return float(_shared(np.array([max(apart, 0.0)]), np.array([variance]))[0])
 
 
 def _shared(apart: Array, variance: Array) -> Array:
@@ -57,7 +68,8 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     n, r = z.shape
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
-        return Nearness(np.ones(n), variance, variance, 0.5, none, none)
+        total = float(variance.sum())
+        return Nearness(np.ones(n), variance, variance, total, total, none, none)
     square = np.einsum("ij,ij->i", z, z)
     reach = np.empty(n)
     near = np.empty((min(n, PAIRED_ROWS), NEAR), np.int64)
@@ -73,10 +85,9 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     of_pairs = weight[one] / weight[one].sum()
     apart = of_pairs @ np.square(z[one] - z[two])
     variance = weight @ np.square(z) / n
-    all_apart = float(of_pairs @ _differences(centred, one, two)) - float(apart.sum())
-    all_variance = float(weight @ np.einsum("ij,ij->i", centred, centred)) / n - float(variance.sum())
-    outside = _shared(np.array([max(all_apart, 0.0)]), np.array([max(all_variance, 0.0)]))
-    return Nearness(weight, apart, variance, float(outside[0]), one, two)
+    all_apart = float(of_pairs @ _differences(centred, one, two))
+    all_variance = float(weight @ np.einsum("ij,ij->i", centred, centred)) / n
+    return Nearness(weight, apart, variance, all_apart, all_variance, one, two)
 
 
 def _weights(reach: Array) -> Array:
