@@ -86,7 +86,9 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array) -> Int
     return bits
 
 
-def _cheapest(bits: Integers, directions: list[Direction], weight: Array, *, give: bool) -> dict[int, tuple[float, int]]:
+def _cheapest(
+    bits: Integers, directions: list[Direction], weight: Array, *, give: bool
+) -> dict[int, tuple[float, int]]:
     """{bits: (cost, direction)}: of the directions of so many bits the one that loses or gains a bit at least cost."""
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):

@@ -18,8 +18,6 @@ DENSITY: Final = -0.5
 # Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
 LEAST_QUANTILE: Final = 0.05
 LEAST_SHARE: Final = 1e-3
-# What is left of a sum of squares below this share of it is rounding.
-ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
@@ -32,7 +30,7 @@ class Nearness(NamedTuple):
     apart, variance : ndarray float64 (r,)
         Mean squares, weighted: of the difference of near rows, of all rows.
     all_apart, all_variance : float
-        The same of whole rows, not their coordinates.
+        The same of whole rows.
     one, two : ndarray int64 (m,)
         The pairs of near rows: places in the sample.
     """
@@ -50,13 +48,11 @@ class Nearness(NamedTuple):
         """(r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where unrelated."""
         return _shared(self.apart, self.variance)
 
-    def outside(self, chosen: list[int]) -> float:
-        """What is shared of a row's part that is in none of these directions."""
-        apart = self.all_apart - float(self.apart[chosen].sum())
-        variance = self.all_variance - float(self.variance[chosen].sum())
-        if variance <= ROUNDING * self.all_variance:
-            return 0.5
-        return float(_shared(np.array([max(apart, 0.0)]), np.array([variance]))[0])
+    def shared_outside(self, directions: list[int]) -> float:
+        """The same of all that rows have outside of these directions, taken together."""
+        apart = max(self.all_apart - float(self.apart[directions].sum()), 0.0)
+        variance = max(self.all_variance - float(self.variance[directions].sum()), 0.0)
+        return float(_shared(np.array([apart]), np.array([variance]))[0])
 
 
 def _shared(apart: Array, variance: Array) -> Array:
@@ -68,7 +64,7 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     n, r = z.shape
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
-        total = float(variance.sum())
+        total = float(np.square(centred).sum()) / max(n, 1)
         return Nearness(np.ones(n), variance, variance, total, total, none, none)
     square = np.einsum("ij,ij->i", z, z)
     reach = np.empty(n)

@@ -45,7 +45,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
         bits = allotted(directions, weight, 8 * (n_bytes - factor_bytes))
         order, books = books_of(packed(bits), directions)
         narrow = basis[:, order].astype(np.float32)
-        rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0)
+        rule = OffsetRule(near.shared[order].astype(np.float32), near.shared_outside(order), 0.0)
         layout = Layout(books.n_nibbles)
         draft = BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0)
         decoded = books.decode(layout.nibbles(draft.encode(centred))).astype(np.float64)
