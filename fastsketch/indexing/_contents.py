@@ -72,7 +72,7 @@ class Contents(NamedTuple):
                 if contents.room.left == 0:
                     contents = contents.closed()
                 stop = min(n, start + contents.room.left)
-                piece = Batch(*(None if array is None else array[start:stop] for array in batch))
+                piece = batch.part(start, stop)
                 contents = contents._replace(
                     room=contents.room.with_batch(piece, coming),
                     next_id=max(contents.next_id, 1 + int(piece.ids.max())),

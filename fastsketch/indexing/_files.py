@@ -56,7 +56,7 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
     name = new_name(what)
     array = np.ascontiguousarray(array)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    content = memoryview(array.reshape(-1).view(np.uint8))
+    content = array.reshape(-1).view(np.uint8).data
     crc = 0
     with replacing(folder / name) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
@@ -108,7 +108,7 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
 
 def checksum(array: NDArray[Any]) -> int:
     """crc32 of the bytes of a contiguous array."""
-    content = memoryview(array.reshape(-1).view(np.uint8))
+    content = array.reshape(-1).view(np.uint8).data
     crc = 0
     for start in range(0, len(content), PIECE):
         crc = zlib.crc32(content[start : start + PIECE], crc)

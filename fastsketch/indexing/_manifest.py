@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     state: Any = about.get("state")
     if about["kind"] != KIND or not isinstance(state, dict):
         raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
+    state = cast("dict[str, Any]", state)
     version: Any = state.get("version")
     if isinstance(version, int) and version > VERSION:
         raise StateError(f"{path} was written by a newer version ({version}; this one reads up to {VERSION})")
@@ -146,12 +147,13 @@ def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) 
 
 def _written(folder: Path, about: Any, kept: str | None) -> dict[str, Written]:
     """The files of a segment."""
-    expected = {CODES, IDS} | ({ROWS} if kept else set())
-    if not isinstance(about, dict) or set(about) - {REMOVED} != expected:
+    expected = {CODES, IDS, ROWS} if kept else {CODES, IDS}
+    found = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    if set(found) - {REMOVED} != expected:
         raise ValueError(f"a segment must have files of {', '.join(sorted(expected))}, got {about!r}")
     return {
         name: Written(folder, as_name(file, name), as_integer(crc, "checksum", 0, 1 << 32))
-        for name, (file, crc) in about.items()
+        for name, (file, crc) in found.items()
     }
 
 

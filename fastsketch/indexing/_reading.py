@@ -174,10 +174,10 @@ class Reading:
         if self._rows is not None:
             return kept_rows(contents)(wanted, which, where)
         out = np.empty((len(wanted), contents.encoder.n_features), np.float32)
-        for number in np.unique(which):
+        for number, segment in enumerate(contents.segments):
             here = np.flatnonzero(which == number)
-            segment = contents.segments[number]
-            out[here] = segment.encoder.decode(segment.codes[where[here]])
+            if len(here):
+                out[here] = segment.encoder.decode(segment.codes[where[here]])
         return out
 
     def to_faiss(self) -> Any:
@@ -203,7 +203,7 @@ class Reading:
         if not encoder.has_bits:
             raise ValueError("faiss takes binary codes: those of a quantizer are no signs")
         width = encoder.layout.nibble_bytes
-        flat = faiss.IndexBinaryFlat(8 * width)
+        flat: Any = faiss.IndexBinaryFlat(8 * width)
         index = faiss.IndexBinaryIDMap2(flat)
         flat.this.disown()
         index.own_fields = True

@@ -20,6 +20,11 @@ class Batch(NamedTuple):
     ids: Ids
     rows: NDArray[np.floating[Any]] | None
 
+    def part(self, start: int, stop: int) -> "Batch":
+        """Some of its rows."""
+        rows = None if self.rows is None else self.rows[start:stop]
+        return Batch(self.codes[start:stop], self.ids[start:stop], rows)
+
 
 class Room(NamedTuple):
     """Arrays of which the first entries are the rows of a segment.

@@ -143,11 +143,10 @@ def kept_rows(contents: Contents) -> RowsOf:
 
     def rows(ids: Ids, which: NDArray[np.int64], where: NDArray[np.int64]) -> NDArray[np.float32]:
         out = np.empty((len(ids), d), np.float32)
-        for number in np.unique(which):
+        for number, segment in enumerate(segments):
             here = np.flatnonzero(which == number)
-            kept = segments[number].rows
-            assert kept is not None  # asked only of an index that keeps them
-            out[here] = kept[where[here]]
+            assert segment.rows is not None  # asked only of an index that keeps them
+            out[here] = segment.rows[where[here]]
         return out
 
     return rows
@@ -156,8 +155,8 @@ def kept_rows(contents: Contents) -> RowsOf:
 def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -> RowsOf:
     """Rows by their ids, of a caller: row i of an array is that of id i, a function returns those of the ids."""
     if not callable(source):
-        source = source if is_sparse(source) or isinstance(source, np.ndarray) else np.asarray(source)
-        source = checked_source(source, source.shape[0] if source.ndim else 0, n_features, name).source
+        given: Any = source if is_sparse(source) else np.asanyarray(source)
+        source = checked_source(given, given.shape[0] if given.ndim else 0, n_features, name).source
 
     def rows(ids: Ids, which: NDArray[np.int64], where: NDArray[np.int64]) -> Any:
         if not callable(source) and len(ids) and ids[-1] >= source.shape[0]:
@@ -165,7 +164,8 @@ def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -
                 f"{name} must have a row for every id: row {ids[-1]} is wanted, got {source.shape[0]} rows "
                 "(a function of ids can stand in its place)"
             )
-        found = contents.encoder.checked(source(ids.copy()) if callable(source) else source[ids], name)
+        some: Any = source(ids.copy()) if callable(source) else source[ids]
+        found = contents.encoder.checked(some, name)
         if found.shape[0] != len(ids):
             raise ValueError(f"{name} must return {len(ids)} rows for {len(ids)} ids, got {found.shape[0]}")
         try:

@@ -204,7 +204,7 @@ def test_a_model_that_has_learned_on():
     assert fs.CodeIndex(fs.SketchQuantizer(16).update(rows)).n_features == 16
 
 
-# -- codes that were made elsewhere --------------------------------------------------------------------------------------
+# -- codes that were made elsewhere -----------------------------------------------------------------------------------
 def test_codes_are_known_by_their_fingerprint(segment_rows):
     old, new = toy(), toy(seed=1)
     index = fresh(old, ROWS[:100], None, rows="float16")
