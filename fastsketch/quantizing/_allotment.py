@@ -25,8 +25,8 @@ class Part(NamedTuple):
 Nibble = list[Part]
 
 
-def allotted(directions: list[Direction], weight: Array, total: int) -> Integers:
-    """Bits of each direction, `total` in all, a multiple of 4 and at most 8 each, that ``packed`` can pack.
+def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
+    """Bits of each direction, `total` in all, a multiple of 4, at most `most` (4 or 8) each, that ``packed`` can pack.
 
     One bit after the other goes where it saves most of the error that the sample has, times the direction's weight.
     """
@@ -35,8 +35,8 @@ def allotted(directions: list[Direction], weight: Array, total: int) -> Integers
     for _ in range(total):
         j = int(np.argmax(gain))
         bits[j] += 1
-        gain[j] = weight[j] * _saved(directions[j], int(bits[j])) if bits[j] < MOST_BITS else -np.inf
-    return _packable(bits, directions, weight)
+        gain[j] = weight[j] * _saved(directions[j], int(bits[j])) if bits[j] < most else -np.inf
+    return _packable(bits, directions, weight, most)
 
 
 def _saved(direction: Direction, bits: int) -> float:
@@ -60,13 +60,13 @@ def missing(counts: Integers) -> int:
     return max(need - one, 0)
 
 
-def _packable(bits: Integers, directions: list[Direction], weight: Array) -> Integers:
+def _packable(bits: Integers, directions: list[Direction], weight: Array, most: int) -> Integers:
     """The same with as few bits moved as it takes: from one direction to another, where it costs least."""
     bits = bits.copy()
     counts = np.bincount(bits, minlength=SIZES)
     lacking = missing(counts)
     while lacking:
-        taken, given = _cheapest(bits, directions, weight, give=False), _cheapest(bits, directions, weight, give=True)
+        taken, given = (_cheapest(bits, directions, weight, give=give, most=most) for give in (False, True))
         best: tuple[float, int, int] | None = None
         for source, (cost, i) in taken.items():
             for target, (more, j) in given.items():
@@ -78,7 +78,7 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array) -> Int
                 if fewer > 0 and (best is None or (cost + more) / fewer < best[0]):
                     best = (cost + more) / fewer, i, j
         if best is None:
-            return _by_nibbles(directions, weight, int(bits.sum()))
+            return _by_nibbles(directions, weight, int(bits.sum()), most)
         bits[best[1]] -= 1
         bits[best[2]] += 1
         counts = np.bincount(bits, minlength=SIZES)
@@ -87,12 +87,12 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array) -> Int
 
 
 def _cheapest(
-    bits: Integers, directions: list[Direction], weight: Array, *, give: bool
+    bits: Integers, directions: list[Direction], weight: Array, *, give: bool, most: int
 ) -> dict[int, tuple[float, int]]:
     """{bits: (cost, direction)}: of the directions of so many bits the one that loses or gains a bit at least cost."""
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):
-        if size == (MOST_BITS if give else 0):
+        if size == (most if give else 0):
             continue
         cost = weight[j] * (-_saved(directions[j], size) if give else _saved(directions[j], size - 1))
         if size not in out or cost < out[size][0]:
@@ -100,12 +100,12 @@ def _cheapest(
     return out
 
 
-def _by_nibbles(directions: list[Direction], weight: Array, total: int) -> Integers:
+def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: int) -> Integers:
     """Whole nibbles for every direction: they can always be packed."""
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [
-            weight[j] * (d.levels(int(b)).left - d.levels(int(b) + NIBBLE).left) if b < MOST_BITS else -np.inf
+            weight[j] * (d.levels(int(b)).left - d.levels(int(b) + NIBBLE).left) if b < most else -np.inf
             for j, (d, b) in enumerate(zip(directions, bits, strict=True))
         ]
         bits[int(np.argmax(saved))] += NIBBLE

@@ -49,12 +49,15 @@ class Books:
         (16, g) of every nibble, one after the other.
     weights : ndarray float32 (r,)
         Positive.
+    squares : ndarray float32 (n_nibbles, 16)
+        What stands for the square of a word in estimates of distances: 0 where rows have offsets.
     """
 
     start: Places
     first: Places
     words: Narrow
     weights: Narrow
+    squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
         """(directions, words (16, g) of each nibble) of every block."""
@@ -211,7 +214,10 @@ class BookEncoder(Encoder):
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
             z = (asked @ self._wide_basis).astype(np.float32)
-        return Tables((z @ self._flat.T).reshape(len(wide), -1, 16), constant)
+        table = (z @ self._flat.T).reshape(len(wide), -1, 16)
+        if metric == "euclidean":
+            table -= np.float32(0.5) * self._books.squares
+        return Tables(table, constant)
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -230,6 +236,7 @@ class BookEncoder(Encoder):
             "first": books.first,
             "words": books.words,
             "weights": books.weights,
+            "squares": books.squares,
             "inside": rule.inside,
         }
 
@@ -239,7 +246,7 @@ class BookEncoder(Encoder):
         length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
         outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
         layout = Layout.of_state(state["layout"])
-        checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "inside")
+        checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
         start, first = (_ascending(arrays, name) for name in ("start", "first"))
         if len(start) != len(first):
             raise ValueError(f"{len(start) - 1} blocks of directions cannot have {len(first) - 1} of nibbles")
@@ -251,12 +258,13 @@ class BookEncoder(Encoder):
         checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
         n_words = 16 * int(np.diff(start.astype(np.int64)) @ np.diff(first.astype(np.int64)))
         checks.finite(arrays, "mean", (d,))
-        for name, shape in (("basis", (d, r)), ("words", (n_words,)), ("weights", (r,)), ("inside", (r,))):
+        numbers = {"basis": (d, r), "words": (n_words,), "weights": (r,), "squares": (n, 16), "inside": (r,)}
+        for name, shape in numbers.items():
             checks.finite(arrays, name, shape, NARROW)
             checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MOST_NUMBER)
         if not (arrays["weights"] > 0).all():
             raise ValueError("weights of directions must be positive")
-        books = Books(start, first, arrays["words"], arrays["weights"])
+        books = Books(start, first, arrays["words"], arrays["weights"], arrays["squares"])
         rule = OffsetRule(arrays["inside"], outside, lowest)
         return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length)
 

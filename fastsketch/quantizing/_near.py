@@ -18,6 +18,8 @@ DENSITY: Final = -0.5
 # Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
 LEAST_QUANTILE: Final = 0.05
 LEAST_SHARE: Final = 1e-3
+# What is left of a sum of squares below this share of it is rounding.
+ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
@@ -30,9 +32,11 @@ class Nearness(NamedTuple):
     apart, variance : ndarray float64 (r,)
         Mean squares, weighted: of the difference of near rows, of all rows.
     all_apart, all_variance : float
-        The same of whole rows.
+        The same of whole rows, not their coordinates.
     one, two : ndarray int64 (m,)
-        The pairs of near rows: places in the sample.
+        The pairs of near rows: places in the sample, NEAR pairs of a row together.
+    products : ndarray float64 (m,)
+        Of the rows of each pair.
     """
 
     weight: Array
@@ -42,17 +46,20 @@ class Nearness(NamedTuple):
     all_variance: float
     one: Integers
     two: Integers
+    products: Array
 
     @property
     def shared(self) -> Array:
         """(r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where unrelated."""
         return _shared(self.apart, self.variance)
 
-    def shared_outside(self, directions: list[int]) -> float:
-        """The same of all that rows have outside of these directions, taken together."""
-        apart = max(self.all_apart - float(self.apart[directions].sum()), 0.0)
-        variance = max(self.all_variance - float(self.variance[directions].sum()), 0.0)
-        return float(_shared(np.array([apart]), np.array([variance]))[0])
+    def outside(self, chosen: list[int]) -> float:
+        """What is shared of a row's part that is in none of these directions."""
+        apart = self.all_apart - float(self.apart[chosen].sum())
+        variance = self.all_variance - float(self.variance[chosen].sum())
+        if variance <= ROUNDING * self.all_variance:
+            return 0.5
+        return float(_shared(np.array([max(apart, 0.0)]), np.array([variance]))[0])
 
 
 def _shared(apart: Array, variance: Array) -> Array:
@@ -64,8 +71,8 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     n, r = z.shape
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
-        total = float(np.square(centred).sum()) / max(n, 1)
-        return Nearness(np.ones(n), variance, variance, total, total, none, none)
+        total = float(variance.sum())
+        return Nearness(np.ones(n), variance, variance, total, total, none, none, np.zeros(0))
     square = np.einsum("ij,ij->i", z, z)
     reach = np.empty(n)
     near = np.empty((min(n, PAIRED_ROWS), NEAR), np.int64)
@@ -81,9 +88,10 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     of_pairs = weight[one] / weight[one].sum()
     apart = of_pairs @ np.square(z[one] - z[two])
     variance = weight @ np.square(z) / n
-    all_apart = float(of_pairs @ _differences(centred, one, two))
-    all_variance = float(weight @ np.einsum("ij,ij->i", centred, centred)) / n
-    return Nearness(weight, apart, variance, all_apart, all_variance, one, two)
+    n2, products = np.einsum("ij,ij->i", centred, centred), _products(centred, one, two)
+    all_apart = float(of_pairs @ (n2[one] + n2[two] - 2.0 * products))
+    all_variance = float(weight @ n2) / n
+    return Nearness(weight, apart, variance, all_apart, all_variance, one, two, products)
 
 
 def _weights(reach: Array) -> Array:
@@ -96,11 +104,10 @@ def _weights(reach: Array) -> Array:
     return weight / weight.mean()
 
 
-def _differences(rows: Array, one: Integers, two: Integers) -> Array:
-    """Squared distances (m,) of pairs of rows."""
+def _products(rows: Array, one: Integers, two: Integers) -> Array:
+    """Inner products (m,) of pairs of rows."""
     out = np.empty(len(one))
     for start in range(0, len(one), BLOCK):
         part = slice(start, start + BLOCK)
-        gap = rows[one[part]] - rows[two[part]]
-        out[part] = np.einsum("ij,ij->i", gap, gap)
+        out[part] = np.einsum("ij,ij->i", rows[one[part]], rows[two[part]])
     return out

@@ -7,16 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.codes._factors import Minifloat
-from fastsketch.codes._layout import Layout
+from fastsketch.codes._layout import Codes, Layout
 from fastsketch.quantizing._allotment import Nibble, allotted, packed
 from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
-from fastsketch.quantizing._levels import NIBBLE, Direction
-from fastsketch.quantizing._near import Nearness, nearness
+from fastsketch.quantizing._levels import MOST_BITS, NIBBLE, Direction
+from fastsketch.quantizing._near import NEAR, Nearness, nearness
 
 Array = NDArray[np.float64]
 
-# Bytes of the offset, at least; it has two where one is too coarse.
+# Bytes of the offset that a code of any size has room for, and at most.
 FACTOR_BYTES: Final = 1
+MOST_OFFSET: Final = 2
 # An error in a direction counts as much as near rows differ in it, to this power: 1 would be what estimates of near
 # rows lose; less is better for those that are farther.
 OF_APART: Final = 0.75
@@ -24,8 +25,8 @@ OF_APART: Final = 0.75
 KNOWN: Final = 8.0
 # A direction in which near rows are (almost) equal counts as this share of the one that counts most.
 LEAST_WEIGHT: Final = 1e-6
-# One byte is too coarse if it makes an error larger than this, in units of the median error of the codes of near rows.
-COARSE: Final = 0.5
+# What a byte of an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all.
+DEARER: Final = 1.04
 # An offset's range, as a multiple of that of the sample.
 HEADROOM: Final = 1.25
 
@@ -41,20 +42,34 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     z = centred @ basis
     near = nearness(centred, z, spread)
     directions, weight = _directions(z, near, spread)
-    for factor_bytes in (FACTOR_BYTES, FACTOR_BYTES + 1):
-        bits = allotted(directions, weight, 8 * (n_bytes - factor_bytes))
+    n2 = np.einsum("ij,ij->i", centred, centred)
+    best: tuple[float, BookEncoder] | None = None
+    for offset_bytes in range(MOST_OFFSET + 1):
+        if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
+            continue
+        # without an offset, tables have the squares of words, and those of two nibbles are no sum
+        most = MOST_BITS if offset_bytes else NIBBLE
+        bits = allotted(directions, weight, 8 * (n_bytes - offset_bytes), most=most)
         order, books = books_of(packed(bits), directions)
-        narrow = basis[:, order].astype(np.float32)
-        rule = OffsetRule(near.shared[order].astype(np.float32), near.shared_outside(order), 0.0)
+        narrow, its = basis[:, order].astype(np.float32), z[:, order]
+        rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0)
         layout = Layout(books.n_nibbles)
-        draft = BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0)
-        decoded = books.decode(layout.nibbles(draft.encode(centred))).astype(np.float64)
-        offsets = rule.offsets(np.einsum("ij,ij->i", centred, centred), z[:, order], decoded)
-        kind, lowest = fitted(offsets, factor_bytes)
-        if n_bytes <= factor_bytes + 1 or kind.unit / 256.0 <= _bearable(z[:, order], decoded, near):
-            break
-    rule = OffsetRule(rule.inside, rule.outside, lowest)
-    return BookEncoder(mean, narrow, books, rule, Layout(books.n_nibbles, kind), length=length)
+        nibbles = layout.nibbles(
+            BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0).encode(centred)
+        )
+        decoded = books.decode(nibbles).astype(np.float64)
+        offsets = rule.offsets(n2, its, decoded)
+        if offset_bytes:
+            kind, lowest = fitted(offsets, offset_bytes)
+            rule, layout = OffsetRule(rule.inside, rule.outside, lowest), Layout(books.n_nibbles, kind)
+            known = kind.decode(kind.encode(offsets - lowest)).astype(np.float64)
+        else:
+            books, known = with_squares(books, nibbles, its, decoded, rule, near)
+        wrong = DEARER**offset_bytes * _wrong(known, n2, its, decoded, near)
+        if best is None or wrong < best[0]:
+            best = wrong, BookEncoder(mean, narrow, books, rule, layout, length=length)
+    assert best is not None
+    return best[1]
 
 
 def _unit(sample: Array, spread: Array) -> float:
@@ -99,16 +114,39 @@ def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[l
         start.append(start[-1] + len(held))
         first.append(first[-1] + len(block))
     flat = np.concatenate([word.ravel() for word in words]).astype(np.float32)
-    return order, Books(np.array(start, np.int32), np.array(first, np.int32), flat, np.ones(len(order), np.float32))
+    ones, zeros = np.ones(len(order), np.float32), np.zeros((first[-1], 16), np.float32)
+    return order, Books(np.array(start, np.int32), np.array(first, np.int32), flat, ones, zeros)
 
 
-def _bearable(z: Array, decoded: Array, near: Nearness) -> float:
-    """The step of an offset's byte that is lost in what the codes of near rows (n, r) get wrong anyway."""
+def with_squares(
+    books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule, near: Nearness
+) -> tuple[Books, Array]:
+    """The books with a number for every word in place of offsets, the mean of these; what they are of rows (n,)."""
+    squares = np.zeros((books.n_nibbles, 16), np.float32)
+    known = np.zeros(len(z))
+    shares = np.square(z) - 2.0 * rule.inside * z * (z - decoded)
+    for j, (part, (word,)) in enumerate(books.blocks()):
+        place, own = nibbles[:, j], np.square(word.astype(np.float64)).sum(axis=1)
+        rows = np.bincount(place, near.weight, 16)
+        total = np.bincount(place, near.weight * shares[:, part].sum(axis=1), 16)
+        squares[j] = (total + own) / (rows + 1.0)
+        known += squares[j].astype(np.float64)[place]
+    return Books(books.start, books.first, books.words, books.weights, squares), known
+
+
+def _wrong(known: Array, n2: Array, z: Array, decoded: Array, near: Nearness) -> float:
+    """How wrong estimates of near rows' squared distances are: what differs among a query's, in units of them.
+
+    known (n,) stands for the squares n2 (n,) of rows; z, decoded (n, r).
+    """
     if not len(near.one):
-        return np.inf
-    gap = z[near.one] - z[near.two]
-    wrong = np.abs(2.0 * np.einsum("ij,ij->i", gap, z[near.two] - decoded[near.two]))
-    return COARSE * float(np.median(wrong))
+        return 0.0
+    of_two = known[near.two] - 2.0 * np.einsum("ij,ij->i", z[near.one], decoded[near.two])
+    true = n2[near.two] - 2.0 * near.products
+    wrong = (of_two - true).reshape(-1, NEAR)
+    gap = (true + n2[near.one]).reshape(-1, NEAR).mean(axis=1)
+    ok = gap > 0
+    return float((wrong.std(axis=1)[ok] / gap[ok]).mean()) if ok.any() else 0.0
 
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
