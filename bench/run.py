@@ -48,6 +48,9 @@ COMMANDS = {
     "samples": "when a sketch is worth it: MAP beside components of a sample, stationary rows, drift, rare rows",
     "search": "a million codes against faiss",
     "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
+    "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
+    "codedrift": "codes of rows whose distribution moves: one generation against several",
+    "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "widehash": "peak memory of FROSH at d = 25,600",
@@ -96,6 +99,11 @@ def main():
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
         if name == "samples":
             command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
+        if name == "codes":
+            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a name")
+            command.add_argument("--sets", default="", help="names with commas between them")
+            command.add_argument("--bytes", default="", help="totals of bytes with commas between them")
+            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
         if name == "learners":
             command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; the rest is kept")
             command.add_argument("--sets", default="", help="names with commas between them")
