@@ -68,7 +68,7 @@ def _shared(apart: Array, variance: Array) -> Array:
 
 def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
     """Of centred rows (n, d), their coordinates (n, r), and the standard deviations (r,) that are known of these."""
-    n, r = z.shape
+    n = len(z)
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
         total = float(variance.sum())
