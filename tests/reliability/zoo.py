@@ -263,8 +263,8 @@ SPECIMENS = (
         _quantizer(method, method=method, block_rows=16, sketch_size=12, reservoir_size=30)
         for method in ("exact", "fd", "srht")
     ),
-    _quantizer("float32", dtype="float32", block_rows=16),
-    _quantizer("anchored", block_rows=16, anchored=True),
+    _quantizer("float32", dtype="float32", block_rows=16, sketch_size=12),
+    _quantizer("anchored", block_rows=16, sketch_size=12, anchored=True),
     *(
         _online(method, fs.SketchedNewton, 3, method=method, alpha0=1.0)
         for method in ("fd", "rfd", "pfd", "oja", "rp", "full")
