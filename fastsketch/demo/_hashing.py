@@ -71,8 +71,9 @@ def hash_patches(patches: Patches) -> Hashed:
     chosen = chosen_queries(patches)
     queries = normalised(patches.at(chosen))
     start = time.perf_counter()
-    distances, indices = model.search(queries, codes, k=CANDIDATES)
+    distances, indices = model.search(queries, codes, k=CANDIDATES, metric="hamming")
     searching = time.perf_counter() - start
+    estimated = model.search(queries, codes, k=1000)[1]  # the same codes, the queries as they are
     peer = exact_rate(patches)
     facts: dict[str, Any] = {
         "hash_bits": BITS,
@@ -82,6 +83,7 @@ def hash_patches(patches: Patches) -> Hashed:
         "code_bytes": codes.nbytes,
         "search_ms_per_query": 1e3 * searching / len(chosen),
         "true_neighbours_found": true_share(patches, queries, found=indices[:, :1000]),
+        "true_neighbours_of_real_queries": true_share(patches, queries, found=estimated),
         "hash_speed_ratio": n / seconds / peer,
     }
     shown: list[list[Place]] = []
