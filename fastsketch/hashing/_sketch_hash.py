@@ -112,8 +112,6 @@ class SketchHash(LinearHasher, SummaryModel):
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}
-    _learned: _Learned | None
-    _anchor: Array | None
 
     rotation: Rotation = choice(ROTATIONS, default="itq")
 

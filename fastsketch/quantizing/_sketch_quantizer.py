@@ -101,9 +101,6 @@ class SketchQuantizer(SummaryModel):
     0
     """
 
-    _learned: _Learned | None
-    _anchor: BookEncoder | None
-
     n_bytes: int = integer(at_least=1, below=1 << 15, kw_only=False)
     method: Method = choice(METHODS, default="auto")
 
