@@ -20,8 +20,8 @@ def code_number(codes: NDArray[np.uint8], number: Any) -> Floats:
 def code_scores(
     tables: Floats,
     codes: NDArray[np.uint8],
-    layout: Any,
     *,
+    layout: Any,
     alpha: float,
     beta: float,
     constant: Floats | None = None,

@@ -61,7 +61,7 @@ def packed_bits(mask):
 def check(tables, codes, layout, ks=(1, 10), *, allow=None, ids=None, levels=None, threads=(1,), **rule):
     """Every level, number of threads and form of the codes gives the reference's answer."""
     rule = {"alpha": 1.0, "beta": -2.0, **rule}
-    scores = code_scores(tables, codes, layout, **rule)
+    scores = code_scores(tables, codes, layout=layout, **rule)
     scores[np.isnan(scores)] = np.inf
     blocks = scan.pack(codes, layout)
     for k in ks:
