@@ -19,6 +19,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
 ESTIMATORS = {
     "FrequentDirections": ("SketchedPCA", "SketchedCovariance"),
     "SketchHash": ("SketchHasher",),
+    "SketchQuantizer": ("SketchCoder",),
     "SketchedNewton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
     "AdaptiveSubgradient": ("AdaptiveSubgradientClassifier", "AdaptiveSubgradientRegressor"),
     "LowRankModel": ("LowRankCompleter",),

@@ -1,6 +1,7 @@
 """scikit-learn estimators on the sketches, hashes, online learners, low-rank and item models (extra: sklearn)."""
 
 from fastsketch.sklearn._adaptive import AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor
+from fastsketch.sklearn._coder import SketchCoder
 from fastsketch.sklearn._completer import LowRankCompleter
 from fastsketch.sklearn._covariance import SketchedCovariance
 from fastsketch.sklearn._hasher import SketchHasher
@@ -13,6 +14,7 @@ __all__ = [
     "AdaptiveSubgradientRegressor",
     "EASERecommender",
     "LowRankCompleter",
+    "SketchCoder",
     "SketchHasher",
     "SketchedCovariance",
     "SketchedNewtonClassifier",

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,6 +15,7 @@ from fastsketch._validation import Rows, as_choice, as_flag, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
 from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._neighbors import CodeNeighbors
 from fastsketch.sklearn._random_state import seed_of
 
 # Bits unless n_bits is given, and there are as many features.
@@ -23,7 +23,7 @@ DEFAULT_BITS = 64
 
 
 @named_keywords
-class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
+class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters
@@ -111,9 +111,7 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         if hasattr(self, "hash_"):
             del self.hash_
         self._take(X)
-        self._fit_rows = X if keep_rows else None
-        self._fit_codes = None if keep_rows else self.hash_.encode(X, factors=True)
-        self.n_samples_fit_ = X.shape[0]
+        self._keep(X, keep_rows=keep_rows)
         return self
 
     def partial_fit(self, X: Rows, y: Any = None) -> Self:
@@ -124,11 +122,6 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self._take(self._checked(X, reset=first))
         self._forget()
         return self
-
-    def _forget(self) -> None:
-        self._fit_rows = self._fit_codes = None
-        if hasattr(self, "n_samples_fit_"):
-            del self.n_samples_fit_
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
@@ -152,6 +145,13 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         self.n_bits_ = model.n_bits
         return self
 
+    @property
+    def _learner(self) -> SketchHash:
+        return self.hash_
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        return self.hash_.encode(X, factors=True)
+
     def transform(self, X: Rows) -> NDArray[Any]:
         """Codes of the rows of X: see ``output``."""
         check_is_fitted(self, "hash_")
@@ -160,74 +160,6 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
             return self.hash_.encode(X)
         values = self.hash_.decision_function(X)
         return values if self.output == "values" else (values > 0).astype(np.uint8)
-
-    # -- neighbours ------------------------------------------------------------------------------------------------
-    def kneighbors(
-        self, X: Rows | None = None, n_neighbors: int | None = None, return_distance: bool = True
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
-        """The nearest of the rows of ``fit``, found by their codes and ranked by exact distances.
-
-        Parameters
-        ----------
-        X : array_like or sparse (n_queries, n_features), optional
-            If not given the rows of ``fit``, none of which is then its own neighbour.
-        n_neighbors : int, optional
-            Default that of the estimator.
-        return_distance : bool, default True
-
-        Returns
-        -------
-        neigh_dist : ndarray float64 (n_queries, n_neighbors)
-            Euclidean distances, ascending; estimates with keep_rows=False. Only if return_distance.
-        neigh_ind : ndarray int64 (n_queries, n_neighbors)
-            Indices of rows of ``fit``.
-
-        Raises
-        ------
-        NotFittedError, TypeError, ValueError
-            If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
-            ``fit``, or n_neighbors exceeds its rows.
-        """
-        check_is_fitted(self, "hash_")
-        if not hasattr(self, "n_samples_fit_"):
-            raise ValueError(
-                "kneighbors finds rows of fit, and partial_fit keeps none: encode rows with hash_.encode(rows, "
-                "factors=True) and search them with hash_.search"
-            )
-        k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
-        most = self.n_samples_fit_ - (X is None)
-        if k > most:
-            raise ValueError(f"n_neighbors must be at most the {most} rows that can be neighbours, got {k}")
-        if self._fit_codes is None:
-            self._fit_codes = self.hash_.encode(self._fit_rows, factors=True)
-        if X is None and self._fit_rows is None:
-            raise ValueError("X must be given: with keep_rows=False the rows of fit are not kept")
-        queries = self._fit_rows if X is None else self._checked(X, reset=False)
-        distances, found = self.hash_.search(
-            queries, self._fit_codes, k=k + (X is None), rescore=self._fit_rows, oversample=self.oversample
-        )
-        if X is None:
-            distances, found = _without_itself(distances, found)
-        return (distances, found) if return_distance else found
-
-    def kneighbors_graph(
-        self,
-        X: Rows | None = None,
-        n_neighbors: int | None = None,
-        mode: Literal["connectivity", "distance"] = "connectivity",
-    ) -> Any:
-        """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
-
-        Raises
-        ------
-        NotFittedError, TypeError, ValueError
-            As for ``kneighbors``.
-        """
-        as_choice(mode, "mode", ("connectivity", "distance"))
-        distances, found = self.kneighbors(X, n_neighbors)
-        data = distances if mode == "distance" else np.ones(found.shape)
-        starts = np.arange(0, found.size + 1, found.shape[1])
-        return csr_matrix((data.ravel(), found.ravel(), starts), shape=(len(found), self.n_samples_fit_))
 
     @property
     def mean_(self) -> NDArray[np.float64] | None:
@@ -256,13 +188,3 @@ class SketchHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _without_itself(
-    distances: NDArray[np.float64], found: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """One neighbour less of each row: itself, or the first where equal rows have taken its place."""
-    others = found != np.arange(len(found))[:, np.newaxis]
-    others[others.all(axis=1), 0] = False
-    shape = len(found), found.shape[1] - 1
-    return distances[others].reshape(shape), found[others].reshape(shape)

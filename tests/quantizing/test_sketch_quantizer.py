@@ -255,8 +255,8 @@ def test_an_interrupt_leaves_the_model_before_or_after():
     try:
         for delay in np.geomspace(1e-4, 3e-2, 15):
             trial = fs.from_bytes(before)
-            signal.setitimer(signal.ITIMER_REAL, delay)
             try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
                 trial.update(rows)
             except Stop:
                 pass

@@ -10,6 +10,7 @@ from fastsketch.sklearn import (
     AdaptiveSubgradientRegressor,
     EASERecommender,
     LowRankCompleter,
+    SketchCoder,
     SketchedCovariance,
     SketchedNewtonClassifier,
     SketchedNewtonRegressor,
@@ -25,6 +26,7 @@ FREE = {
     SketchedPCA: {"whiten": True, "copy": False, "batch_size": 7},
     SketchedCovariance: {"alpha0": 2.0, "shrinkage": 0.1},
     SketchHasher: {"output": "bits"},
+    SketchCoder: {"n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     EASERecommender: {},
     AdaptiveSubgradientClassifier: {"epochs": 3},
     AdaptiveSubgradientRegressor: {"epochs": 4},
@@ -35,6 +37,7 @@ OTHER = {"loss": "squared_hinge", "method": "ogd", "form": "dual_averaging", "so
 BY_CLASS = {
     SketchedPCA: {"method": "fd"},
     SketchHasher: {"method": "fd"},
+    SketchCoder: {"method": "fd"},
     EASERecommender: {"method": "rfd"},
     SketchedNewtonClassifier: {"method": "fd"},
     SketchedNewtonRegressor: {"method": "fd", "loss": "huber"},

@@ -1,0 +1,180 @@
+"""Codes that stand for rows as a transformer."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fastsketch._keywords import named_keywords
+from fastsketch._validation import Rows, as_flag, as_integer
+from fastsketch.quantizing import SketchQuantizer
+from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._neighbors import CodeNeighbors
+from fastsketch.sklearn._random_state import seed_of
+from fastsketch.summaries._learner import Method
+
+# Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
+DEFAULT_BYTES = 16
+
+
+@named_keywords
+class SketchCoder(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
+    """Learn codes that stand for rows from a stream, transform rows to them and back, and find neighbours by them.
+
+    Parameters
+    ----------
+    n_bytes : int, optional
+        Bytes of a code, at most n_features + 1; default the smaller of 16 and n_features + 1.
+    method, sketch_size, block_rows
+        Those of fastsketch.SketchQuantizer.
+    n_neighbors : int, default 5
+        Of ``kneighbors``.
+    oversample : float, default 10
+        ``kneighbors`` ranks this many candidates a neighbour by exact distances; at least 1.
+    keep_rows : bool, default True
+        Whether ``fit`` keeps X for ``kneighbors``: without it distances are estimates, and codes alone are kept.
+    random_state : int, RandomState or None, default 0
+        An int is the seed itself.
+
+    Attributes
+    ----------
+    quantizer_ : fastsketch.SketchQuantizer
+    n_bytes_, n_features_in_, n_samples_seen_, n_samples_fit_ : int
+    mean_ : ndarray (n_features_in_,)
+    components_ : ndarray (n_directions, n_features_in_)
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchCoder
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> coder = SketchCoder(n_bytes=12).fit(X)
+    >>> codes = coder.transform(X)
+    >>> codes.shape, coder.inverse_transform(codes).shape
+    ((500, 12), (500, 30))
+    >>> distances, found = coder.kneighbors(X[:4], n_neighbors=3)
+    >>> found[:, 0].tolist()
+    [0, 1, 2, 3]
+    """
+
+    _RENAMED: ClassVar = {"seed": "random_state"}
+    _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
+
+    quantizer_: SketchQuantizer
+    n_bytes_: int
+
+    def __init__(
+        self,
+        n_bytes: int | None = None,
+        *,
+        method: Method = "auto",
+        sketch_size: int | None = None,
+        block_rows: int | None = None,
+        n_neighbors: int = 5,
+        oversample: float = 10,
+        keep_rows: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_bytes = n_bytes
+        self.method: Method = method
+        self.sketch_size = sketch_size
+        self.block_rows = block_rows
+        self.n_neighbors = n_neighbors
+        self.oversample = oversample
+        self.keep_rows = keep_rows
+        self.random_state = random_state
+
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
+        X = self._checked(X, reset=True)
+        keep_rows = as_flag(self.keep_rows, "keep_rows")
+        self._forget()
+        if hasattr(self, "quantizer_"):
+            del self.quantizer_
+        self._take(X)
+        self._keep(X, keep_rows=keep_rows)
+        return self
+
+    def partial_fit(self, X: Rows, y: Any = None) -> Self:
+        """Learn from one more batch of any size. What ``fit`` has kept for ``kneighbors`` is given up."""
+        first = not hasattr(self, "quantizer_")
+        if not first:
+            self._check_parameters()
+        self._take(self._checked(X, reset=first))
+        self._forget()
+        return self
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    def _take(self, X: Any) -> Self:
+        model = getattr(self, "quantizer_", None)
+        if model is None:
+            most = min(DEFAULT_BYTES, X.shape[1] + 1)
+            model = SketchQuantizer(
+                most if self.n_bytes is None else as_integer(self.n_bytes, "n_bytes", 1),
+                method=self.method,
+                sketch_size=self.sketch_size,
+                block_rows=self.block_rows,
+                seed=seed_of(self.random_state),
+                dtype=X.dtype,
+            )
+            self._fix_parameters()
+        self.quantizer_ = model.update(X)
+        self.n_bytes_ = model.n_bytes
+        return self
+
+    @property
+    def _learner(self) -> SketchQuantizer:
+        return self.quantizer_
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        return self.quantizer_.encode(X)
+
+    def transform(self, X: Rows) -> NDArray[np.uint8]:
+        """Codes uint8 (n_samples, n_bytes_) of the rows of X."""
+        check_is_fitted(self, "quantizer_")
+        return self._codes(self._checked(X, reset=False))
+
+    def inverse_transform(self, X: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The rows (n_samples, n_features) that codes (n_samples, n_bytes_) stand for."""
+        check_is_fitted(self, "quantizer_")
+        return self.quantizer_.decode(X)
+
+    @property
+    def mean_(self) -> NDArray[np.float64] | None:
+        """Mean of the rows."""
+        check_is_fitted(self, "quantizer_")
+        return self.quantizer_.mean
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """Principal directions of the sketch."""
+        check_is_fitted(self, "quantizer_")
+        return self.quantizer_.components
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows seen."""
+        check_is_fitted(self, "quantizer_")
+        return self.quantizer_.n_rows
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_bytes_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
