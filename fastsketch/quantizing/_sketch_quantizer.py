@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 # Directions that a sketch keeps unless sketch_size says otherwise: more gain nothing at 64 bytes.
 MOST_DIRECTIONS = 256
+# Rows of the sample: 2,000 give 0.01 less of recall on 60,000 images of MNIST.
+RESERVOIR_ROWS = 4000
 # Features up to which the exact sum of squares is taken: it costs less than a sketch of this quality.
 EXACT_FEATURES = 1024
 
@@ -42,14 +44,14 @@ class _Learned(NamedTuple):
 class SketchQuantizer(SummaryModel):
     """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
 
-    The basis W is that of a sketch of the centred rows; bits are allotted to its directions by variance, the levels of
-    a direction are learned on a sample of the rows, and a factor a row makes estimated distances right. Codes answer
-    real-valued queries (``search``) and can be decoded.
+    The basis W is that of a sketch of the centred rows; bits of its directions and what they stand for are learned on
+    a sample of the rows, so that distances of near rows are right, and so is whether a row has an offset of none, one
+    or two of the bytes. Codes answer real-valued queries (``search``) and can be decoded.
 
     Parameters
     ----------
     n_bytes : int
-        Bytes of a code, its factor included: at least 2; at most what 8 bits for every feature take.
+        Bytes of a code, offset included: at least 2; at most what 8 bits for every feature take.
     method : {"auto", "exact", "fd", "srht", "countsketch", "sparse", "gaussian", "sampling"}, default "auto"
         How rows are sketched, as in ``SketchHash``. "auto" takes "exact" (a sum of squares, d x d) up to 1,024 features
         or where d <= sketch_size, else "srht".
@@ -61,7 +63,7 @@ class SketchQuantizer(SummaryModel):
     seed : int, default 0
     part, first_block : int, default 0
         Which blocks of a distributed job this model sees: see ``SketchHash``.
-    reservoir_size : int, default 2000
+    reservoir_size : int, default 4000
         Rows of the sample that levels are learned from.
     dtype : float32 or float64, optional
         Of the sketch; by default that of the first batch.
@@ -103,6 +105,7 @@ class SketchQuantizer(SummaryModel):
 
     n_bytes: int = integer(at_least=1, below=1 << 15, kw_only=False)
     method: Method = choice(METHODS, default="auto")
+    reservoir_size: int = integer(default=RESERVOIR_ROWS, at_least=1)
 
     def _check(self) -> None:
         if self.n_bytes <= FACTOR_BYTES:

@@ -77,7 +77,8 @@ def _unit(sample: Array, spread: Array) -> float:
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
-    norm = top * float(np.sqrt(np.mean(np.square(sample / top).sum(axis=1)))) if len(sample) else top
+    scaled: Array = sample / top
+    norm = top * float(np.sqrt(np.square(scaled).sum(axis=1).mean())) if len(sample) else top
     return ldexp(1.0, min(max(frexp(norm)[1], -MOST_EXPONENT), MOST_EXPONENT))
 
 
