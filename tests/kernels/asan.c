@@ -533,8 +533,9 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
     for (int kind = 0; kind < 18; kind++) {
         const ptrdiff_t offset_bytes = kind % 3, scale_bytes = kind / 3 % 3, with = kind / 9;
         const ptrdiff_t width = (n_tables + 1) / 2 + offset_bytes + scale_bytes;
-        const fs_scan_layout layout = {n_tables, width, offset_bytes, scale_bytes, offset_bytes == 2 ? 12 : 18,
-                                       scale_bytes == 2 ? 12 : 19, 0.5f, 2.0f};
+        const fs_scan_layout layout = {
+            n_tables, width, offset_bytes, scale_bytes, offset_bytes == 2 ? 12 : 18, scale_bytes == 2 ? 12 : 19,
+            0.5f,     2.0f};
         const ptrdiff_t room = fs_least_room(k, n), bytes = fs_scan_block(&layout);
         uint8_t *codes = space((size_t)(n * width), 1), *again = space((size_t)(n * width), 1);
         uint8_t *blocks = space((size_t)((n + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS * bytes), 1);
@@ -559,7 +560,7 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
         fs_scan_pack(&layout, n / 2, n - n / 2, codes + n / 2 * width, blocks);
         fs_scan_unpack(&layout, 0, n, blocks, again);
         check(memcmp(codes, again, (size_t)(n * width)) == 0, "codes from blocks");
-        fs_scan_set set = {layout, n, 0, codes, 0, 1.0f, -2.0f, with ? divisor : NULL, with ? allow : NULL,
+        fs_scan_set set = {layout,           n, 0, codes, 0, 1.0f, -2.0f, with ? divisor : NULL, with ? allow : NULL,
                            with ? ids : NULL};
         const ptrdiff_t half = n / 2 / FS_SCAN_STRIP * FS_SCAN_STRIP;
         for (int way = 0; way < 2; way++) {
@@ -575,7 +576,8 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
                 fs_scan_rows(&set, half, n, m, queries + m, scratch);
             for (ptrdiff_t i = 0; i < m; i++) {
                 fs_least_join(&queries[m + i].least, set.ids, &queries[i].least);
-                fs_least_sort(set.ids, &queries[i].least, (way ? scores : score) + i * k, (way ? places : place) + i * k);
+                fs_least_sort(set.ids, &queries[i].least, (way ? scores : score) + i * k,
+                              (way ? places : place) + i * k);
             }
             set.codes = blocks, set.in_blocks = 1;
         }
