@@ -22,7 +22,7 @@ from fastsketch.io._state import StateError
 KIND = "CodeIndex"
 # Raised whenever an older reader could misread a folder.
 VERSION = 1
-ROW_TYPES = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
+ROW_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
 # Most rows of one segment of a file: positions are kept in 32 bits.
 MOST_ROWS = 1 << 31
 

@@ -214,7 +214,7 @@ class BookEncoder(Encoder):
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
             z = (asked @ self._wide_basis).astype(np.float32)
-        table = (z @ self._flat.T).reshape(len(wide), -1, 16)
+        table = (z @ self._flat.T).reshape(len(wide), self.layout.n_tables, 16)
         if metric == "euclidean":
             table -= np.float32(0.5) * self._books.squares
         return Tables(table, constant)
@@ -256,7 +256,7 @@ class BookEncoder(Encoder):
         checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
         widest = int(np.diff(first.astype(np.int64)).max())
         checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
-        n_words = 16 * int(np.diff(start.astype(np.int64)) @ np.diff(first.astype(np.int64)))
+        n_words = 16 * sum(int(g) * int(m) for g, m in zip(np.diff(start), np.diff(first), strict=True))
         checks.finite(arrays, "mean", (d,))
         numbers = {"basis": (d, r), "words": (n_words,), "weights": (r,), "squares": (n, 16), "inside": (r,)}
         for name, shape in numbers.items():
