@@ -153,7 +153,9 @@ def estimated_norms(encoder: "Encoder", codes: Codes) -> NDArray[np.float32]:
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Those of the encoder, kept among numbers whose sums are numbers."""
+    """Those of the encoder, kept among numbers whose sums are numbers; it is not asked where there are no queries."""
+    if not queries.shape[0]:
+        return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
     return Tables(np.clip(tables, -FARTHEST, FARTHEST), np.clip(constant, -(FARTHEST**8), FARTHEST**8))
 
