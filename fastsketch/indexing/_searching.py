@@ -73,7 +73,7 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes if metric == "hamming" else segment.blocks,
+            segment.codes.scanned,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,

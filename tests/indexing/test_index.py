@@ -140,13 +140,21 @@ def test_sparse_rows_and_queries():
     assert same(index.search(QUERIES, rescore=sparse.csr_array(rows)), dense.search(QUERIES, rescore=rows))
 
 
-def test_rows_alone_take_the_bytes_of_their_codes():
+def test_rows_alone_take_the_bytes_of_their_codes(tmp_path):
     index = fresh(toy(), ROWS, None)
     about = index.facts()
-    assert about["n_bytes"] == len(ROWS) * (index.encoder.width + 8)
+    width = -(-index.encoder.width // 4) * 4
+    assert about["n_bytes"] == -(-len(ROWS) // 16) * 16 * width + 8 * len(ROWS)
     assert (
         fresh(toy(), ROWS, np.random.default_rng(0).permutation(600)).facts()["n_bytes"] == about["n_bytes"] + 4 * 600
     )
+    # neither a search nor a save makes anything beside them
+    index.search(QUERIES)
+    assert index.facts()["n_bytes"] == about["n_bytes"]
+    index.save(tmp_path / "index")
+    mapped = fs.CodeIndex.load(tmp_path / "index")
+    mapped.search(QUERIES)
+    assert mapped.facts()["n_bytes"] == index.facts()["n_bytes"] == about["n_bytes"]
     assert repr(index).endswith("600 rows>") and about["kind"] == "CodeIndex" and about["n_removed"] == 0
 
 
