@@ -20,7 +20,6 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import Source, StateError, open_source
-from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
 
@@ -131,7 +130,7 @@ def info(args: Namespace) -> None:
             say_index(args, model.facts())
             return
         facts: dict[str, Any] = model.facts()
-        if isinstance(model, SketchQuantizer) and model.n_rows:
+        if facts["kind"] == "SketchQuantizer" and facts["n_rows"]:
             facts["fingerprint"] = model.encoder().fingerprint  # as an index names its generations
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:
