@@ -130,6 +130,8 @@ def info(args: Namespace) -> None:
             say_index(args, model.facts())
             return
         facts: dict[str, Any] = model.facts()
+        if facts["kind"] == "SketchQuantizer" and facts["n_rows"]:
+            facts["fingerprint"] = model.encoder().fingerprint  # as an index names its generations
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:
             spectrum = model.spectrum()

@@ -363,6 +363,8 @@ NAN_QUERY[7, 3] = np.nan
         ({"rescore": ROWS[:, :39]}, r"rescore must have shape \(640, 40\)"),
         ({"rescore": sparse.csr_array(ROWS)[:, :39]}, r"rescore must have shape \(640, 40\)"),
         ({"rescore": ROWS.astype(complex)}, "real numbers"),
+        ({"rescore": "rows.npy"}, "rescore must be the rows .* or a function of ids that returns them, got 'rows.npy'"),
+        ({"rescore": True}, "rescore must be the rows .* got True"),
         (
             {"rescore": np.where(np.arange(640)[:, None] == 11, np.nan, ROWS), "k": 640},
             "rescore must be finite: row 11",

@@ -268,6 +268,8 @@ REFUSED = [
     (lambda i: i.search(NAN), ValueError, "queries must be finite: row 49"),
     (lambda i: i.search(QUERIES[:, :5]), ValueError, "queries must have 8 columns"),
     (lambda i: i.search(QUERIES, rescore=ROWS[:, :5]), ValueError, "rescore must have shape"),
+    (lambda i: i.search(QUERIES, rescore="rows.npy"), TypeError, "rescore must be the rows .* got 'rows.npy'"),
+    (lambda i: i.reencode("rows.npy"), TypeError, "rows must be the rows .* got 'rows.npy'"),
     (lambda i: i.search(QUERIES, k=100, rescore=ROWS[:9]), ValueError, "rescore must have a row for every id"),
     (lambda i: i.search(QUERIES, rescore=lambda ids: ROWS[:1]), ValueError, "rescore must return 40 rows|must return"),
     (lambda i: i.search(QUERIES, rescore=lambda ids: ROWS[ids] * np.nan), ValueError, "of the ids from"),
