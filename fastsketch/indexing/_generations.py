@@ -33,6 +33,7 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
         about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
+        about["factor_bytes"] = encoder.layout.offset.n_bytes + encoder.layout.scale.n_bytes
         found.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
     for segment in contents.segments:
         found[segment.encoder.fingerprint]["n_rows"] += segment.n_live
