@@ -33,6 +33,7 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
         about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
+        about["factor_bytes"] = encoder.layout.offset.n_bytes + encoder.layout.scale.n_bytes
         found.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
     for segment in contents.segments:
         found[segment.encoder.fingerprint]["n_rows"] += segment.n_live
@@ -70,12 +71,13 @@ def brought_forward(contents: Contents, rows_of: Callable[[Segment, NDArray[np.i
 def _again(segment: Segment, encoder: Encoder, rows_of: Callable[[Segment, NDArray[np.int64]], Any]) -> Segment:
     codes = segment.codes.empty(len(segment), encoder.layout)
     for piece in pieces(len(segment)):
-        live: NDArray[np.int64] = np.arange(piece.start, piece.stop)
+        start, stop, _ = piece.indices(len(segment))
+        live = np.arange(start, stop, dtype=np.int64)
         if segment.live is not None:
             live = live[segment.live[piece]]
-        some = np.zeros((piece.stop - piece.start, encoder.width), np.uint8)
+        some = np.zeros((stop - start, encoder.width), np.uint8)
         if len(live):
-            some[live - piece.start] = encoder.encode(rows_of(segment, live))
-        codes.put(piece.start, some)
+            some[live - start] = encoder.encode(rows_of(segment, live))
+        codes.put(start, some)
     written = {name: file for name, file in segment.written.items() if name != CODES}
     return replace(segment, encoder=encoder, codes=codes, written=written, derived={})

@@ -57,7 +57,7 @@ class CodeIndex(Reading):
         In the order in which the rows were added.
     generations : list of dict
         For each encoder that rows of the index have, and for the present one: "fingerprint", "kind", "width" (bytes of
-        a code), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
+        a code), "factor_bytes" (of them), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
 
     Raises
     ------

@@ -75,6 +75,10 @@ class Books:
         """Nibbles of a code."""
         return int(self.first[-1])
 
+    def bits(self) -> Array:
+        """Bits of a code that each direction has, (r,): those of a block are shared by its directions."""
+        return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
+
     def dense(self) -> Narrow:
         """float32 (n_nibbles, 16, r): the words with a number for every direction."""
         out = np.zeros((self.n_nibbles, 16, len(self.weights)), np.float32)
@@ -173,6 +177,11 @@ class BookEncoder(Encoder):
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
+    @property
+    def bits_of_directions(self) -> Array:
+        """float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
+        return self._books.bits()
+
     def encode(self, rows: Rows) -> Codes:
         checked = self.checked(rows)
         (n, d), dtype = checked.shape, natural_dtype(checked.dtype)

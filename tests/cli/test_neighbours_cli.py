@@ -47,6 +47,10 @@ def test_quantize_and_encode(run):
     model, expected = fs.load("q.fsk"), fs.SketchQuantizer(12).update(ROWS).update(ROWS)
     expected.notes = model.notes
     assert same_state(model, expected)
+    about = json.loads(run("info", "q.fsk", "--json").out)
+    assert about["fingerprint"] == model.encoder().fingerprint and about["factor_bytes"] in (1, 2)
+    assert sum(about["bits_of_directions"]) == pytest.approx(8 * (12 - about["factor_bytes"]))
+    assert "factor bytes" in run("info", "q.fsk").out
     facts = json.loads(run("encode", "q.fsk", "rows.npy", "-o", "c.npy", "--json").out)
     assert (facts["n_rows"], facts["bytes_per_code"]) == (1200, 12) and "n_bits" not in facts
     assert np.array_equal(np.load("c.npy"), model.encode(ROWS))
