@@ -132,7 +132,6 @@ def info(args: Namespace) -> None:
         facts: dict[str, Any] = model.facts()
         if isinstance(model, fs.SketchQuantizer) and model.n_rows:
             facts |= of_quantizer(model)
-            facts["fingerprint"] = model.encoder().fingerprint  # as an index names its generations
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:
             spectrum = model.spectrum()
