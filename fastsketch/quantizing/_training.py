@@ -100,7 +100,8 @@ def _reaches(n2: Array) -> list[float]:
     """Squares of rows to try: beyond them a row is coded as a shorter one."""
     top = float(n2.max(initial=0.0))
     out = [min(max(REACH * top, 1.0), MOST_NUMBER)]
-    for quantile in np.quantile(n2, REACHED).tolist() if top > 0 else []:
+    quantiles: list[float] = np.quantile(n2, REACHED).tolist() if top > 0 else []
+    for quantile in quantiles:
         if 0 < REACH * quantile < out[-1] / 2:
             out.append(REACH * quantile)
     return out
