@@ -95,7 +95,8 @@ class Direction:
 
     def _ends(self) -> tuple[float, float]:
         """What the sample reaches, less single rows that hardly count."""
-        low, high = np.searchsorted(self._weight[1:], np.array([ENDS, 1.0 - ENDS]) * self._weight[-1])
+        total = float(self._weight[-1])
+        low, high = (int(np.searchsorted(self._weight[1:], share * total)) for share in (ENDS, 1.0 - ENDS))
         return float(self._z[low]), float(self._z[min(high, len(self._z) - 1)])
 
     def _even(self, n: int) -> Array:

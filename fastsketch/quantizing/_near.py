@@ -18,7 +18,7 @@ DENSITY: Final = -0.5
 # Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
 LEAST_QUANTILE: Final = 0.05
 LEAST_SHARE: Final = 1e-3
-# A row of a square above this many times the median counts by the inverse of it: however long, as much as one of that.
+# Rows of a square above this many times the median count by its inverse: however long, as much as one of that.
 LONG: Final = 8.0
 # What is left of a sum of squares below this share of it is rounding.
 ROUNDING: Final = 1e-9
@@ -98,7 +98,7 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
 
 
 def _weights(reach: Array, square: Array) -> Array:
-    """Weights of rows by their squared distances to their NEAR-th nearest, and by their squares where these are long."""
+    """Weights of rows by their squared distances to their NEAR-th nearest, and their squares, of long ones."""
     most = LONG * float(np.median(square))
     long = np.ones(len(reach))
     if most > 0:

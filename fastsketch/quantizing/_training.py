@@ -1,7 +1,7 @@
 """Bits, levels and offsets from a basis and a sample of rows: what makes an encoder."""
 
 from dataclasses import replace
-from math import frexp, ldexp
+from math import exp, frexp, ldexp
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastsketch.codes._layout import Codes, Layout
 from fastsketch.quantizing._allotment import Nibble, allotted, packed
 from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
 from fastsketch.quantizing._levels import MOST_BITS, NIBBLE, Direction
-from fastsketch.quantizing._near import LONG, NEAR, Nearness, nearness
+from fastsketch.quantizing._near import NEAR, Nearness, nearness
 
 Array = NDArray[np.float64]
 
@@ -26,11 +26,14 @@ OF_APART: Final = 0.75
 KNOWN: Final = 8.0
 # A direction in which near rows are (almost) equal counts as this share of the one that counts most.
 LEAST_WEIGHT: Final = 1e-6
-# What a byte of an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all.
-DEARER: Final = 1.085
+# What an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all, where words
+# that are too few count for more. The power of e is of the share that the offset has of a code's bytes.
+DEARER: Final = 1.2
+CHEAPER: Final = 0.92
 # The same once more where some rows are long: few words are about these, and by its offset a row whose words are short
 # looks far from its own kind.
-DEARER_LONG: Final = 1.2
+DEARER_LONG: Final = 1.4
+VERY_LONG: Final = 32.0  # as a multiple of the median square
 # An offset's range, as a multiple of that of the sample.
 HEADROOM: Final = 1.25
 # An offset this far below the share LOW of the sample's, in units of what is between it and the median, has no part in
@@ -55,7 +58,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     near = nearness(centred, z, spread)
     directions, weight = _directions(z, near, spread)
     n2 = np.einsum("ij,ij->i", centred, centred)
-    long = bool((n2 > LONG * np.median(n2)).any()) if len(n2) else False
+    long = bool((n2 > VERY_LONG * np.median(n2)).any()) if len(n2) else False
     best: tuple[float, BookEncoder] | None = None
     for offset_bytes in range(MOST_OFFSET + 1):
         if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
@@ -86,7 +89,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
                 known_books, known = with_squares(books, nibbles, on_way, decoded, rule, near)
             wrong = _wrong(known, n2, its, decoded, near)
             if offset_bytes:
-                wrong *= DEARER**offset_bytes * (DEARER_LONG if long else 1.0)
+                wrong *= CHEAPER * exp(DEARER * offset_bytes / n_bytes) * (DEARER_LONG if long else 1.0)
             if best is None or wrong < best[0]:
                 best = wrong, BookEncoder(mean, narrow, known_books, rule, layout, length=length)
     assert best is not None
@@ -97,7 +100,8 @@ def _reaches(n2: Array) -> list[float]:
     """Squares of rows to try: beyond them a row is coded as a shorter one."""
     top = float(n2.max(initial=0.0))
     out = [min(max(REACH * top, 1.0), MOST_NUMBER)]
-    for quantile in np.quantile(n2, REACHED).tolist() if top > 0 else []:
+    quantiles: list[float] = np.quantile(n2, REACHED).tolist() if top > 0 else []
+    for quantile in quantiles:
         if 0 < REACH * quantile < out[-1] / 2:
             out.append(REACH * quantile)
     return out
