@@ -100,7 +100,7 @@ def scan(args):
             for m in (1, 100):
                 ways = ways_of(tables[:m], blocks, codes, layout, queries[:m], index, rule)
                 with at_level(*LEVELS[level]), fs.thread_limit(threads):
-                    times = interleaved(ways, 21 if m == 1 else 5, clock)
+                    times = interleaved(ways, 101 if m == 1 else 5, clock)
                 ms = {key: value[0] / m * 1e3 for key, value in times.items()}
                 shown = [f"{ms[key]:.3f}" for key in ("blocks", "rows", "thousand", "faiss")]
                 out.append([name, layout.width, level, threads, m, *shown, f"{ms['faiss'] / ms['blocks']:.2f}"])
