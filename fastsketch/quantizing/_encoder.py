@@ -99,15 +99,19 @@ class OffsetRule:
     With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
     offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
 
+    What words cannot reach must not look near, as it would by what they get wrong of it: a row of n2 above `reach` is
+    coded as the point on the way to it where n2 = reach; it, and a row whose offset comes out below 0, has n2 - lowest.
+
     Parameters
     ----------
     inside : ndarray float32 (r,)
-    outside, lowest : float
+    outside, lowest, reach : float
     """
 
     inside: Narrow
     outside: float
     lowest: float
+    reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
         """(n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
@@ -182,15 +186,39 @@ class BookEncoder(Encoder):
 
     def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
         """The kernel's answer: the first row that is not finite, or -1."""
-        if not is_sparse(rows):
-            return kernel.dense(self._kernel, plain_rows(rows, dtype), codes=out)
-        return kernel.csr(
-            self._kernel,
-            in_place(rows.indptr, np.int64),
-            in_place(rows.indices, np.int32),
-            in_place(rows.data, dtype),
-            codes=out,
-        )
+        square = np.empty(len(out))
+        if is_sparse(rows):
+            bad = kernel.csr(
+                self._kernel,
+                in_place(rows.indptr, np.int64),
+                in_place(rows.indices, np.int32),
+                in_place(rows.data, dtype),
+                codes=out,
+                square=square,
+            )
+        else:
+            rows = plain_rows(rows, dtype)
+            bad = kernel.dense(self._kernel, rows, codes=out, square=square)
+        if bad < 0:
+            far = np.flatnonzero(~(square <= self._rule.reach))
+            if len(far):
+                out[far] = self._pulled(rows[far].toarray() if is_sparse(rows) else rows[far], square[far])
+            if self.layout.offset.n_bytes:
+                end = self.layout.nibble_bytes
+                low = np.flatnonzero(~out[:, end:].any(axis=1) | ~(square <= self._rule.reach))
+                held = out[low]
+                self.layout.put_factors(held, np.minimum(square[low], self._rule.reach) - self._rule.lowest, None)
+                out[low] = held
+        return bad
+
+    def _pulled(self, rows: Any, square: Array) -> Codes:
+        """Codes of rows (n, d), of squares beyond the reach (n,), on the way to them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
+            near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
+        codes = np.empty((len(near), self.width), np.uint8)
+        kernel.dense(self._kernel, np.ascontiguousarray(near), codes=codes)
+        return codes
 
     def decode(self, codes: ArrayLike) -> Narrow:
         checked = as_codes(codes, "codes")
@@ -227,6 +255,7 @@ class BookEncoder(Encoder):
             "length": self.length,
             "outside": rule.outside,
             "lowest": rule.lowest,
+            "reach": rule.reach,
             "layout": self.layout.state(),
         }
         return state, {
@@ -245,6 +274,7 @@ class BookEncoder(Encoder):
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
         outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
+        reach = as_real(state["reach"], "reach", 0.0, MOST_NUMBER)
         layout = Layout.of_state(state["layout"])
         checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
         start, first = (_ascending(arrays, name) for name in ("start", "first"))
@@ -265,7 +295,7 @@ class BookEncoder(Encoder):
         if not (arrays["weights"] > 0).all():
             raise ValueError("weights of directions must be positive")
         books = Books(start, first, arrays["words"], arrays["weights"], arrays["squares"])
-        rule = OffsetRule(arrays["inside"], outside, lowest)
+        rule = OffsetRule(arrays["inside"], outside, lowest, reach)
         return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length)
 
 

@@ -18,6 +18,8 @@ MANY: Final = 4
 # sample that this expectation counts as: without it the levels of a few rows would seem to leave nothing.
 LEFT: Final = (1.0, 0.36338, 0.11748, 0.034548, 0.0094971, 0.0025, 0.00065, 0.000165, 0.000042)
 COUNTS_AS: Final = 2.0
+# Of the weight of a sample, what may lie beyond the first levels: a row that is too long to count (``_near``) has less.
+ENDS: Final = 1e-4
 
 
 class Levels(NamedTuple):
@@ -87,13 +89,18 @@ class Direction:
             # the best levels of a normal variable have equal shares of one of thrice its variance
             return np.sqrt(3.0) * self._spread * ndtri(share)
         middle: Array = (self._weight[1:] + self._weight[:-1]) / (2.0 * self._weight[-1])
-        low, high = float(self._z[0]), float(self._z[-1])
+        low, high = self._ends()
         grid = low + (high - low) * np.arange(1, n + 1) / (n + 1)
         return 0.6 * np.interp(share, middle, self._z) + 0.4 * grid
 
+    def _ends(self) -> tuple[float, float]:
+        """What the sample reaches, less single rows that hardly count."""
+        low, high = np.searchsorted(self._weight[1:], np.array([ENDS, 1.0 - ENDS]) * self._weight[-1])
+        return float(self._z[low]), float(self._z[min(high, len(self._z) - 1)])
+
     def _even(self, n: int) -> Array:
         """Levels in the middle of n equal parts of what the sample reaches."""
-        low, high = (float(self._z[0]), float(self._z[-1])) if len(self._z) > 1 else (-self._spread, self._spread)
+        low, high = self._ends() if len(self._z) > 1 else (-self._spread, self._spread)
         return low + (high - low) * (np.arange(n) + 0.5) / n
 
     def _two(self, coarse: Array, n: int) -> tuple[Array, Array]:

@@ -18,6 +18,8 @@ DENSITY: Final = -0.5
 # Below this quantile, and this share of the mean, distances are no closer: copies of one row would be all that counts.
 LEAST_QUANTILE: Final = 0.05
 LEAST_SHARE: Final = 1e-3
+# Rows of a square above this many times the median count by its inverse: however long, as much as one of that.
+LONG: Final = 8.0
 # What is left of a sum of squares below this share of it is rounding.
 ROUNDING: Final = 1e-9
 
@@ -83,24 +85,29 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
         nearest = np.argpartition(distances, NEAR - 1, axis=1)[:, :NEAR]
         reach[start:stop] = np.take_along_axis(distances, nearest, axis=1).max(axis=1)
         near[start:stop] = nearest[: max(0, len(near) - start)]
-    weight = _weights(np.maximum(reach, 0.0))
+    n2 = np.einsum("ij,ij->i", centred, centred)
+    weight = _weights(np.maximum(reach, 0.0), n2)
     one, two = np.repeat(np.arange(len(near)), NEAR), near.ravel()
     of_pairs = weight[one] / weight[one].sum()
     apart = of_pairs @ np.square(z[one] - z[two])
     variance = weight @ np.square(z) / n
-    n2, products = np.einsum("ij,ij->i", centred, centred), _products(centred, one, two)
+    products = _products(centred, one, two)
     all_apart = float(of_pairs @ (n2[one] + n2[two] - 2.0 * products))
     all_variance = float(weight @ n2) / n
     return Nearness(weight, apart, variance, all_apart, all_variance, one, two, products)
 
 
-def _weights(reach: Array) -> Array:
-    """Weights of rows by their squared distances to their NEAR-th nearest."""
-    mean = float(reach.mean())
+def _weights(reach: Array, square: Array) -> Array:
+    """Weights of rows by their squared distances to their NEAR-th nearest, and their squares, of long ones."""
+    most = LONG * float(np.median(square))
+    long = np.ones(len(reach))
+    if most > 0:
+        long = most / np.maximum(square, most)
+    mean = float(long @ reach) / len(reach)
     if mean == 0:
-        return np.ones(len(reach))
+        return long / long.mean()
     least = max(float(np.quantile(reach, LEAST_QUANTILE)), LEAST_SHARE * mean)
-    weight = (np.maximum(reach, least) / mean) ** DENSITY
+    weight: Array = (np.maximum(reach, least) / mean) ** DENSITY * long
     return weight / weight.mean()
 
 

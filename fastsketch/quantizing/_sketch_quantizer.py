@@ -26,8 +26,8 @@ Array = NDArray[np.float64]
 
 # Directions that a sketch keeps unless sketch_size says otherwise: more gain nothing at 64 bytes.
 MOST_DIRECTIONS = 256
-# Rows of the sample: 2,000 give 0.01 less of recall on 60,000 images of MNIST.
-RESERVOIR_ROWS = 4000
+# Rows of the sample: 4,000 give 0.01 less of recall on 500,000 patches of photographs, 2,000 also on MNIST.
+RESERVOIR_ROWS = 8000
 # Features up to which the exact sum of squares is taken: it costs less than a sketch of this quality.
 EXACT_FEATURES = 1024
 
@@ -63,7 +63,7 @@ class SketchQuantizer(SummaryModel):
     seed : int, default 0
     part, first_block : int, default 0
         Which blocks of a distributed job this model sees: see ``SketchHash``.
-    reservoir_size : int, default 4000
+    reservoir_size : int, default 8000
         Rows of the sample that levels are learned from.
     dtype : float32 or float64, optional
         Of the sketch; by default that of the first batch.

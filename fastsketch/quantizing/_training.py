@@ -1,6 +1,7 @@
 """Bits, levels and offsets from a basis and a sample of rows: what makes an encoder."""
 
-from math import frexp, ldexp
+from dataclasses import replace
+from math import exp, frexp, ldexp
 from typing import Final
 
 import numpy as np
@@ -25,10 +26,24 @@ OF_APART: Final = 0.75
 KNOWN: Final = 8.0
 # A direction in which near rows are (almost) equal counts as this share of the one that counts most.
 LEAST_WEIGHT: Final = 1e-6
-# What a byte of an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all.
-DEARER: Final = 1.085
+# What an offset must be worth, in errors of estimates: near rows of a sample are farther than those of all, where words
+# that are too few count for more. The power of e is of the share that the offset has of a code's bytes.
+DEARER: Final = 1.2
+CHEAPER: Final = 0.92
+# The same once more where some rows are long: few words are about these, and by its offset a row whose words are short
+# looks far from its own kind.
+DEARER_LONG: Final = 1.4
+VERY_LONG: Final = 32.0  # as a multiple of the median square
 # An offset's range, as a multiple of that of the sample.
 HEADROOM: Final = 1.25
+# An offset this far below the share LOW of the sample's, in units of what is between it and the median, has no part in
+# the range: words do not reach the row.
+LOW: Final = 1e-3
+BELOW: Final = 0.5
+# The reach of codes is a multiple of the longest row of the sample, or of that at a quantile of their squares if this
+# is less than half: then long rows are coded as shorter ones, and the offset of others is finer.
+REACH: Final = 1.1
+REACHED: Final = (0.999, 0.98)
 
 
 def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
@@ -43,6 +58,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     near = nearness(centred, z, spread)
     directions, weight = _directions(z, near, spread)
     n2 = np.einsum("ij,ij->i", centred, centred)
+    long = bool((n2 > VERY_LONG * np.median(n2)).any()) if len(n2) else False
     best: tuple[float, BookEncoder] | None = None
     for offset_bytes in range(MOST_OFFSET + 1):
         if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
@@ -52,24 +68,42 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
         bits = allotted(directions, weight, 8 * (n_bytes - offset_bytes), most=most)
         order, books = books_of(packed(bits), directions)
         narrow, its = basis[:, order].astype(np.float32), z[:, order]
-        rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0)
-        layout = Layout(books.n_nibbles)
-        nibbles = layout.nibbles(
-            BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0).encode(centred)
-        )
-        decoded = books.decode(nibbles).astype(np.float64)
-        offsets = rule.offsets(n2, its, decoded)
-        if offset_bytes:
-            kind, lowest = fitted(offsets, offset_bytes)
-            rule, layout = OffsetRule(rule.inside, rule.outside, lowest), Layout(books.n_nibbles, kind)
-            known = kind.decode(kind.encode(offsets - lowest)).astype(np.float64)
-        else:
-            books, known = with_squares(books, nibbles, its, decoded, rule, near)
-        wrong = DEARER**offset_bytes * _wrong(known, n2, its, decoded, near)
-        if best is None or wrong < best[0]:
-            best = wrong, BookEncoder(mean, narrow, books, rule, layout, length=length)
+        # without an offset, the square of the outermost words is what is known of a long row
+        for reach in _reaches(n2) if offset_bytes else [MOST_NUMBER]:
+            rule = OffsetRule(near.shared[order].astype(np.float32), near.outside(order), 0.0, reach)
+            layout = Layout(books.n_nibbles)
+            nibbles = layout.nibbles(
+                BookEncoder(np.zeros(len(mean)), narrow, books, rule, layout, length=1.0).encode(centred)
+            )
+            decoded = books.decode(nibbles).astype(np.float64)
+            held, far = np.minimum(n2, reach), n2 > reach
+            on_way = its * np.sqrt(np.divide(held, n2, out=np.ones_like(n2), where=far))[:, np.newaxis]
+            known_books = books
+            if offset_bytes:
+                offsets = rule.offsets(held, on_way, decoded)
+                kind, lowest = fitted(offsets[~far], offset_bytes)
+                rule, layout = replace(rule, lowest=lowest), Layout(books.n_nibbles, kind)
+                stated = np.where(far | (kind.rounded(offsets - lowest) == 0), held, offsets)
+                known = kind.decode(kind.encode(stated - lowest)).astype(np.float64)
+            else:
+                known_books, known = with_squares(books, nibbles, on_way, decoded, rule, near)
+            wrong = _wrong(known, n2, its, decoded, near)
+            if offset_bytes:
+                wrong *= CHEAPER * exp(DEARER * offset_bytes / n_bytes) * (DEARER_LONG if long else 1.0)
+            if best is None or wrong < best[0]:
+                best = wrong, BookEncoder(mean, narrow, known_books, rule, layout, length=length)
     assert best is not None
     return best[1]
+
+
+def _reaches(n2: Array) -> list[float]:
+    """Squares of rows to try: beyond them a row is coded as a shorter one."""
+    top = float(n2.max(initial=0.0))
+    out = [min(max(REACH * top, 1.0), MOST_NUMBER)]
+    for quantile in np.quantile(n2, REACHED).tolist() if top > 0 else []:
+        if 0 < REACH * quantile < out[-1] / 2:
+            out.append(REACH * quantile)
+    return out
 
 
 def _unit(sample: Array, spread: Array) -> float:
@@ -154,6 +188,9 @@ def _wrong(known: Array, n2: Array, z: Array, decoded: Array, near: Nearness) ->
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
     """Small numbers, and the lowest that they are above, for what is like a sample's values, as fine as they can be."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
+    if len(values):
+        least, middle = np.quantile(values, [LOW, 0.5]).tolist()
+        low = max(low, least - BELOW * (middle - least))
     middle, half = (low + high) / 2, max((high - low) / 2, 1e-6 * (abs(low) + abs(high)), 1e-30) * HEADROOM
     # one octave is a linear scale: unit to twice the unit
     unit = float(np.float32(2.0 * half))

@@ -181,7 +181,7 @@ cdef struct Job:
     const double* base
     double scale, mean_square
     const float* tiles
-    uint8_t* codes                   # (n, width), or NULL: directions are wanted
+    uint8_t* codes                   # (n, width); what is not wanted is NULL
     float* z                         # (n, n_directions)
     double* square                   # (n,)
     float* out                       # (n, d), of codes
@@ -237,9 +237,10 @@ cdef void some_rows(void* context, ptrdiff_t part, char* scratch, real kind) noe
                 fs_project_rows_d(n, c.d, c.ld, x + start * c.ld, c.mean, c.scale, c.n_tiles, c.tiles, panel, z, square)
         if c.codes is not NULL:
             fs_quantize_panel_s(c.q, n, z, square, c.codes + start * c.q.width, rest)
-        else:
-            for i in range(n):
+        for i in range(n):
+            if c.square is not NULL:
                 c.square[start + i] = square[i]
+            if c.z is not NULL:
                 for j in range(r):
                     c.z[(start + i) * r + j] = z[j * FS_PROJECT_ROWS + i]
         start += n
@@ -286,9 +287,12 @@ cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
     if codes is not None:
         packed = codes
         c.codes = &packed[0, 0]
-    else:
-        directions, squares = z, square
-        c.z, c.square = &directions[0, 0], &squares[0]
+    if z is not None:
+        directions = z
+        c.z = &directions[0, 0]
+    if square is not None:
+        squares = square
+        c.square = &squares[0]
     c.bad = &bad[0]
     with nogil:
         fs_pool_run(parts, some, c, &scratch[0], bytes)
@@ -299,7 +303,7 @@ cdef Py_ssize_t run(Job* c, fs_part some, codes, z, square) except -2:
 
 
 def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, square=None):
-    """Fill in codes uint8 (n, width); or z float32 (n, r) and square float64 (n,), |rows - mean|^2 / length^2.
+    """Fill in what is given: codes uint8 (n, width), z float32 (n, r), square float64 (n,), |rows - mean|^2 / length^2.
 
     Rows float32 or float64 (n, d), their columns contiguous. Returns the index of the first that is not finite, or -1.
     """
