@@ -35,6 +35,9 @@ class Faiss:
         for start in range(0, len(rows), 50_000):
             self.index.add(self._rows(rows[start : start + 50_000]))
 
+    def encode(self, rows):
+        return self.index.sa_encode(self._rows(rows))
+
     def search(self, queries, k):
         return self.index.search(self._rows(queries), k)[1]
 

@@ -1,5 +1,6 @@
 """Timing, tables, data sets: shared by the benches."""
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -32,19 +33,50 @@ def header():
     )
 
 
-def seconds(function):
-    start = time.perf_counter()
+def seconds(function, clock=time.perf_counter):
+    start = clock()
     function()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(functions, repeats=5):
-    """{name: (min, median) seconds} of functions run in turn."""
+def interleaved(functions, repeats=5, clock=time.perf_counter):
+    """{name: (min, median) seconds} of functions run in turn.
+
+    For what runs in one thread `clock=time.process_time` leaves out the time in which others had the core.
+    """
     times = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            times[name].append(seconds(function))
+            times[name].append(seconds(function, clock))
     return {name: (min(t), float(np.median(t))) for name, t in times.items()}
+
+
+# Instructions that both sides of a comparison are held to: ours and faiss's names for them; None: the best.
+LEVELS = {"best": (None, None), "AVX2": ("avx2", "AVX2")}
+
+
+@contextlib.contextmanager
+def at_level(ours, theirs):
+    """Hold our loops and faiss's, where its build has more than one level, to these instructions."""
+    from fastsketch._kernels import level
+
+    try:
+        import faiss
+
+        config = getattr(faiss, "SIMDConfig", None)
+    except ImportError:
+        config = None
+    before, config_before = level.current(), config and config.get_level()
+    try:
+        if ours:
+            level.use(ours)
+        if config and theirs:
+            config.set_level(faiss.to_simd_level(theirs))
+        yield
+    finally:
+        level.use(before)
+        if config:
+            config.set_level(config_before)
 
 
 def gemm_rate(dtype, n=1500):
