@@ -214,7 +214,7 @@ class BookEncoder(Encoder):
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
             z = (asked @ self._wide_basis).astype(np.float32)
-        table = (z @ self._flat.T).reshape(len(wide), -1, 16)
+        table = (z @ self._flat.T).reshape(len(wide), self._books.n_nibbles, 16)
         if metric == "euclidean":
             table -= np.float32(0.5) * self._books.squares
         return Tables(table, constant)
@@ -244,6 +244,8 @@ class BookEncoder(Encoder):
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        if np.frexp(length)[0] != 0.5:
+            raise ValueError(f"length must be a power of two, got {length}")
         outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
         layout = Layout.of_state(state["layout"])
         checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
