@@ -320,7 +320,7 @@ static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t coun
     /* where beta times the scale is beyond floats the score is infinite or NaN, and so must be its bound */
     const uint32_t last = layout->scale_bytes ? (1u << 8 * layout->scale_bytes) - 1 : 0;
     const float most = layout->scale_bytes ? number(last, layout->scale_shift, layout->scale_unit) : 1;
-    for (ptrdiff_t i = 0; i < FS_SCAN_STRIP && !(fabsf(set->beta * most) < INFINITY); i++)
+    for (ptrdiff_t i = 0; i < s->n_blocks * FS_SCAN_ROWS && !(fabsf(set->beta * most) < INFINITY); i++)
         scales[i] = fabsf(set->beta * scales[i]) < INFINITY ? scales[i] : INFINITY;
     s->offsets = offsets, s->scales = scales;
     if (set->divisor) {
