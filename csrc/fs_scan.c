@@ -13,6 +13,8 @@ enum { STEPS = 128, WEIGHTS = 6 };
 #define MOST_WEIGHT 64
 /* What a few roundings of floats are worth, twice over. */
 #define FEW_ROUNDINGS (32 * 0x1p-24)
+/* FEW_ROUNDINGS of it are far above the spacing of denormal floats, 65535 times over. */
+#define SMALLEST 0x1p-100
 /* Beyond the smallest numbers that a division may round to. */
 #define TINY 0x1p-120f
 
@@ -119,10 +121,12 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
     const double sign = set->beta < 0 ? -1 : 1, beta = fabs((double)set->beta);
     const float *table = query->table;
     double spans = 0, widest = 0, largest = 0, least = 0;
+    int numbers = 1;
     for (ptrdiff_t j = 0; j < n_tables; j++) {
         double low = INFINITY, high = -INFINITY;
         for (int c = 0; c < 16; c++) {
             const double x = sign * (double)table[16 * j + c];
+            numbers &= x == x;
             low = x < low ? x : low;
             high = x > high ? x : high;
         }
@@ -139,7 +143,10 @@ void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query)
         delta = 1;
     memset(query->steps, 0, (size_t)fs_scan_steps(layout));
     memset(query->weights, 0, (size_t)fs_scan_weights(layout) * sizeof *query->weights);
-    const int good = spans < 0x1p100 && largest < 0x1p100; /* else steps of 0, which rule nothing out */
+    /* else steps of 0, which rule nothing out: so small that what is made of them is no longer a float to 24 bits,
+     * which a scale makes large again; or beyond what may be summed; or NaN */
+    const int small = largest > 0 && largest < SMALLEST;
+    const int good = numbers && spans < 0x1p100 && largest < 0x1p100 && !(small && has_factors(set));
     for (ptrdiff_t j = 0; good && j < n_tables; j++) {
         const ptrdiff_t g = j / 8, high = j % 2, b = j % 8 / 2;
         double low = INFINITY, top = -INFINITY;
@@ -310,6 +317,11 @@ static void load_factors(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t coun
         offsets[i] = 0;
     for (ptrdiff_t i = 0; i < FS_SCAN_STRIP && !layout->scale_bytes; i++)
         scales[i] = 1;
+    /* where beta times the scale is beyond floats the score is infinite or NaN, and so must be its bound */
+    const uint32_t last = layout->scale_bytes ? (1u << 8 * layout->scale_bytes) - 1 : 0;
+    const float most = layout->scale_bytes ? number(last, layout->scale_shift, layout->scale_unit) : 1;
+    for (ptrdiff_t i = 0; i < s->n_blocks * FS_SCAN_ROWS && !(fabsf(set->beta * most) < INFINITY); i++)
+        scales[i] = fabsf(set->beta * scales[i]) < INFINITY ? scales[i] : INFINITY;
     s->offsets = offsets, s->scales = scales;
     if (set->divisor) {
         memcpy(divisors, set->divisor + first, (size_t)count * sizeof *divisors);

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+from inspect import isabstract
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -160,7 +161,7 @@ def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
     if kind not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
         with suppress(ImportError):
             import_module(home)
-    if kind not in _kinds:
+    if kind not in _kinds or isabstract(_kinds[kind]):
         raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
     try:
         return _kinds[kind].of_state(about["state"], arrays)

@@ -29,7 +29,7 @@ class Minifloat:
     ----------
     n_bytes : int
     mantissa_bits : int
-        M: at least 1 for 8 bits, 9 for 16 (the exponent has at most 7), at most all bits.
+        M: at least 1 for 8 bits, 9 for 16 (the exponent has at most 7), at most all bits; 0 for none.
     unit : float
         The smallest number, a positive float32.
     """
@@ -40,9 +40,8 @@ class Minifloat:
 
     def __post_init__(self) -> None:
         as_integer(self.n_bytes, "n_bytes", 0, 3)
-        if self.n_bytes:
-            bits = 8 * self.n_bytes
-            as_integer(self.mantissa_bits, "mantissa_bits", bits - 7, bits + 1)
+        bits = 8 * self.n_bytes
+        as_integer(self.mantissa_bits, "mantissa_bits", max(0, bits - 7), bits + 1)
         as_real(self.unit, "unit", float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
         if float(np.float32(self.unit)) != self.unit:
             raise ValueError(f"unit must be a float32, got {self.unit!r}")

@@ -7,6 +7,7 @@ the smaller, the nearer. Keys of different encoders are in the same units, so th
 # pyright: reportImportCycles=false
 # (the encoder is here for its type alone)
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
@@ -33,6 +34,13 @@ LEAST_NORM = 2.0**-20
 # Of entries of tables, float32: sums of them stay numbers, wherever a query lies. LARGEST: of scores.
 FARTHEST = 1e30
 LARGEST = 3e38
+# Binary exponent of the entries of a query, in units of the encoder's length, beyond which it is brought nearer.
+REACH = 60
+# Memory for the queries that are answered at a time, and what a table and a candidate of one take, with all that is
+# made of them on the way: a hundred thousand queries of a thousand neighbours each would else take 25 GB.
+PIECE_BYTES = 256 << 20
+TABLE_BYTES = 256
+CANDIDATE_BYTES = 64
 
 
 def search(
@@ -55,16 +63,35 @@ def search(
     names = as_ids(ids, n)
     mask = allowed(allow, n, names)
     k = as_k(k, n, mask)
-    wanted = as_candidates(k, oversample)
-    if rescore is None:
-        keys, places = nearest(encoder, asked, collection, metric=metric, k=k, ids=names, allow=mask)
-    else:
-        rows = checked_source(rescore, n, encoder.n_features)
-        wanted = min(wanted, n if mask is None else int(np.count_nonzero(mask)))
-        _, places = nearest(encoder, asked, collection, metric=metric, k=wanted, ids=names, allow=mask)
-        metric = "euclidean" if metric == "hamming" else metric
-        keys, places = rescored(asked, places, rows, metric=metric, k=k, ids=names)
-    return as_distances(keys, metric), places if names is None else names[places]
+    wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
+    rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
+    norms = estimated_norms(encoder, collection) if metric == "cosine" else None
+
+    def answer(some: Any) -> Found:
+        if rows is None:
+            keys, places = nearest(encoder, some, collection, metric=metric, k=k, ids=names, allow=mask, norms=norms)
+            return as_distances(keys, metric), places if names is None else names[places]
+        _, places = nearest(encoder, some, collection, metric=metric, k=wanted, ids=names, allow=mask, norms=norms)
+        ranked_by = "euclidean" if metric == "hamming" else metric
+        keys, places = rescored(some, places, rows, metric=ranked_by, k=k, ids=names)
+        return as_distances(keys, ranked_by), places if names is None else names[places]
+
+    return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=k if rows is None else wanted)
+
+
+def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
+    """Answers of all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
+    m: int = queries.shape[0]
+    step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
+    if m <= step:
+        return answer(queries)
+    distances, places = answer(queries[:step])
+    out = np.empty((m, distances.shape[1]), distances.dtype), np.empty((m, places.shape[1]), places.dtype)
+    out[0][:step], out[1][:step] = distances, places
+    for start in range(step, m, step):
+        part = slice(start, start + step)
+        out[0][part], out[1][part] = answer(queries[part])
+    return out
 
 
 def as_metric(metric: str, encoder: "Encoder") -> None:
@@ -85,17 +112,19 @@ def codes_of(codes: ArrayLike, encoder: "Encoder") -> Codes:
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
     """Finite queries (m, d) in float32 or float64, or CSR."""
     out = encoder.checked(queries, "queries")
+    with np.errstate(over="ignore"):  # of a long double
+        out = out.astype(natural_dtype(out.dtype), copy=False)
     check_finite(out, "queries")
-    return out.astype(natural_dtype(out.dtype), copy=False)
+    return out
 
 
-def as_candidates(k: int, oversample: float) -> int:
-    """Candidates to rescore: ceil(k * oversample)."""
+def as_candidates(k: int, oversample: float, most: int) -> int:
+    """Candidates to rescore: ceil(k * oversample), or as many as there are."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
-    if not (math.isfinite(oversample) and oversample >= 1):
+    if not 1 <= oversample < math.inf:
         raise ValueError(f"oversample must be finite and at least 1, got {oversample}")
-    return math.ceil(k * float(oversample))
+    return most if oversample >= most else min(math.ceil(k * float(oversample)), most)
 
 
 def nearest(
@@ -118,7 +147,9 @@ def nearest(
         bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "cosine":
-        queries = _unit(queries)
+        queries, shift = _unit(queries) * encoder.length, 0
+    else:
+        queries, shift = _within_reach(queries, encoder.length, metric)
     tables, constant = _tables(encoder, queries, "euclidean" if metric == "euclidean" else "inner_product")
     if metric == "euclidean":
         rule = Rule(1.0, -2.0)
@@ -129,11 +160,12 @@ def nearest(
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
     scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
-    if metric == "cosine":
-        keys *= encoder.length
-    else:
+    if metric != "cosine":
         keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]
-        keys *= encoder.length**2
+        with np.errstate(over="ignore"):
+            keys *= encoder.length  # twice: its square may be none
+            keys *= encoder.length
+            keys = np.ldexp(keys, shift)
     return keys, places
 
 
@@ -166,9 +198,32 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
     return np.clip(values, -1.0, 1.0) if metric == "cosine" else values
 
 
+def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
+    """Queries (m, d), some of them times a power of two so that float32 holds their tables; binary exponents (m, 1) of
+    what their keys are to be multiplied by, or 0 if that is none of them.
+
+    An inner product goes by the query. From a query so far away all rows are as far as their mean, up to their order,
+    which is that of the direction: so its distance goes by the query, too.
+    """
+    ends = queries.max(axis=1), -queries.min(axis=1)
+    top = np.maximum(*(_dense(end).reshape(-1) for end in ends))
+    exponents = np.frexp(top)[1] - math.frexp(length)[1]
+    beyond = exponents > REACH
+    if metric == "inner_product":
+        beyond |= (exponents < -REACH) & (top > 0)
+    if not beyond.any():
+        return queries, 0
+    down = np.where(beyond, exponents - REACH if metric == "euclidean" else exponents, 0)[:, np.newaxis]
+    return np.ldexp(_dense(queries), -down), 2 * down if metric == "euclidean" else down
+
+
+def _dense(values: Any) -> NDArray[np.float64]:
+    return np.asarray(values.toarray() if hasattr(values, "toarray") else values, np.float64)
+
+
 def _unit(queries: Any) -> Any:
     """Queries of length one; zero stays zero."""
-    dense: NDArray[np.float64] = np.asarray(queries.toarray() if hasattr(queries, "toarray") else queries, np.float64)
+    dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)
     dense = dense / np.where(top > 0, top, 1.0)
     length = np.sqrt(np.einsum("ij,ij->i", dense, dense))[:, np.newaxis]

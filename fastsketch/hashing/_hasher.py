@@ -132,8 +132,8 @@ class Hasher(Model, abstract=True):
         rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
             The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
             distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
-            in order, each once for all queries, some 16 MB at a time. A callable is given int64 ids (b,), those of
-            `ids` or else places, and returns their rows (b, d).
+            in order, each once for all queries (those of some million candidates), some 16 MB at a time. A callable is
+            given int64 ids (b,), those of `ids` or else places, and returns their rows (b, d).
         oversample : float, default 4
             At least 1; of no meaning without `rescore`.
         ids : array_like of int64 (n,), optional

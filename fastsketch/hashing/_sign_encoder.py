@@ -26,6 +26,8 @@ FACTOR = Minifloat(2, 9, 2.0**-64)
 FACTOR_BYTES = 2 * FACTOR.n_bytes
 # Rows whose scores are made at a time.
 PIECE_ROWS = 2048
+# Binary exponents of the unit of length.
+MOST_EXPONENT = 500
 # Signs of the four directions of a nibble, (16, 4).
 SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
@@ -239,14 +241,14 @@ class LinearSignEncoder(SignEncoder):
 
 def as_length(value: Any) -> float:
     """A unit of length: a power of two whose square is a number too."""
-    length = as_real(value, "length", 2.0**-400, 2.0**400)
+    length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
     if np.frexp(length)[0] != 0.5:
         raise ValueError(f"length must be a power of two, got {length}")
     return length
 
 
-def length_near(square: float) -> float:
-    """The power of two not above the root of a mean square; 1 if there is none."""
-    if not (square > 0 and np.isfinite(square)):
+def length_near(size: float) -> float:
+    """The power of two not above a root of a mean square; 1 if there is none."""
+    if not (size > 0 and np.isfinite(size)):
         return 1.0
-    return float(np.ldexp(1.0, int(np.clip(np.frexp(np.sqrt(square))[1] - 1, -400, 400))))
+    return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))

@@ -195,14 +195,17 @@ class SketchHash(LinearHasher, SummaryModel):
         learned = self._read()
         node = learned.node
         exact = self._method_for(len(node.mean)) == "exact"
-        squares = np.trace(node.rows) if exact else np.square(node.rows, dtype=np.float64).sum()
+        top = (
+            1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
+        )  # squares of what it divides are numbers
+        squares = np.trace(node.rows) if exact else np.square(node.rows / top, dtype=np.float64).sum()
         return LinearSignEncoder(
             learned.projection,
             node.mean,
             learned.offsets,
             factors=factors,
             spans=True,
-            length=length_near(float(squares) / node.n_rows),
+            length=length_near(top * float(np.sqrt(squares / node.n_rows))),
         )
 
     def anchor(self, projection: ArrayLike | None = None) -> Self:

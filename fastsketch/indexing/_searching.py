@@ -13,6 +13,7 @@ from fastsketch.codes._search import (
     Keys,
     as_candidates,
     as_distances,
+    by_pieces,
     checked_queries,
     nearest,
 )
@@ -42,13 +43,35 @@ def search(
     k, most = as_integer(k, "k", 1), sum(counts)
     if k > most:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
-    candidates = as_candidates(k, oversample)
+    wanted = as_candidates(k, oversample, most)
+    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
     if rescore is None:
-        keys, ids, _ = _candidates(segments, masks, counts, asked, metric=metric, k=k)
-        return as_distances(keys, metric), ids
+
+        def answer(some: Any) -> Found:
+            keys, ids, _ = _candidates(segments, masks, counts, some, metric=metric, k=k)
+            return as_distances(keys, metric), ids
+
+        return by_pieces(asked, answer, n_tables=n_tables, candidates=k * len(segments))
     source = _source(contents, rescore)
-    wanted = min(candidates, most)
-    _, ids, places = _candidates(segments, masks, counts, asked, metric=metric, k=wanted)
+
+    def ranked(some: Any) -> Found:
+        _, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=wanted)
+        return _ranked(some, ids, places, source, contents.encoder.n_features, metric=metric, k=k)
+
+    return by_pieces(asked, ranked, n_tables=n_tables, candidates=wanted * len(segments))
+
+
+def _ranked(
+    asked: Any,
+    ids: Ids,
+    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    source: RowsOf,
+    n_features: int,
+    *,
+    metric: str,
+    k: int,
+) -> Found:
+    """Candidates of queries by the distances to their rows."""
     metric = "euclidean" if metric == "hamming" else metric
     # places of candidates among all of this search in the order of their ids: ties by place are ties by id
     names, first, at = np.unique(ids, return_index=True, return_inverse=True)
@@ -57,7 +80,7 @@ def search(
     def rows(some: NDArray[np.int64]) -> Any:
         return source(names[some], which[some], where[some])
 
-    found = RowsAt(rows, len(names), contents.encoder.n_features)
+    found = RowsAt(rows, len(names), n_features)
     keys, local = rescored(asked, at.reshape(ids.shape).astype(np.int64, copy=False), found, metric=metric, k=k)
     return as_distances(keys, metric), names[local]
 

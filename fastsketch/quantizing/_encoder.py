@@ -282,6 +282,8 @@ class BookEncoder(Encoder):
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        if np.frexp(length)[0] != 0.5:
+            raise ValueError(f"length must be a power of two, got {length}")
         outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
         reach = as_real(state["reach"], "reach", 0.0, MOST_NUMBER)
         layout = Layout.of_state(state["layout"])

@@ -14,7 +14,7 @@ GRAM_PRECISION = 1e-9
 
 
 def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
-    """The top n right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
+    """The top n <= d right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
     from scipy.linalg import eigh, svd
 
     rows = rows.astype(np.float64, copy=False)
@@ -27,7 +27,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
         values, left = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
         values, left = values[::-1][:n], left[:, ::-1][:, :n]
         if values[-1] > GRAM_PRECISION * values[0]:
-            return _signed((left.T @ rows) / np.sqrt(values)[:, np.newaxis])
+            return _completed(_signed((left.T @ rows) / np.sqrt(values)[:, np.newaxis]), n, seed=seed)
     _, s, vt = svd(rows, full_matrices=False, check_finite=False)
     rank = int(np.count_nonzero(s > s[0] * max(m, d) * np.finfo(float).eps))
     return _completed(_signed(vt[: min(n, rank)]), n, seed=seed)

@@ -86,3 +86,9 @@ def test_the_bytes_of_a_code(n_tables, factors):
 def test_what_is_no_layout(bad):
     with pytest.raises(ValueError):
         Layout.of_state(bad)
+
+
+@pytest.mark.parametrize("wrong", [-1, 9, 1 << 40, "1", None])
+def test_what_has_no_bytes_has_no_wild_mantissa(wrong):
+    with pytest.raises((TypeError, ValueError), match="mantissa_bits must"):
+        Minifloat(0, wrong)

@@ -201,6 +201,33 @@ def test_sums_beyond_floats():
         check(tables, some_codes(600, layout), layout, (1, 10, 600))
 
 
+@pytest.mark.parametrize("span", [1e-36, 1e-40, 1e-42, 0.0])
+def test_scales_make_tiny_tables_large_again(span):
+    # of a denormal float a rounding is no small share
+    layout = Layout(40, NONE, Number(1, 4, 1e20))
+    tables = some_tables(3, layout, span) + np.float32(0.3 * span)
+    check(tables, some_codes(1500, layout), layout, (1, 3, 50), alpha=0.0, beta=-1.0)
+
+
+def test_scales_whose_product_is_infinite():
+    layout = Layout(17, Number(2, 15, float(np.float32(8e20))), Number(2, 9, float(np.float32(0.8))))
+    codes = some_codes(1500, layout)
+    codes[::100, -1] = 255
+    with np.errstate(over="ignore", invalid="ignore"):
+        for shift in (-1, 0, 1):
+            check(some_tables(3, layout, 1e-20) + np.float32(shift * 1e-19), codes, layout, (1, 10, 100))
+
+
+@pytest.mark.parametrize("factors", [(NONE, NONE), (BYTE, BYTE)])
+def test_tables_that_are_no_numbers(factors):
+    layout = Layout(8, *factors)
+    tables = some_tables(4, layout)
+    tables[0, 2, 3] = tables[1, :, ::2] = np.nan
+    tables[2, 1, 7], tables[3] = -np.inf, np.nan
+    with np.errstate(over="ignore", invalid="ignore"):
+        check(tables, some_codes(600, layout), layout, (1, 10, 600))
+
+
 @pytest.mark.parametrize(
     "number", [Number(1, 1, 1e-30), Number(1, 8, 1.0), Number(1, 3, 1e30), Number(2, 9, 1e-38), Number(2, 16, 5.0)]
 )

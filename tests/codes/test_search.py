@@ -6,6 +6,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines, reference
+from fastsketch.codes import _search
 from fastsketch.codes._blocks import Blocks, CodeRows
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._factors import Minifloat
@@ -393,3 +394,90 @@ def test_codes_of_another_kind_are_refused():
         fs.SketchHash(8).encoder()
     with pytest.raises(TypeError, match="factors must be True or False"):
         MODEL.encode(ROWS, factors=1)
+
+
+# -- queries and rows of any size ----------------------------------------------------------------------------------
+LEARNERS = {
+    "hash": lambda rows: fs.SketchHash(24, sketch_size=64, block_rows=100).update(rows),
+    "quantizer": lambda rows: fs.SketchQuantizer(12).update(rows),
+}
+FACTORS = {"hash": {"factors": True}, "quantizer": {}}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.parametrize("exponent", [-330, -130, 60, 120, 390])
+def test_answers_do_not_depend_on_the_unit_of_the_rows(kind, metric, exponent):
+    unit = 2.0**exponent
+    plain, scaled = (LEARNERS[kind](ROWS * factor) for factor in (1.0, unit))
+    expected = plain.search(QUERIES, plain.encode(ROWS, **FACTORS[kind]), metric=metric)
+    found = scaled.search(QUERIES * unit, scaled.encode(ROWS * unit, **FACTORS[kind]), metric=metric)
+    back = {"euclidean": unit, "inner_product": unit * unit, "cosine": 1.0}[metric]
+    assert np.mean(found[1] == expected[1]) > 0.98  # a mean is not summed in quite the same way
+    assert np.allclose(found[0] / back, expected[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+@pytest.mark.parametrize("exponent", [-900, -200, -120, 90, 150, 450, 900])
+def test_inner_products_go_by_the_query(kind, exponent):
+    model = LEARNERS[kind](ROWS)
+    codes = model.encode(ROWS, **FACTORS[kind])
+    expected = model.search(QUERIES, codes, metric="inner_product")
+    mixed = np.where(np.arange(len(QUERIES))[:, np.newaxis] % 2, QUERIES * 2.0**exponent, QUERIES)
+    for asked in (mixed, sparse.csr_array(mixed)):
+        found = model.search(asked, codes, metric="inner_product")
+        assert np.mean(found[1] == expected[1]) > 0.98
+        assert np.allclose(found[0][::2], expected[0][::2], rtol=1e-4)
+        assert np.allclose(found[0][1::2] * 2.0**-exponent, expected[0][1::2], rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_from_far_away_the_direction_decides(kind):
+    model = LEARNERS[kind](ROWS)
+    codes = model.encode(ROWS, **FACTORS[kind])
+    expected = model.search(QUERIES * 2.0**55, codes)
+    for exponent in (100, 300, 500, 1000):
+        found = model.search(QUERIES * 2.0**exponent, codes)
+        assert np.mean(found[1] == expected[1]) > 0.98
+        if exponent <= 500:
+            assert np.allclose(found[0] * 2.0 ** (55 - exponent), expected[0], rtol=1e-6)
+
+
+def test_wide_numbers_that_no_double_holds_are_refused():
+    if np.finfo(np.longdouble).max == np.finfo(np.float64).max:
+        pytest.skip("no wider number here")
+    with pytest.raises(ValueError, match="queries must be finite: row 0"):
+        MODEL.search(np.full((1, 40), np.longdouble("1e4000")), CODES[True])
+
+
+def test_no_queries():
+    for kind, learn in LEARNERS.items():
+        model = learn(ROWS)
+        for more in ({}, {"rescore": ROWS}):
+            found = model.search(ROWS[:0], model.encode(ROWS, **FACTORS[kind]), k=3, **more)
+            assert [part.shape for part in found] == [(0, 3), (0, 3)]
+
+
+@pytest.mark.parametrize("oversample", [1e9, 1e308, 10**400])
+def test_candidates_are_at_most_all(oversample):
+    found = MODEL.search(QUERIES, CODES[True], k=3, rescore=ROWS, oversample=oversample)
+    assert np.array_equal(found[1], nearest_first("euclidean", exact("euclidean"), 3))
+
+
+@pytest.mark.parametrize("metric", [*METRICS, "hamming"])
+def test_many_queries_come_in_pieces(metric, monkeypatch):
+    for more in ({}, {"rescore": ROWS}, {"rescore": lambda ids: ROWS[ids]}):
+        expected = MODEL.search(QUERIES, CODES[True], metric=metric, **more)
+        for n in (1, 7, 59):
+            with monkeypatch.context() as patch:
+                patch.setattr(_search, "TABLE_BYTES", 0)
+                patch.setattr(_search, "CANDIDATE_BYTES", _search.PIECE_BYTES // (n * (40 if more else 10)))
+                found = MODEL.search(QUERIES, CODES[True], metric=metric, **more)
+            assert found[0].dtype == expected[0].dtype
+            assert np.array_equal(found[1], expected[1])
+            assert np.allclose(found[0], expected[0], rtol=1e-6)
+
+
+def test_an_abstract_kind_is_no_encoder():
+    with pytest.raises(ValueError, match="no encoder of kind"):
+        restored({"kind": "fastsketch.hashing.SignEncoder", "state": {}}, {})

@@ -509,3 +509,14 @@ def test_arrays_of_an_encoder_that_are_none(name, change, match):
         changed = {**arrays, name: change(arrays.get(name))}
     with pytest.raises((ValueError, TypeError), match=match):
         BookEncoder.of_state(state, changed)
+
+
+@pytest.mark.parametrize("method", ["fd", "srht", "sampling", "exact"])
+def test_an_anchor_may_have_more_directions_than_the_sketch(method):
+    rows = np.random.default_rng(5).standard_normal((800, 120)) * np.geomspace(3, 0.1, 120)
+    anchor = fs.SketchQuantizer(20).update(rows).encoder()
+    model = fs.SketchQuantizer(20, method=method, sketch_size=40, block_rows=100).anchor(anchor)
+    for n in (1, 2, 30, 767):
+        basis = model.update(rows[:n]).encoder().basis
+        assert basis.shape == anchor.basis.shape
+        assert np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-5)
