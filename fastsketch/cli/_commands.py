@@ -129,9 +129,7 @@ def info(args: Namespace) -> None:
 
             say_index(args, model.facts())
             return
-        facts: dict[str, Any] = model.facts()
-        if isinstance(model, fs.SketchQuantizer) and model.n_rows:
-            facts |= of_quantizer(model)
+        facts: dict[str, Any] = {**model.facts(), **of_quantizer(model)}
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:
             spectrum = model.spectrum()
@@ -163,8 +161,10 @@ def info(args: Namespace) -> None:
             print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
 
 
-def of_quantizer(model: fs.SketchQuantizer) -> dict[str, Any]:
-    """How the bytes of a code are used, as far as the model has learned."""
+def of_quantizer(model: object) -> dict[str, Any]:
+    """How a quantizer uses the bytes of a code, as far as it has learned; nothing of other models."""
+    if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
+        return {}
     from fastsketch.quantizing._encoder import BookEncoder
 
     encoder = model.encoder()
