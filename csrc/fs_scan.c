@@ -337,6 +337,16 @@ static int load_allowed(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count
     return any;
 }
 
+/* The blocks of `count` rows of a set from `first` on; made in `packed` if they are not there. */
+static const uint8_t *blocks_of(const fs_scan_set *set, ptrdiff_t first, ptrdiff_t count, uint8_t *packed)
+{
+    const fs_scan_layout *layout = &set->layout;
+    if (set->in_blocks)
+        return set->codes + (first - set->first) / FS_SCAN_ROWS * fs_scan_block(layout);
+    fs_scan_pack(layout, 0, count, set->codes + (first - set->first) * layout->width, packed);
+    return packed;
+}
+
 void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdiff_t n_queries, fs_scan_query *queries,
                   void *scratch)
 {
@@ -352,11 +362,7 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
         if (!load_allowed(set, first, count, may))
             continue;
         s.n_blocks = (count + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS;
-        s.blocks = packed;
-        if (set->in_blocks)
-            s.blocks = set->codes + (first - set->first) / FS_SCAN_ROWS * fs_scan_block(layout);
-        else
-            fs_scan_pack(layout, 0, count, set->codes + (first - set->first) * layout->width, packed);
+        s.blocks = blocks_of(set, first, count, packed);
         /* the next strip on its way meanwhile */
         const ptrdiff_t row = set->in_blocks ? fs_scan_block(layout) / FS_SCAN_ROWS : layout->width;
         const uint8_t *next = set->codes + (first - set->first + FS_SCAN_STRIP) * row;
@@ -372,6 +378,26 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
                 any |= mask[b] &= may[b];
             if (any)
                 look_closer(set, first, s.n_blocks, s.blocks, mask, queries + i);
+        }
+    }
+}
+
+void fs_scan_scores(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, const fs_scan_query *query, float *score,
+                    void *scratch)
+{
+    const ptrdiff_t bytes = fs_scan_block(&set->layout);
+    const uint8_t *rows[FEW];
+    ptrdiff_t places[FEW];
+    for (ptrdiff_t first = start; first < stop; first += FS_SCAN_STRIP) {
+        const ptrdiff_t count = stop - first < FS_SCAN_STRIP ? stop - first : FS_SCAN_STRIP;
+        const uint8_t *blocks = blocks_of(set, first, count, scratch);
+        for (ptrdiff_t i = 0; i < count; i += FEW) {
+            const int n = count - i < FEW ? (int)(count - i) : FEW;
+            for (int r = 0; r < n; r++) {
+                rows[r] = blocks + (i + r) / FS_SCAN_ROWS * bytes + (i + r) % FS_SCAN_ROWS * 4;
+                places[r] = first + i + r;
+            }
+            score_rows(set, query, n, rows, places, score + (first - start) + i);
         }
     }
 }

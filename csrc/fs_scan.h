@@ -73,4 +73,9 @@ size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries);
 void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdiff_t n_queries, fs_scan_query *queries,
                   void *scratch);
 
+/* Scores, as defined, of rows start (a multiple of FS_SCAN_STRIP) to stop for a query, of which table and constant are
+ * looked at.  scratch: fs_scan_scratch bytes for one query. */
+void fs_scan_scores(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, const fs_scan_query *query, float *score,
+                    void *scratch);
+
 #endif

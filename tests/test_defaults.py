@@ -28,6 +28,7 @@ ESTIMATORS = {
 COMMANDS = {
     "FrequentDirections": "sketch",
     "SketchHash": "hash",
+    "SketchQuantizer": "quantize",
     "SketchedNewton": "learn",
     "AdaptiveSubgradient": "learn",
     "LowRankModel": "complete",

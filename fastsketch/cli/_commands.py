@@ -130,6 +130,9 @@ def info(args: Namespace) -> None:
             say_index(args, model.facts())
             return
         facts: dict[str, Any] = model.facts()
+        if isinstance(model, fs.SketchQuantizer) and model.n_rows:
+            facts |= of_quantizer(model)
+            facts["fingerprint"] = model.encoder().fingerprint  # as an index names its generations
         sketched, certain = isinstance(model, FrequentDirections), {}
         if sketched and model.n_features is not None:
             spectrum = model.spectrum()
@@ -159,6 +162,20 @@ def info(args: Namespace) -> None:
         longest = values[0] or 1.0
         for value in values[: args.top]:
             print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
+
+
+def of_quantizer(model: fs.SketchQuantizer) -> dict[str, Any]:
+    """How the bytes of a code are used, as far as the model has learned."""
+    from fastsketch.quantizing._encoder import BookEncoder
+
+    encoder = model.encoder()
+    assert isinstance(encoder, BookEncoder)
+    layout = encoder.layout
+    return {
+        "factor_bytes": layout.offset.n_bytes + layout.scale.n_bytes,
+        "bits_of_directions": encoder.bits_of_directions.tolist(),
+        "fingerprint": encoder.fingerprint,
+    }
 
 
 def demo(args: Namespace) -> None:

@@ -144,7 +144,10 @@ def say_index(args: Namespace, facts: dict[str, Any]) -> None:
     for one in facts[GENERATIONS]:
         removed = f", {one['n_removed']:,} removed" if one["n_removed"] else ""
         now = ", encodes what is added" if one["current"] else ""
-        print(f"  {one['fingerprint'][:12]}  {one['width']} bytes a code, {one['n_rows']:,} rows{removed}{now}")
+        factors = f" ({one['factor_bytes']} of factors)" if one["factor_bytes"] else ""
+        print(
+            f"  {one['fingerprint'][:12]}  {one['width']} bytes a code{factors}, {one['n_rows']:,} rows{removed}{now}"
+        )
 
 
 def _save(args: Namespace, index: fs.CodeIndex) -> None:

@@ -1,6 +1,7 @@
 """Candidates ranked again by exact distances to the rows themselves, wherever those are."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ class RowsAt(NamedTuple):
 def checked_source(source: Source, n: int, n_features: int, name: str = "rescore") -> RowsAt:
     """Of n rows with n_features columns; TypeError / ValueError naming the argument. A function is checked later."""
     if not callable(source):
+        refuse_names(source, name)
         if not isinstance(source, np.ndarray) or source.ndim != 2:
             source = as_rows(source, name=name)
         else:
@@ -34,6 +36,15 @@ def checked_source(source: Source, n: int, n_features: int, name: str = "rescore
         if found != (n, n_features):
             raise ValueError(f"{name} must have shape ({n}, {n_features}) as the rows that were encoded, got {found}")
     return RowsAt(source, n, n_features)
+
+
+def refuse_names(source: Any, name: str) -> None:
+    """Raise for what is often given instead of rows: the name of their file, or True."""
+    if isinstance(source, str | bytes | bool | np.bool_ | PathLike):
+        raise TypeError(
+            f"{name} must be the rows (an array, np.load(..., mmap_mode='r'), CSR) or a function of ids that returns "
+            f"them, got {source!r}"
+        )
 
 
 def rescored(

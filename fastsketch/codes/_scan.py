@@ -51,9 +51,10 @@ def scan(
     Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
     at least k. tables (m, n_tables, 16), codes (n, width).
     """
-    some = None if isinstance(codes, Blocks) else few(allow)
-    if some is not None and not isinstance(codes, Blocks):
-        codes, allow, ids = codes[some], None, None if ids is None else ids[some]
+    some = few(allow)
+    if some is not None:
+        codes = codes.take(some) if isinstance(codes, Blocks) else codes[some]
+        allow, ids = None, None if ids is None else ids[some]
         rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[some])
     scores, places = kernel.topk(
         np.ascontiguousarray(tables, np.float32),
@@ -71,9 +72,16 @@ def scan(
     return scores, places if some is None else some[places]
 
 
-def sums(tables: NDArray[np.float32], nibbles: Codes) -> Scores:
-    """t (m, n) of tables (m, n_tables, 16) and nibbles (n_tables, n)."""
-    t = np.zeros((len(tables), nibbles.shape[1]), np.float32)
-    for j, nibble in enumerate(nibbles):
-        t += tables[:, j][:, nibble]
-    return t
+def scored(
+    table: NDArray[np.float32], codes: Codes | Blocks, layout: Layout, *, alpha: float, beta: float, constant: float
+) -> Scores:
+    """Scores (n,) of all codes for one query, by its table (n_tables, 16): see ``Rule``."""
+    return kernel.scores(
+        np.ascontiguousarray(table, np.float32),
+        codes.data if isinstance(codes, Blocks) else np.ascontiguousarray(codes),
+        layout,
+        alpha=alpha,
+        beta=beta,
+        constant=constant,
+        in_blocks_of=codes.n if isinstance(codes, Blocks) else -1,
+    )

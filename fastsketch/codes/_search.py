@@ -18,7 +18,7 @@ from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.codes._layout import Codes
 from fastsketch.codes._packed import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
-from fastsketch.codes._scan import Estimate, Rule, Tables, scan, sums
+from fastsketch.codes._scan import Estimate, Rule, Tables, scan, scored
 
 if TYPE_CHECKING:
     from fastsketch.codes._encoder import Encoder
@@ -111,11 +111,10 @@ def nearest(
 ) -> tuple[Keys, Places]:
     """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines; with
-    blocks they must be given.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
     if metric == "hamming":
-        assert not isinstance(codes, Blocks)
+        codes = codes.part(0, len(codes)) if isinstance(codes, Blocks) else codes
         bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "cosine":
@@ -126,9 +125,7 @@ def nearest(
     elif metric == "inner_product":
         rule = Rule(0.0, -1.0)
     else:
-        if norms is None:
-            assert not isinstance(codes, Blocks)
-            norms = estimated_norms(encoder, codes)
+        norms = estimated_norms(encoder, codes) if norms is None else norms
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
     scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
@@ -140,20 +137,20 @@ def nearest(
     return keys, places
 
 
-def estimated_norms(encoder: "Encoder", codes: Codes) -> NDArray[np.float32]:
+def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.float32]:
     """float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
-    layout = encoder.layout
-    t = sums(tables, layout.nibbles(codes).T)[0].astype(np.float64)
-    offset, scale = layout.offsets(codes), layout.scales(codes)
-    base = float(constant[0]) + (np.zeros(len(codes)) if offset is None else offset.astype(np.float64))
-    square = base - 2.0 * (t if scale is None else t * scale)
-    least = np.maximum(LEAST_NORM * base, np.finfo(np.float32).tiny)
-    return np.sqrt(np.minimum(np.maximum(square, least), LARGEST)).astype(np.float32)
+    # the squared distances from zero
+    base = min(float(constant[0]), LARGEST)
+    square = scored(tables[0], codes, encoder.layout, alpha=1.0, beta=-2.0, constant=base)
+    least = max(LEAST_NORM * base, float(np.finfo(np.float32).tiny))
+    return np.sqrt(np.clip(square, least, LARGEST, dtype=np.float64)).astype(np.float32)
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Those of the encoder, kept among numbers whose sums are numbers."""
+    """Those of the encoder, kept among numbers whose sums are numbers; it is not asked where there are no queries."""
+    if not queries.shape[0]:
+        return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
     return Tables(np.clip(tables, -FARTHEST, FARTHEST), np.clip(constant, -(FARTHEST**8), FARTHEST**8))
 

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer, is_sparse
+from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
+from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
 
 M = TypeVar("M", bound=MergeableModel)
@@ -36,7 +38,7 @@ def _join(parts: Sequence[Part[M]]) -> Part[M]:
         return Part(merged([part.opened() for part in parts]), parts[0].first, parts[-1].last)
 
 
-def _encode(rows: Any, model: Hasher) -> NDArray[np.uint8]:
+def _encode(rows: Any, model: Hasher | Encoder) -> NDArray[np.uint8]:
     with fs.thread_limit(1):
         return model.encode(rows)
 
@@ -196,32 +198,36 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> Frequent
     return again.merge(root.compute().opened()).finish()
 
 
-def encode(model: Hasher, data: Any) -> Any:
-    """Binary codes of rows by a hash that has learned.
+def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:
+    """Codes of rows by a hash or a quantizer that has learned.
 
     Parameters
     ----------
-    model : fs.SketchHash or another hash
+    model : fs.SketchQuantizer, fs.SketchHash or another hash, or the encoder of one
+        Hashes give bits alone: ``model.encoder(factors=True)`` gives factors too.
     data : dask.array.Array (n, d), or array_like or scipy.sparse
 
     Returns
     -------
-    dask.array.Array or ndarray, uint8 (n, ceil(n_bits / 8))
+    dask.array.Array or ndarray, uint8 (n, width)
         Lazy for a dask array.
 
     Raises
     ------
     TypeError, ValueError
-        If the model is no hash or has seen no rows, or the rows are no matrix of its width.
+        If the model is none of these or has seen no rows, or the rows are no matrix of its width.
     """
     from dask import array
 
-    if not isinstance(model, Hasher):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"model must be a hash, got {type(model).__name__}")
-    if not model.n_rows:
+    if not isinstance(model, Hasher | SketchQuantizer | Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
+    if not isinstance(model, Encoder) and not model.n_rows:
         raise ValueError("the model has seen no rows: call fit first")
+    if isinstance(model, SketchQuantizer):
+        model = model.encoder()  # learned once, not in every task
     if not isinstance(data, array.Array):
         return model.encode(data)
     whole = _whole_rows(data)
-    chunks = (whole.chunks[0], (code_width(model.n_bits),))
+    width = model.width if isinstance(model, Encoder) else code_width(model.n_bits)
+    chunks = (whole.chunks[0], (width,))
     return whole.map_blocks(_encode, model, dtype=np.uint8, chunks=chunks)

@@ -215,7 +215,10 @@ class Hasher(Model, abstract=True):
         width = code_width(self.n_bits)
         index = faiss.IndexBinaryFlat(8 * width)
         if codes is not None:
-            index.add(as_codes(codes, "codes", width=width))
+            packed = as_codes(codes, "codes")
+            if self._has_factors(packed):
+                raise ValueError(f"faiss takes bits alone: encode without factors, or give codes[:, :{width}]")
+            index.add(packed)
         return index
 
     def _require_rows(self) -> None:

@@ -1,6 +1,7 @@
 """What an index holds: segments in the order of their rows. Every change makes new contents and leaves the old ones."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,9 +83,10 @@ class Contents(NamedTuple):
 
     def closed(self, encoder: Encoder | None = None) -> "Contents":
         """With a room for a new segment, of another encoder if one is given."""
-        rows = self.room.segment.rows
-        room = empty_room(encoder or self.encoder, None if rows is None else rows.dtype)
-        return self._replace(sealed=self.segments, room=room)
+        last = self.room.segment
+        room = empty_room(type(last.codes), encoder or self.encoder, None if last.rows is None else last.rows.dtype)
+        sealed = (*self.sealed, replace(last, codes=last.codes.own())) if len(last) else self.sealed
+        return self._replace(sealed=sealed, room=room)
 
     def with_segment(self, segment: Segment) -> "Contents":
         """With rows of any encoder, whose ids are not there yet."""

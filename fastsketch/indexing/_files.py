@@ -90,8 +90,8 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
                 found = found.view(np.ndarray)
             else:
                 found = np.empty(shape, dtype)
-                content = found.reshape(-1).view(np.uint8)
-                if file.readinto(content) != content.nbytes:  # type: ignore[attr-defined]
+                content = found.reshape(-1).view(np.uint8).data
+                if file.readinto(content) != content.nbytes:
                     raise ValueError("it became shorter while it was read")
     except FileNotFoundError:
         raise StateError(f"{path} is missing") from None

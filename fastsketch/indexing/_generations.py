@@ -1,6 +1,6 @@
 """Generations of an index: what its rows were encoded by, and how old ones are brought forward."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,8 @@ from fastsketch._validation import check_finite, is_sparse
 from fastsketch.codes import Encoder
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.indexing._contents import Contents
-from fastsketch.indexing._segment import CODES, Segment
+from fastsketch.indexing._segment import CODES, Segment, pieces
 from fastsketch.quantizing import SketchQuantizer
-
-# Rows that are encoded, decoded or converted at a time.
-PIECE_ROWS = 1 << 14
 
 Rows = NDArray[np.floating[Any]]
 
@@ -36,6 +33,7 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
         about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
+        about["factor_bytes"] = encoder.layout.offset.n_bytes + encoder.layout.scale.n_bytes
         found.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
     for segment in contents.segments:
         found[segment.encoder.fingerprint]["n_rows"] += segment.n_live
@@ -45,12 +43,6 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
 
 
 # -- rows on their way in ----------------------------------------------------------------------------------------------
-def pieces(n: int) -> Iterator[slice]:
-    """Slices of n rows."""
-    for start in range(0, n, PIECE_ROWS):
-        yield slice(start, min(n, start + PIECE_ROWS))
-
-
 def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
     """Rows in the dtype they are kept in; ValueError for what it does not hold."""
     check_finite(rows, offset=offset)
@@ -77,9 +69,15 @@ def brought_forward(contents: Contents, rows_of: Callable[[Segment, NDArray[np.i
 
 
 def _again(segment: Segment, encoder: Encoder, rows_of: Callable[[Segment, NDArray[np.int64]], Any]) -> Segment:
-    codes = np.zeros((len(segment), encoder.width), np.uint8)
-    live = np.arange(len(segment)) if segment.live is None else np.flatnonzero(segment.live)
-    for piece in pieces(len(live)):
-        codes[live[piece]] = encoder.encode(rows_of(segment, live[piece]))
+    codes = segment.codes.empty(len(segment), encoder.layout)
+    for piece in pieces(len(segment)):
+        start, stop, _ = piece.indices(len(segment))
+        live = np.arange(start, stop, dtype=np.int64)
+        if segment.live is not None:
+            live = live[segment.live[piece]]
+        some = np.zeros((stop - start, encoder.width), np.uint8)
+        if len(live):
+            some[live - start] = encoder.encode(rows_of(segment, live))
+        codes.put(start, some)
     written = {name: file for name, file in segment.written.items() if name != CODES}
     return replace(segment, encoder=encoder, codes=codes, written=written, derived={})

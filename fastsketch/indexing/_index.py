@@ -21,7 +21,7 @@ from fastsketch.indexing._places import Ids, with_run
 from fastsketch.indexing._reading import Reading
 from fastsketch.indexing._room import Batch, empty_room
 from fastsketch.indexing._searching import given_rows
-from fastsketch.indexing._segment import Segment
+from fastsketch.indexing._segment import Segment, kind_for, pieces
 from fastsketch.io._checks import MOST_COUNT
 
 KeptRows = Literal["float16", "float32"] | None
@@ -57,7 +57,7 @@ class CodeIndex(Reading):
         In the order in which the rows were added.
     generations : list of dict
         For each encoder that rows of the index have, and for the present one: "fingerprint", "kind", "width" (bytes of
-        a code), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
+        a code), "factor_bytes" (of them), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
 
     Raises
     ------
@@ -68,8 +68,9 @@ class CodeIndex(Reading):
     -----
     An answer depends on the rows in the index and on their ids, neither on the batches in which they came nor on saves.
     Ids are integers in [0, 2**62). Memory: the bytes of the codes, 8 of an id, the kept rows, 4 more a row where ids do
-    not ascend, 1 where some were removed; the last segment (of at most 2**20 rows) has room for a quarter more. A
-    search keeps the codes a second time as they are scanned, and 4 bytes a row for cosines.
+    not ascend, 1 where some were removed; 4 for cosines, once they were searched for; the last segment (of at most
+    2**20 rows) has room for a quarter more. Codes lie as they are scanned, in memory and in files, for which they are
+    filled to whole fours of bytes (but for metric="hamming"): no search begins with packing them.
 
     One thread at a time changes an index; a second one is refused with a RuntimeError. Any number may search it, also
     meanwhile: each sees it before the change or after it. What fails or is interrupted has changed nothing.
@@ -97,7 +98,8 @@ class CodeIndex(Reading):
         as_choice(metric, "metric", get_args(Metric))
         encoder = _generations.as_encoder(model, metric=metric)
         as_metric(metric, encoder)
-        self._set_up(rows, metric, Contents((), empty_room(encoder, None if rows is None else ROW_TYPES[rows]), 0))
+        room = empty_room(kind_for(metric), encoder, None if rows is None else ROW_TYPES[rows])
+        self._set_up(rows, metric, Contents((), room, 0))
 
     def _set_up(self, rows: str | None, metric: str, contents: Contents) -> None:
         self._rows, self._metric = rows, metric
@@ -135,7 +137,7 @@ class CodeIndex(Reading):
         given = self._new_ids(ids, n)
 
         def batches() -> Iterator[Batch]:
-            for piece in _generations.pieces(n):
+            for piece in pieces(n):
                 some = checked[piece]
                 kept = None if self._rows is None else self._kept(some, offset=piece.start)
                 yield Batch(self._encoded(some, offset=piece.start), given[piece], kept)
@@ -213,7 +215,8 @@ class CodeIndex(Reading):
         if encoder == contents.encoder:
             self._contents = contents.with_rows([Batch(checked, given, kept)], len(given))
         else:
-            segment = Segment(encoder, checked.copy(), given, kept, runs=with_run((), given))
+            held = kind_for(self._metric).of(checked, encoder.layout)
+            segment = Segment(encoder, held, given, kept, runs=with_run((), given))
             self._contents = contents.with_segment(segment)
         return given
 
@@ -329,7 +332,7 @@ class CodeIndex(Reading):
                 return found[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
-            return segment.encoder.decode(segment.codes[positions])
+            return segment.encoder.decode(segment.codes.take(positions))
 
         self._contents = _generations.brought_forward(contents, rows_of)
         return self

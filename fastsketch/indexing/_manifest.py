@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer
 from fastsketch.codes import Encoder
+from fastsketch.codes._blocks import CodeRows
 from fastsketch.codes._search import METRICS, as_metric
 from fastsketch.indexing._contents import Contents
 from fastsketch.indexing._files import MANIFEST, as_name, open_array, read_encoder
 from fastsketch.indexing._places import ascends, with_run
 from fastsketch.indexing._room import empty_room
-from fastsketch.indexing._segment import CODES, IDS, REMOVED, ROWS, Segment, Written
+from fastsketch.indexing._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
 from fastsketch.io import _checks as checks
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
@@ -22,7 +23,7 @@ from fastsketch.io._state import StateError
 KIND = "CodeIndex"
 # Raised whenever an older reader could misread a folder.
 VERSION = 1
-ROW_TYPES = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
+ROW_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
 # Most rows of one segment of a file: positions are kept in 32 bits.
 MOST_ROWS = 1 << 31
 
@@ -127,12 +128,14 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
             n,
             _written(folder, about["files"], kept),
             kept,
+            kind=kind_for(metric),
             memory_map=memory_map,
             verify=verify,
         )
         for n, about in zip(sizes, state["segments"], strict=True)
     )
-    contents = Contents(segments, empty_room(current, None if kept is None else ROW_TYPES[kept]), next_id)
+    room = empty_room(kind_for(metric), current, None if kept is None else ROW_TYPES[kept])
+    contents = Contents(segments, room, next_id)
     _check_ids(contents)
     return Saved(metric, kept, contents, stamp_of(state))
 
@@ -163,13 +166,14 @@ def _segment(
     written: dict[str, Written],
     kept: str | None,
     *,
+    kind: type[CodeRows],
     memory_map: bool,
     verify: bool,
 ) -> Segment:
     def array(name: str, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
         return open_array(written[name], shape, dtype, memory_map=memory_map, verify=verify)
 
-    codes = array(CODES, (n, encoder.width), np.uint8, memory_map=memory_map, verify=True)
+    codes = array(CODES, kind.shape(n, encoder.layout), np.uint8, memory_map=memory_map, verify=True)
     ids = array(IDS, (n,), np.int64, memory_map=memory_map, verify=True)
     rows = None
     if kept is not None:
@@ -180,7 +184,7 @@ def _segment(
     if REMOVED in written:
         bits = array(REMOVED, (-(-n // 8),), np.uint8, memory_map=False, verify=True)
         removed = np.unpackbits(bits, count=n, bitorder="little").view(np.bool_)
-    return Segment(encoder, codes, ids, rows, removed, with_run((), ids), written)
+    return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), written)
 
 
 def _check_ids(contents: Contents) -> None:

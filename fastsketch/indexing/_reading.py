@@ -177,7 +177,7 @@ class Reading:
         for number, segment in enumerate(contents.segments):
             here = np.flatnonzero(which == number)
             if len(here):
-                out[here] = segment.encoder.decode(segment.codes[where[here]])
+                out[here] = segment.encoder.decode(segment.codes.take(where[here]))
         return out
 
     def to_faiss(self) -> Any:
@@ -208,6 +208,7 @@ class Reading:
         flat.this.disown()
         index.own_fields = True
         for segment in contents.segments:
-            codes = segment.codes if segment.live is None else segment.codes[segment.live]
+            codes = segment.codes.part(0, len(segment))
+            codes = codes if segment.live is None else codes[segment.live]
             index.add_with_ids(np.ascontiguousarray(codes[:, :width]), segment.live_ids)
         return index

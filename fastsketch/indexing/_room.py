@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.codes import Encoder
+from fastsketch.codes._blocks import CodeRows
+from fastsketch.codes._layout import Codes
 from fastsketch.indexing._places import Ids, with_run
-from fastsketch.indexing._segment import SEGMENT_ROWS, Codes, Segment
+from fastsketch.indexing._segment import SEGMENT_ROWS, Segment
 
 # The first rows that there is room for, and the share by which the room grows: what an index holds and does not use.
 FIRST_ROWS, GROWTH = 1024, 4
@@ -32,13 +34,14 @@ class Room(NamedTuple):
     What lies behind them is nobody's: who was interrupted while writing there has changed nothing.
     """
 
-    arrays: tuple[NDArray[Any], ...]  # codes, ids, and rows if they are kept
+    codes: CodeRows
+    arrays: tuple[NDArray[Any], ...]  # ids, and rows if they are kept
     segment: Segment
 
     @property
     def capacity(self) -> int:
         """Rows that fit in."""
-        return len(self.arrays[0])
+        return len(self.codes)
 
     @property
     def left(self) -> int:
@@ -49,28 +52,28 @@ class Room(NamedTuple):
         """The room with a batch that fits in a segment behind its rows, and `coming` rows in all expected."""
         n = len(self.segment)
         stop = n + len(batch.ids)
-        new = tuple(array for array in batch if array is not None)
-        arrays = self.arrays
+        new = (batch.ids,) if batch.rows is None else (batch.ids, batch.rows)
+        held, arrays = self.codes, self.arrays
         if stop > self.capacity:
             capacity = min(SEGMENT_ROWS, max(n + coming, n + n // GROWTH, FIRST_ROWS))
+            held = held.moved(n, capacity)
             arrays = tuple(np.empty((capacity, *array.shape[1:]), array.dtype) for array in arrays)
             for array, old in zip(arrays, self.arrays, strict=True):
                 array[:n] = old[:n]
+        held.put(n, batch.codes)
         for array, values in zip(arrays, new, strict=True):
             array[n:stop] = values
-        codes, ids = arrays[0][:stop], arrays[1][:stop]
-        rows = arrays[2][:stop] if len(arrays) > 2 else None
+        ids, rows = arrays[0][:stop], arrays[1][:stop] if len(arrays) > 1 else None
         removed = self.segment.removed
         if removed is not None:
             removed = np.concatenate([removed, np.zeros(stop - n, np.bool_)])
         runs = with_run(self.segment.runs, ids)
-        segment = Segment(self.segment.encoder, codes, ids, rows, removed, runs)
-        return Room(arrays, segment)
+        segment = Segment(self.segment.encoder, held.first(stop), ids, rows, removed, runs)
+        return Room(held, arrays, segment)
 
 
-def empty_room(encoder: Encoder, rows_dtype: np.dtype[Any] | None) -> Room:
+def empty_room(kind: type[CodeRows], encoder: Encoder, rows_dtype: np.dtype[Any] | None) -> Room:
     """Room for codes of an encoder, with no row in it."""
-    codes, ids = np.empty((0, encoder.width), np.uint8), np.empty(0, np.int64)
+    codes, ids = kind.empty(0, encoder.layout), np.empty(0, np.int64)
     rows = None if rows_dtype is None else np.empty((0, encoder.n_features), rows_dtype)
-    kept = () if rows is None else (rows,)
-    return Room((codes, ids, *kept), Segment(encoder, codes, ids, rows))
+    return Room(codes, (ids,) if rows is None else (ids, rows), Segment(encoder, codes, ids, rows))

@@ -183,7 +183,8 @@ def _written(folder: Path, segment: Segment, new: list[str], *, memory_map: bool
             one = write_array(folder, name, array)
             new.append(one.file)
             if memory_map and name in (CODES, IDS, ROWS):
-                mapped[name] = open_array(one, array.shape, array.dtype, memory_map=True, verify=False)
+                found = open_array(one, array.shape, array.dtype, memory_map=True, verify=False)
+                mapped[name] = replace(segment.codes, data=found) if name == CODES else found
         written[name] = one
     return replace(segment, written=written, **mapped)
 

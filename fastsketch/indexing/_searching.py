@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import as_integer, check_finite, is_sparse
-from fastsketch.codes._rescoring import RowsAt, checked_source, rescored
+from fastsketch.codes._rescoring import RowsAt, checked_source, refuse_names, rescored
 from fastsketch.codes._search import (
     Found,
     Keys,
@@ -73,7 +73,7 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes if metric == "hamming" else segment.blocks,
+            segment.codes.scanned,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
@@ -155,6 +155,7 @@ def kept_rows(contents: Contents) -> RowsOf:
 def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -> RowsOf:
     """Rows by their ids, of a caller: row i of an array is that of id i, a function returns those of the ids."""
     if not callable(source):
+        refuse_names(source, name)
         given: Any = source if is_sparse(source) else np.asanyarray(source)
         source = checked_source(given, given.shape[0] if given.ndim else 0, n_features, name).source
 

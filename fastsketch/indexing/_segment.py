@@ -1,5 +1,6 @@
 """A segment: codes of one generation, with their ids and kept rows; it never changes, others take its place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.codes import Encoder
-from fastsketch.codes._blocks import Blocks, blocks_of
+from fastsketch.codes._blocks import Blocks, CodeRows
 from fastsketch.codes._encoder import kept, restored
 from fastsketch.codes._search import estimated_norms
 from fastsketch.indexing._places import Ids, Positions, Runs, ascends, find, with_run
 
-Codes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 # Names of the arrays of a segment, in memory and in files.
 CODES, IDS, ROWS, REMOVED = "codes", "ids", "rows", "removed"
@@ -22,6 +22,8 @@ CODES, IDS, ROWS, REMOVED = "codes", "ids", "rows", "removed"
 # Most rows of a segment. A search goes through the segments one by one, so that few are better; the last one grows by a
 # share of itself and is moved then, so that small ones are better.
 SEGMENT_ROWS = 1 << 20
+# Rows that are encoded, decoded, converted or moved at a time.
+PIECE_ROWS = 1 << 14
 
 
 class Written(NamedTuple):
@@ -39,7 +41,7 @@ class Segment:
     Parameters
     ----------
     encoder : Encoder
-    codes : ndarray uint8 (n, width)
+    codes : CodeRows, or Blocks
     ids : ndarray int64 (n,)
     rows : ndarray float16 or float32 (n, d), or None
         Kept rows.
@@ -54,7 +56,7 @@ class Segment:
     """
 
     encoder: Encoder
-    codes: Codes
+    codes: CodeRows
     ids: Ids
     rows: NDArray[np.floating[Any]] | None = None
     removed: Mask | None = None
@@ -95,17 +97,10 @@ class Segment:
         return self.ids if self.live is None else self.ids[self.live]
 
     @property
-    def blocks(self) -> Blocks:
-        """The codes as they are scanned, kept with them once somebody has searched."""
-        if "blocks" not in self.derived:
-            self.derived["blocks"] = blocks_of(self.codes, self.encoder.layout).data
-        return Blocks(self.derived["blocks"], len(self))
-
-    @property
     def norms(self) -> NDArray[np.float32]:
         """Estimated lengths of the rows, kept once somebody has asked for cosines."""
         if "norms" not in self.derived:
-            self.derived["norms"] = estimated_norms(self.encoder, self.codes)
+            self.derived["norms"] = estimated_norms(self.encoder, self.codes.scanned)
         return self.derived["norms"]
 
     def find(self, ids: Ids) -> Positions:
@@ -126,7 +121,7 @@ class Segment:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of a file, by name; a bitmap of the removed rows, in the little order, if there are any."""
-        out: dict[str, NDArray[Any]] = {CODES: self.codes, IDS: self.ids}
+        out: dict[str, NDArray[Any]] = {CODES: self.codes.data, IDS: self.ids}
         if self.rows is not None:
             out[ROWS] = self.rows
         if self.removed is not None:
@@ -136,7 +131,7 @@ class Segment:
     def n_bytes(self) -> int:
         """Bytes of its arrays, of what finds an id and of what searches have kept."""
         orders = (run.order for run in self.runs)
-        held = (self.codes, self.ids, self.rows, self.removed, *orders, *self.derived.values())
+        held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *self.derived.values())
         return sum(array.nbytes for array in held if array is not None)
 
 
@@ -145,9 +140,28 @@ def _sent(about: dict[str, Any], arrays: dict[str, NDArray[Any]], *others: Any) 
     return Segment(restored(about, arrays), *others)
 
 
+def kind_for(metric: str) -> type[CodeRows]:
+    """How the codes of an index lie."""
+    return CodeRows if metric == "hamming" else Blocks
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """Slices of n rows."""
+    for start in range(0, n, PIECE_ROWS):
+        yield slice(start, min(n, start + PIECE_ROWS))
+
+
 def joined(segments: "list[Segment]") -> Segment:
     """One segment of the rows that count of several of one encoder, in their order."""
-    codes, ids = _gathered([(s.codes, s.live) for s in segments]), _gathered([(s.ids, s.live) for s in segments])
+    ids = _gathered([(s.ids, s.live) for s in segments])
+    codes = segments[0].codes.empty(len(ids), segments[0].encoder.layout)
+    at = 0
+    for segment in segments:
+        for piece in pieces(len(segment)):
+            some = segment.codes.part(piece.start, piece.stop)
+            some = some if segment.live is None else some[segment.live[piece]]
+            codes.put(at, some)
+            at += len(some)
     with_rows = [(s.rows, s.live) for s in segments if s.rows is not None]
     rows = _gathered(with_rows) if with_rows else None
     return Segment(segments[0].encoder, codes, ids, rows, runs=with_run((), ids))

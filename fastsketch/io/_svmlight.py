@@ -21,6 +21,9 @@ LONGEST_LINE = 256 << 20
 # Columns are 32-bit integers, and their number is one too.
 MOST_FEATURES = 2**31 - 1
 
+# Names of tables, which are no svmlight text.
+TABLES = frozenset((".csv", ".tsv"))
+
 
 class Block(NamedTuple):
     """Whole lines of text, parsed: the arrays of a CSR matrix with its labels."""
@@ -48,10 +51,17 @@ def read_blocks(file: InputFile, block_bytes: int, *, zero_based: bool) -> Itera
                 text, zero_based=zero_based, first_line=line
             )
         except ValueError as error:
-            raise SourceError(f"{file.path}: {error}") from None
+            raise SourceError(f"{file.path}: {error}{_other_table(file.path)}") from None
         line += newlines
         if len(labels):
             yield Block(labels, indptr, indices, data, width)
+
+
+def _other_table(path: Path) -> str:
+    """What to say where the name of a file is that of a table."""
+    if TABLES.isdisjoint(path.suffixes):
+        return ""
+    return " (this is read as svmlight text: of a table, save the numbers with np.save)"
 
 
 def count_features(file: InputFile, *, zero_based: bool) -> int:

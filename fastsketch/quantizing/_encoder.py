@@ -75,6 +75,10 @@ class Books:
         """Nibbles of a code."""
         return int(self.first[-1])
 
+    def bits(self) -> Array:
+        """Bits of a code that each direction has, (r,): those of a block are shared by its directions."""
+        return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
+
     def dense(self) -> Narrow:
         """float32 (n_nibbles, 16, r): the words with a number for every direction."""
         out = np.zeros((self.n_nibbles, 16, len(self.weights)), np.float32)
@@ -173,6 +177,11 @@ class BookEncoder(Encoder):
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
+    @property
+    def bits_of_directions(self) -> Array:
+        """float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
+        return self._books.bits()
+
     def encode(self, rows: Rows) -> Codes:
         checked = self.checked(rows)
         (n, d), dtype = checked.shape, natural_dtype(checked.dtype)
@@ -242,7 +251,7 @@ class BookEncoder(Encoder):
                 asked = wide / self.length
                 constant = asked @ (self._mean / self.length)
             z = (asked @ self._wide_basis).astype(np.float32)
-        table = (z @ self._flat.T).reshape(len(wide), -1, 16)
+        table = (z @ self._flat.T).reshape(len(wide), self.layout.n_tables, 16)
         if metric == "euclidean":
             table -= np.float32(0.5) * self._books.squares
         return Tables(table, constant)
@@ -286,7 +295,7 @@ class BookEncoder(Encoder):
         checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
         widest = int(np.diff(first.astype(np.int64)).max())
         checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
-        n_words = 16 * int(np.diff(start.astype(np.int64)) @ np.diff(first.astype(np.int64)))
+        n_words = 16 * sum(int(g) * int(m) for g, m in zip(np.diff(start), np.diff(first), strict=True))
         checks.finite(arrays, "mean", (d,))
         numbers = {"basis": (d, r), "words": (n_words,), "weights": (r,), "squares": (n, 16), "inside": (r,)}
         for name, shape in numbers.items():

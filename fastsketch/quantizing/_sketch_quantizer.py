@@ -213,6 +213,11 @@ class SketchQuantizer(SummaryModel):
         ------
         TypeError, ValueError
             If the model has learned nothing, or rows are no finite real matrix of its width.
+
+        Notes
+        -----
+        A row's code depends on neither the batch nor the threads. Sparse rows are multiplied by the basis in another
+        order than dense ones of the same numbers, so that a nibble or a factor that lies on an edge may differ.
         """
         return self.encoder().encode(rows)
 

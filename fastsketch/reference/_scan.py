@@ -56,8 +56,9 @@ def least_scores(
     ids: NDArray[np.int64] | None = None,
 ) -> tuple[Floats, NDArray[np.int64]]:
     """The k least of scores (m, n) by score and then by id, and their places; infinity and -1 where there are fewer."""
-    places: Any = np.arange(scores.shape[1]) if allow is None else np.flatnonzero(allow)
-    names: Any = places if ids is None else ids[places]
+    allowed = np.ones(scores.shape[1], np.bool_) if allow is None else allow
+    places: NDArray[np.int64] = np.flatnonzero(allowed).astype(np.int64)
+    names = places if ids is None else ids[places]
     found = np.full((len(scores), k), np.inf, np.float32)
     where = np.full((len(scores), k), -1, np.int64)
     for row, score in enumerate(scores):

@@ -81,11 +81,11 @@ class CodeNeighbors:
         most = self.n_samples_fit_ - (X is None)
         if k > most:
             raise ValueError(f"n_neighbors must be at most the {most} rows that can be neighbours, got {k}")
-        if self._fit_codes is None:
-            self._fit_codes = self._codes(self._fit_rows)
         if X is None and self._fit_rows is None:
             raise ValueError("X must be given: with keep_rows=False the rows of fit are not kept")
         queries = self._fit_rows if X is None else self._checked(X, reset=False)
+        if self._fit_codes is None:  # when nothing is left to refuse
+            self._fit_codes = self._codes(self._fit_rows)
         distances, found = self._learner.search(
             queries, self._fit_codes, k=k + (X is None), rescore=self._fit_rows, oversample=self.oversample
         )

@@ -59,7 +59,7 @@ def test_an_index_is_made_searched_and_shrinks(run):
     assert found(run, "i", "queries.npy", "-k", 3)["indices"] == index.search(QUERIES, k=3)[1].tolist()
     assert json.loads(run("index", "info", "i", "--json").out)["n_rows"] == 1193
     assert json.loads(run("info", "i", "--json").out)["n_rows"] == 1193
-    assert "1,193" in run("info", "i").out
+    assert "1,193" in run("info", "i").out and "of factors)" in run("info", "i").out
 
 
 def test_ids_a_filter_and_kept_rows(run):

@@ -47,9 +47,14 @@ def test_quantize_and_encode(run):
     model, expected = fs.load("q.fsk"), fs.SketchQuantizer(12).update(ROWS).update(ROWS)
     expected.notes = model.notes
     assert same_state(model, expected)
+    about = json.loads(run("info", "q.fsk", "--json").out)
+    assert about["fingerprint"] == model.encoder().fingerprint and about["factor_bytes"] in (1, 2)
+    assert sum(about["bits_of_directions"]) == pytest.approx(8 * (12 - about["factor_bytes"]))
+    assert "factor bytes" in run("info", "q.fsk").out
     facts = json.loads(run("encode", "q.fsk", "rows.npy", "-o", "c.npy", "--json").out)
     assert (facts["n_rows"], facts["bytes_per_code"]) == (1200, 12) and "n_bits" not in facts
     assert np.array_equal(np.load("c.npy"), model.encode(ROWS))
+    assert json.loads(run("info", "q.fsk", "--json").out)["fingerprint"] == model.encoder().fingerprint
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "inner_product", "cosine"])
@@ -108,10 +113,12 @@ def test_bad_input(run, quantized, tmp_path):
     np.save("nan.npy", QUERIES * np.nan)
     (tmp_path / "words.txt").write_text("12\n\nzwölf\n", encoding="utf-8")
     (tmp_path / "large.txt").write_text("9" * 30 + "\n")
+    np.savetxt("rows.csv", ROWS[:5], delimiter=",")
     search = ("search", "q.fsk", "c.npy", "queries.npy")
     for command, message in [
         (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
         (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
+        (("quantize", "rows.csv", "-o", "x.fsk"), "(this is read as svmlight text: of a table, save"),
         (("encode", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
         (("encode", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
         ((*search, "--metric", "hamming"), "hamming"),

@@ -108,7 +108,11 @@ def test_whole_numbers_half_precision_and_large_numbers():
     assert np.allclose(distances, -np.sort(-exact("cosine"), axis=1)[:, :10])
 
 
-def test_no_queries():
+@pytest.mark.parametrize("model", [MODEL, fs.SketchQuantizer(6, sketch_size=64, block_rows=100).update(ROWS)])
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_queries(model, metric):
+    codes = CODES[True] if model is MODEL else model.encode(ROWS)
     for rescore in (None, ROWS):
-        distances, found = MODEL.search(QUERIES[:0], CODES[True], rescore=rescore)
-        assert distances.shape == found.shape == (0, 10)
+        for queries in (QUERIES[:0], sparse.csr_array(QUERIES[:0])):
+            distances, found = model.search(queries, codes, rescore=rescore, metric=metric)
+            assert distances.shape == found.shape == (0, 10)

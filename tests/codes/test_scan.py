@@ -51,7 +51,7 @@ def some_codes(n, layout):
 
 def some_tables(m, layout, spans=1.0):
     tables = RNG.standard_normal((m, layout.n_tables, 16)) * np.broadcast_to(spans, layout.n_tables)[:, np.newaxis]
-    return tables.astype(np.float32)
+    return np.clip(tables, -3e38, 3e38).astype(np.float32)
 
 
 def packed_bits(mask):
@@ -108,6 +108,21 @@ def test_against_numpy(layout):
 @pytest.mark.parametrize("layout", [Layout(16), Layout(17, BYTE, FINE)], ids=str)
 def test_any_number_of_queries(m, layout):
     check(some_tables(m, layout), some_codes(700, layout), layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_scores_of_all(layout):
+    for n in (1, 8, 17, 513, 40_000):
+        codes, tables = some_codes(n, layout), some_tables(1, layout)
+        rule = {"alpha": 1.0, "beta": -2.0}
+        expected = code_scores(tables, codes, layout=layout, constant=np.float32([0.75]), **rule)[0]
+        blocks = scan.pack(codes, layout)
+        for threads in THREADS:
+            pool.use(threads)
+            for given, more in ((codes, {}), (blocks, {"in_blocks_of": n})):
+                found = scan.scores(tables[0], given, layout, constant=0.75, **rule, **more)
+                assert found.dtype == np.float32 and np.array_equal(found, expected), (n, threads)
+    assert scan.scores(tables[0], codes[:0], layout, alpha=1.0, beta=-2.0).shape == (0,)
 
 
 def test_no_queries_and_no_codes():

@@ -6,11 +6,12 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines, reference
-from fastsketch.codes._blocks import blocks_of
+from fastsketch.codes._blocks import Blocks, CodeRows
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
 from fastsketch.codes._scan import Rule, scan
+from fastsketch.codes._search import estimated_norms
 from tests.helpers import stream
 
 RNG = np.random.default_rng(3)
@@ -225,9 +226,50 @@ def test_the_scan_is_its_reference(share):
     scores = reference.code_scores(tables, codes, layout=layout, **rule._asdict())
     for ids in (None, RNG.permutation(3000)):
         expected = reference.least_scores(scores, 11, allow=allow, ids=ids)
-        for given in (codes, blocks_of(codes, layout)):
+        for given in (codes, Blocks.of(codes, layout)):
             found = scan(tables, given, layout, rule, k=11, allow=allow, ids=ids)
             assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("kind", [CodeRows, Blocks])
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 20])
+def test_codes_that_are_kept(kind, width):
+    layout = Layout(2 * width)
+    codes = RNG.integers(0, 256, (100, width), dtype=np.uint8)
+    for n in (1, 15, 16, 17, 100):
+        held = kind.of(codes[:n], layout)
+        assert len(held) == n and held.data.shape == kind.shape(n, layout)
+        assert np.array_equal(held.part(0, n), codes[:n]) and np.array_equal(held.part(n // 2, n), codes[n // 2 : n])
+        places = RNG.integers(0, n, 30)
+        assert np.array_equal(held.take(places), codes[places])
+        assert held.take(places[:0]).shape == (0, width)
+    # those of the first are there, whatever is put behind them; its own have nothing behind them
+    held = kind.empty(60, layout)
+    for start in range(0, 60, 7):
+        held.put(start, codes[start : start + min(7, 60 - start)])
+    first = held.first(21)
+    own = first.own()
+    held.put(21, codes[50:60])
+    assert np.array_equal(first.part(0, 21), codes[:21])
+    assert np.array_equal(own.data, kind.of(codes[:21], layout).data)
+    more = held.moved(21, 90)
+    more.put(21, codes[21:90])
+    assert np.array_equal(more.part(0, 90), codes[:90]) and more.data.shape == kind.shape(90, layout)
+
+
+def test_norms_of_codes():
+    """Rows, blocks of them, and the squared distance from zero by the reference."""
+    encoder = MODEL.encoder(factors=True)
+    codes = CODES[True]
+    tables, constant = encoder.tables(np.zeros((1, encoder.n_features)), "euclidean")
+    square = reference.code_scores(
+        tables, codes, layout=encoder.layout, alpha=1.0, beta=-2.0, constant=constant.astype(np.float32)
+    )
+    found = estimated_norms(encoder, codes)
+    assert found.dtype == np.float32 and (square > 0).all()
+    assert np.array_equal(found, np.sqrt(square[0].astype(np.float64)).astype(np.float32))
+    assert np.array_equal(estimated_norms(encoder, Blocks.of(codes, encoder.layout)), found)
+    assert estimated_norms(encoder, codes[:0]).shape == (0,)
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------
@@ -321,6 +363,8 @@ NAN_QUERY[7, 3] = np.nan
         ({"rescore": ROWS[:, :39]}, r"rescore must have shape \(640, 40\)"),
         ({"rescore": sparse.csr_array(ROWS)[:, :39]}, r"rescore must have shape \(640, 40\)"),
         ({"rescore": ROWS.astype(complex)}, "real numbers"),
+        ({"rescore": "rows.npy"}, "rescore must be the rows .* or a function of ids that returns them, got 'rows.npy'"),
+        ({"rescore": True}, "rescore must be the rows .* got True"),
         (
             {"rescore": np.where(np.arange(640)[:, None] == 11, np.nan, ROWS), "k": 640},
             "rescore must be finite: row 11",

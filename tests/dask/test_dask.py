@@ -118,6 +118,15 @@ def test_codes_of_a_dask_array():
     assert np.array_equal(fsd.encode(lsh, da.from_array(ROWS, chunks=(70, D))).compute(), lsh.encode(ROWS))
 
 
+def test_codes_of_a_quantizer_and_of_an_encoder():
+    data = da.from_array(ROWS, chunks=(70, 9))
+    quantizer = fsd.fit(fs.SketchQuantizer(4, block_rows=M), da.from_array(ROWS, chunks=(100, D)))
+    for model, encoder in [(quantizer, quantizer.encoder()), (WHOLE.encoder(factors=True),) * 2]:
+        codes = fsd.encode(model, data)
+        assert codes.shape == (len(ROWS), encoder.width)
+        assert np.array_equal(codes.compute(), encoder.encode(ROWS))
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -232,7 +241,8 @@ HASH = fs.SketchHash(4)
         (lambda: fsd.fit(HASH, da.zeros(5)), ValueError, "two-dimensional"),
         (lambda: fsd.fit(HASH, da.zeros((5, 0))), ValueError, "columns"),
         (lambda: fsd.encode(HASH, ROWS), ValueError, "no rows"),
-        (lambda: fsd.encode(fs.FrequentDirections(4), ROWS), TypeError, "hash, got FrequentDirections"),
+        (lambda: fsd.encode(fs.SketchQuantizer(4), ROWS), ValueError, "no rows"),
+        (lambda: fsd.encode(fs.FrequentDirections(4), ROWS), TypeError, "a quantizer or .*, got FrequentDirections"),
         (lambda: fsd.encode(WHOLE, da.zeros((5, 4))).compute(), ValueError, "20 columns"),
         (lambda: fsd.fit(fs.SketchHash(8), da.zeros((5, 4))), ValueError, "at most the 4 features"),
         (lambda: fsd.fit(fs.FrequentDirections(4), da.from_array(ROWS * np.nan)), ValueError, "row 0 holds"),

@@ -179,11 +179,13 @@ def test_faiss_has_the_same_layout():
         index = model.to_faiss(codes)
         assert (index.d, index.ntotal) == (8 * codes.shape[1], len(ROWS))
         theirs, _ = index.search(codes[:50], 5)
-        ours, found = model.search(ROWS[:50], codes, k=5)
+        ours, found = model.search(ROWS[:50], codes, k=5, metric="hamming")
         assert np.array_equal(theirs, ours)
         assert np.array_equal(np.take_along_axis(fs.hamming_distances(codes[:50], codes), found, axis=1), ours)
     with pytest.raises(ValueError, match="2 bytes"):
         model.to_faiss(codes[:, :1])
+    with pytest.raises(ValueError, match=r"encode without factors, or give codes\[:, :2\]"):
+        model.to_faiss(model.encode(ROWS, factors=True))
 
 
 def test_to_faiss_without_faiss(monkeypatch):

@@ -140,13 +140,21 @@ def test_sparse_rows_and_queries():
     assert same(index.search(QUERIES, rescore=sparse.csr_array(rows)), dense.search(QUERIES, rescore=rows))
 
 
-def test_rows_alone_take_the_bytes_of_their_codes():
+def test_rows_alone_take_the_bytes_of_their_codes(tmp_path):
     index = fresh(toy(), ROWS, None)
     about = index.facts()
-    assert about["n_bytes"] == len(ROWS) * (index.encoder.width + 8)
+    width = -(-index.encoder.width // 4) * 4
+    assert about["n_bytes"] == -(-len(ROWS) // 16) * 16 * width + 8 * len(ROWS)
     assert (
         fresh(toy(), ROWS, np.random.default_rng(0).permutation(600)).facts()["n_bytes"] == about["n_bytes"] + 4 * 600
     )
+    # neither a search nor a save makes anything beside them
+    index.search(QUERIES)
+    assert index.facts()["n_bytes"] == about["n_bytes"]
+    index.save(tmp_path / "index")
+    mapped = fs.CodeIndex.load(tmp_path / "index")
+    mapped.search(QUERIES)
+    assert mapped.facts()["n_bytes"] == index.facts()["n_bytes"] == about["n_bytes"]
     assert repr(index).endswith("600 rows>") and about["kind"] == "CodeIndex" and about["n_removed"] == 0
 
 
@@ -260,6 +268,8 @@ REFUSED = [
     (lambda i: i.search(NAN), ValueError, "queries must be finite: row 49"),
     (lambda i: i.search(QUERIES[:, :5]), ValueError, "queries must have 8 columns"),
     (lambda i: i.search(QUERIES, rescore=ROWS[:, :5]), ValueError, "rescore must have shape"),
+    (lambda i: i.search(QUERIES, rescore="rows.npy"), TypeError, "rescore must be the rows .* got 'rows.npy'"),
+    (lambda i: i.reencode("rows.npy"), TypeError, "rows must be the rows .* got 'rows.npy'"),
     (lambda i: i.search(QUERIES, k=100, rescore=ROWS[:9]), ValueError, "rescore must have a row for every id"),
     (lambda i: i.search(QUERIES, rescore=lambda ids: ROWS[:1]), ValueError, "rescore must return 40 rows|must return"),
     (lambda i: i.search(QUERIES, rescore=lambda ids: ROWS[ids] * np.nan), ValueError, "of the ids from"),

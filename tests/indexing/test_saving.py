@@ -71,7 +71,7 @@ def test_there_and_back(folder, rows, memory_map):
     found = fs.CodeIndex.load(str(folder), memory_map=memory_map)
     assert content(found) == content(index) and (found.rows, found.metric) == (rows, "inner_product")
     assert content(fs.load(folder)) == content(index)
-    assert isinstance(found._contents.segments[0].codes.base, np.memmap) == memory_map
+    assert isinstance(found._contents.segments[0].codes.data.base, np.memmap) == memory_map
     for one in (found, index):
         assert one.add(ROWS[:2]).tolist() == [600, 601]
         one.reencode(decoded=rows is None).compact()

@@ -546,6 +546,7 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
         uint8_t *steps = space((size_t)(m * fs_scan_steps(&layout)), 1);
         uint32_t *weights = space((size_t)(m * fs_scan_weights(&layout)), 4);
         fs_offer *held = space((size_t)(2 * m * room), sizeof *held);
+        float *all[2] = {space((size_t)n, 4), space((size_t)n, 4)};
         fs_scan_query *queries = space((size_t)(2 * m), sizeof *queries);
         float *scratch = space(fs_scan_scratch(&layout, m) / 4 + 1, 4);
         for (ptrdiff_t i = 0; i < n * width; i++)
@@ -579,8 +580,14 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
                 fs_least_sort(set.ids, &queries[i].least, (way ? scores : score) + i * k,
                               (way ? places : place) + i * k);
             }
+            fs_scan_scores(&set, 0, half, queries, all[way], scratch);
+            fs_scan_scores(&set, half, n, queries, all[way] + half, scratch);
             set.codes = blocks, set.in_blocks = 1;
         }
+        check(memcmp(all[0], all[1], (size_t)n * 4) == 0, "scores of rows and of blocks");
+        if (!with)
+            check(place[0] < 0 || all[0][place[0]] == score[0], "the least of all scores");
+        note(all[0], (size_t)n * 4);
         check(memcmp(score, scores, (size_t)(m * k) * 4) == 0 && memcmp(place, places, (size_t)(m * k) * 8) == 0,
               "the least in two ranges");
         for (ptrdiff_t i = 0; i < m * k; i++)
@@ -588,6 +595,7 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
         note(score, (size_t)(m * k) * 4), note(place, (size_t)(m * k) * 8);
         free(codes), free(again), free(blocks), free(allow), free(table), free(divisor), free(score), free(scores);
         free(place), free(places), free(ids), free(steps), free(weights), free(held), free(queries), free(scratch);
+        free(all[0]), free(all[1]);
     }
 }
 

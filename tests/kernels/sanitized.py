@@ -18,6 +18,7 @@ CHECKS = "-fsanitize=address,undefined"
 # every kind of model.
 TESTS = (
     "kernels",
+    "codes",
     "io",
     "reliability/test_certificate.py",
     "sketching/test_input.py",

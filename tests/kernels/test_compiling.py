@@ -127,7 +127,7 @@ for line in lines:
         "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
         COMMANDS,
         "from fastsketch.cli._parser import make_parser; make_parser()",
-        "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._hashing, fastsketch.cli._lowrank",
+        "import fastsketch.cli._commands, fastsketch.cli._learning, fastsketch.cli._coding, fastsketch.cli._searching, fastsketch.cli._lowrank",
     ],
 )
 def test_only_what_needs_numba_imports_it(code, tmp_path):

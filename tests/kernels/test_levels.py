@@ -52,6 +52,20 @@ def sketch(dtype, **more):
     return fs.FrequentDirections(20, solver="gram", dtype=dtype, **more).update(rows(200, 301)).to_bytes()
 
 
+QUANTIZER = fs.SketchQuantizer(9, block_rows=100).update(rows(300, 40))
+
+
+def quantized():
+    """What a quantizer learns, the codes of one of all levels, and what they stand for."""
+    codes = QUANTIZER.encode(rows(300, 40))
+    learned = fs.SketchQuantizer(9, block_rows=100).update(rows(300, 40)).to_bytes()
+    return learned + codes.tobytes() + QUANTIZER.decode(codes).tobytes()
+
+
+def found(metric):
+    return QUANTIZER.search(rows(7, 40), QUANTIZER.encode(rows(300, 40)), metric=metric)
+
+
 CASES = {
     "row products": dots,
     "blocks of eight": lambda: block(np.float64) + block(np.float32),
@@ -64,6 +78,8 @@ CASES = {
     "scattered sketch": lambda: sketch("float64", compressor="countsketch"),
     "transform": lambda: fs.fwht(rows(512, 37)).tobytes() + fs.fwht(rows(3, 512), axis=1).tobytes(),
     "hash": lambda: fs.SketchHash(16).update(rows(300, 40)).to_bytes(),
+    "quantizer": lambda: quantized(),
+    "cosines": lambda: b"".join(part.tobytes() for part in found("cosine")),
     "Newton": lambda: papers.SketchedNewton(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
     "adaptive": lambda: papers.AdaptiveSubgradient(5).update(rows(60, 30), np.sign(rows(60, 30)[:, 0])).to_bytes(),
     "distances": lambda: fs.hamming_distances(rows(9, 21).view(np.uint8), rows(70, 21).view(np.uint8)).tobytes(),

@@ -28,6 +28,10 @@ def hash_of_part(item, index):
     return fs.SketchHash(6, block_rows=BLOCK, part=index).update(rows_of(item)).seal()
 
 
+def quantizer_of_part(item, index):
+    return fs.SketchQuantizer(6, block_rows=BLOCK, part=index).update(rows_of(item)).seal()
+
+
 def sketch_of_block(item, index):
     return fs.FrequentDirections(5, solver="gram", center=True).update(rows_of(item))
 

@@ -21,13 +21,14 @@ def test_blocks_by_any_executor_are_one_stream(executor, workers, fan_in):
     assert same_state(found, whole)
 
 
-@pytest.mark.parametrize("task", [tasks.hash_of_part, tasks.sketch_of_block])
+@pytest.mark.parametrize("task", [tasks.hash_of_part, tasks.quantizer_of_part, tasks.sketch_of_block])
 @pytest.mark.parametrize(("executor", "workers"), EXECUTORS[1:])
 def test_every_executor_gives_the_bits_of_the_serial_one(executor, workers, task):
     serial = fs.map_merge(task, range(tasks.BLOCKS), executor="serial")
     found = fs.map_merge(task, range(tasks.BLOCKS), executor=executor, workers=workers)
     assert same_state(found, serial)
-    assert np.allclose(found.mean, tasks.all_rows().mean(axis=0))
+    if task is not tasks.quantizer_of_part:
+        assert np.allclose(found.mean, tasks.all_rows().mean(axis=0))
 
 
 @pytest.mark.parametrize("fan_in", [2, 3])

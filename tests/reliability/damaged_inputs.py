@@ -20,7 +20,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._hashing import read_codes
+from fastsketch.cli._searching import matrix
 from fastsketch.io import SourceError, StateError, load_svmlight, open_source
 from fastsketch.io._table import read_table
 from tests.fuzz.targets import reference, reference_table
@@ -151,7 +151,7 @@ def model_of(path):
 def read(path):
     """All that a file holds, through the public functions."""
     if path.name == "codes.npy":
-        return np.array(read_codes(str(path), 1)).tolist()
+        return np.array(matrix(str(path), np.uint8)).tolist()
     if path.suffix == ".fsk":
         return model_of(path)
     return table_of(path) if path.name.startswith("t.csv") else rows_of(path)

@@ -180,7 +180,7 @@ def _hash(name, cls, **parameters):
 def _quantizer(name, *, anchored=False, **parameters):
     def learn(model, rows):
         model.update(rows)
-        return model.anchor() if anchored and model.n_rows else model
+        return model.anchor() if anchored and model.n_rows and model._anchor is None else model  # once: two steps
 
     make = lambda: fs.SketchQuantizer(4, **parameters)  # noqa: E731
     return Specimen(f"quantizer-{name}", make, learn=learn, reads=_QUANTIZER_READS)

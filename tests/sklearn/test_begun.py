@@ -25,7 +25,7 @@ Y = np.where(X[:, 0] > 0, 1.0, -1.0)
 FREE = {
     SketchedPCA: {"whiten": True, "copy": False, "batch_size": 7},
     SketchedCovariance: {"alpha0": 2.0, "shrinkage": 0.1},
-    SketchHasher: {"output": "bits"},
+    SketchHasher: {"output": "bits", "n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     SketchCoder: {"n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     EASERecommender: {},
     AdaptiveSubgradientClassifier: {"epochs": 3},

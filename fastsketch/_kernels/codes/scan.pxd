@@ -49,3 +49,5 @@ cdef extern from "fs_scan.h" nogil:
     size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries)
     void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdiff_t n_queries,
                       fs_scan_query *queries, void *scratch)
+    void fs_scan_scores(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, const fs_scan_query *query,
+                        float *score, void *scratch)

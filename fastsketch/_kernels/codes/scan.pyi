@@ -21,11 +21,23 @@ class _Layout(Protocol):
     @property
     def scale(self) -> _Number: ...
 
+BLOCK_ROWS: int
+
 def blocks_shape(n: int, layout: _Layout) -> tuple[int, int]: ...
 def pack(
     codes: NDArray[np.uint8], layout: _Layout, blocks: NDArray[np.uint8] | None = None, start: int = 0
 ) -> NDArray[np.uint8]: ...
 def unpack(blocks: NDArray[np.uint8], layout: _Layout, start: int, stop: int) -> NDArray[np.uint8]: ...
+def scores(
+    table: NDArray[np.float32],
+    codes: NDArray[np.uint8],
+    layout: _Layout,
+    *,
+    alpha: float,
+    beta: float,
+    constant: float = 0,
+    in_blocks_of: int = -1,
+) -> NDArray[np.float32]: ...
 def topk(
     tables: NDArray[np.float32],
     codes: NDArray[np.uint8],

@@ -16,8 +16,11 @@ import numpy as np
 follow()
 join()
 
+BLOCK_ROWS = FS_SCAN_ROWS
+
 cdef enum:
     LEAST_LOOKUPS = 1 << 22    # of a part, nibbles looked up: some tens of microseconds
+    LEAST_SUMS = 1 << 17       # of a part, nibbles whose entries are summed: as long
     MOST_TABLES = 1 << 19      # bytes of the tables of queries that look at codes together: they stay in the second cache
     MOST_QUERIES = 256         # and so many at most
     SLICE_BYTES = 1 << 19      # of codes that many queries look at, part after part: they stay in the second cache
@@ -89,12 +92,7 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
         return scores, places
     cdef float[:, ::1] s = scores
     cdef int64_t[:, ::1] p = places
-    codes_set.layout = layout_of(layout)
-    codes_set.n, codes_set.first, codes_set.codes, codes_set.in_blocks = n, 0, &codes[0, 0], in_blocks_of >= 0
-    codes_set.alpha, codes_set.beta = alpha, beta
-    codes_set.divisor, codes_set.allow, codes_set.ids = NULL, NULL, NULL
-    if divisor is not None:
-        codes_set.divisor = &divisor[0]
+    fill(&codes_set, codes, layout, n, in_blocks_of >= 0, alpha, beta, divisor)
     if allow is not None:
         codes_set.allow = &allow[0]
     if ids is not None:
@@ -121,6 +119,40 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
     return scores, places
 
 
+cdef int fill(fs_scan_set* out, const uint8_t[:, ::1] codes, layout, Py_ssize_t n, bint in_blocks, float alpha,
+              float beta, const float[::1] divisor) except -1:
+    """A set of n codes, all of which may come."""
+    out.layout = layout_of(layout)
+    out.n, out.first, out.codes, out.in_blocks = n, 0, &codes[0, 0], in_blocks
+    out.alpha, out.beta = alpha, beta
+    out.divisor, out.allow, out.ids = NULL, NULL, NULL
+    if divisor is not None:
+        out.divisor = &divisor[0]
+    return 0
+
+
+def scores(const float[:, ::1] table, const uint8_t[:, ::1] codes, layout, *, float alpha, float beta,
+           float constant=0, Py_ssize_t in_blocks_of=-1):
+    """Scores float32 (n,) of all codes for one query, table (n_tables, 16); the rest as for `topk`."""
+    cdef Py_ssize_t n = codes.shape[0] if in_blocks_of < 0 else in_blocks_of
+    cdef fs_scan_set codes_set
+    cdef fs_scan_query query
+    cdef Job c
+    out = np.empty(n, np.float32)
+    if n == 0:
+        return out
+    cdef float[::1] score = out
+    fill(&codes_set, codes, layout, n, in_blocks_of >= 0, alpha, beta, None)
+    query.table, query.constant = &table[0, 0], constant
+    c.codes, c.queries, c.score, c.stop = &codes_set, &query, &score[0], n
+    c.n_parts = fs_pool_parts(<double> n * codes_set.layout.n_tables, LEAST_SUMS)
+    cdef size_t bytes = fs_scan_scratch(&codes_set.layout, 1)
+    cdef uint8_t[::1] scratch = aligned(bytes)
+    with nogil:
+        fs_pool_run(c.n_parts, score_some, &c, &scratch[0], bytes)
+    return out
+
+
 cdef aligned(size_t n_bytes):
     """uint8 (n_bytes,) whose first stands at a multiple of 64."""
     space = np.empty(n_bytes + 63, np.uint8)
@@ -140,6 +172,13 @@ cdef struct Job:
     # of slices: their own set, and where they are packed
     fs_scan_set slice
     uint8_t* packed
+
+
+cdef void score_some(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
+    cdef Job* c = <Job*> context
+    cdef Py_ssize_t start = fs_pool_from(c.stop, c.n_parts, part, FS_SCAN_STRIP)
+    fs_scan_scores(c.codes, start, fs_pool_from(c.stop, c.n_parts, part + 1, FS_SCAN_STRIP), c.queries, c.score + start,
+                   scratch)
 
 
 cdef void prepare_some(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
