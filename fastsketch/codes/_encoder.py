@@ -38,6 +38,9 @@ class Encoder(ABC):
     length : float
         A power of two: the unit of length of tables, constants and factors, so that whatever the rows are measured in,
         these are numbers that float32 holds. Estimates of distances are multiplied by it, inner products by its square.
+    norm : float or None
+        The length of rows, in units of ``length``, where all that was learned from have (nearly) the same: products
+        then go by distances, of which codes know more.
     has_bits : bool
         Whether the nibbles of a code are signs, whose Hamming distances mean something.
     """
@@ -45,6 +48,7 @@ class Encoder(ABC):
     n_features: int
     layout: Layout
     length: float = 1.0
+    norm: float | None = None
     has_bits: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -65,7 +65,7 @@ def search(
     k = as_k(k, n, mask)
     wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
     rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
-    norms = estimated_norms(encoder, collection) if metric == "cosine" else None
+    norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
 
     def answer(some: Any) -> Found:
         if rows is None:
@@ -146,6 +146,38 @@ def nearest(
         codes = codes.part(0, len(codes)) if isinstance(codes, Blocks) else codes
         bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
+    if metric == "euclidean" or encoder.norm is None:
+        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
+    unit, norm = _unit(queries), encoder.norm * encoder.length
+    aimed = unit.any(axis=1)
+    if not aimed.all():  # zero has no direction: its products with all rows are 0
+        keys, places = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
+        keys[aimed], places[aimed] = nearest(encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow)
+        keys[~aimed], places[~aimed] = _estimated(
+            encoder, queries[~aimed], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
+        )
+        return keys, places
+    # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), u the query at the length of the rows
+    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
+    keys = keys / norm / norm / 2 - 1
+    if metric == "inner_product":
+        with np.errstate(over="ignore"):
+            keys *= np.einsum("ij,ij->i", _dense(queries), unit)[:, np.newaxis] * norm
+    return keys, places
+
+
+def _estimated(
+    encoder: "Encoder",
+    queries: Any,
+    codes: Codes | Blocks,
+    *,
+    metric: str,
+    k: int,
+    ids: Places | None,
+    allow: Mask | None,
+    norms: NDArray[np.float32] | None = None,
+) -> tuple[Keys, Places]:
+    """``nearest`` by the estimates that codes give of this metric."""
     if metric == "cosine":
         queries, shift = _unit(queries) * encoder.length, 0
     else:

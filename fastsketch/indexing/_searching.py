@@ -101,7 +101,7 @@ def _candidates(
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
             allow=mask,
-            norms=segment.norms if metric == "cosine" else None,
+            norms=segment.norms if metric == "cosine" and segment.encoder.norm is None else None,
         )
         found.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
     if len(found) == 1:

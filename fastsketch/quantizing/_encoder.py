@@ -140,9 +140,17 @@ class BookEncoder(Encoder):
     """
 
     def __init__(
-        self, mean: Array, basis: Narrow, books: Books, rule: OffsetRule, layout: Layout, *, length: float
+        self,
+        mean: Array,
+        basis: Narrow,
+        books: Books,
+        rule: OffsetRule,
+        layout: Layout,
+        *,
+        length: float,
+        norm: float | None = None,
     ) -> None:
-        self.n_features, self.layout, self.length = len(mean), layout, length
+        self.n_features, self.layout, self.length, self.norm = len(mean), layout, length, norm
         self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
         self._wide_basis = basis.astype(np.float64)
         self._flat = books.dense().reshape(-1, basis.shape[1])  # every word of every nibble, for tables
@@ -174,7 +182,7 @@ class BookEncoder(Encoder):
     def turned(self, basis: Array) -> "BookEncoder":
         """The same mean, words and rule in another basis (d, r)."""
         narrow = basis.astype(np.float32)
-        return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length)
+        return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
     @property
@@ -267,6 +275,8 @@ class BookEncoder(Encoder):
             "reach": rule.reach,
             "layout": self.layout.state(),
         }
+        if self.norm is not None:
+            state["norm"] = self.norm
         return state, {
             "mean": self._mean,
             "basis": self._basis,
@@ -286,6 +296,8 @@ class BookEncoder(Encoder):
             raise ValueError(f"length must be a power of two, got {length}")
         outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
         reach = as_real(state["reach"], "reach", 0.0, MOST_NUMBER)
+        norm = state.get("norm")
+        norm = None if norm is None else as_real(norm, "norm", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
         layout = Layout.of_state(state["layout"])
         checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
         start, first = (_ascending(arrays, name) for name in ("start", "first"))
@@ -307,7 +319,7 @@ class BookEncoder(Encoder):
             raise ValueError("weights of directions must be positive")
         books = Books(start, first, arrays["words"], arrays["weights"], arrays["squares"])
         rule = OffsetRule(arrays["inside"], outside, lowest, reach)
-        return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length)
+        return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length, norm=norm)
 
 
 def _ascending(arrays: Arrays, name: str) -> Places:

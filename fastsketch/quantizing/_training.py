@@ -43,6 +43,8 @@ BELOW: Final = 0.5
 # The reach of codes is a multiple of the longest row of the sample, or of that at a quantile of their squares if this
 # is less than half: then long rows are coded as shorter ones, and the offset of others is finer.
 REACH: Final = 1.1
+# Lengths of rows that spread (standard deviation) by less than this share of their mean are one length.
+ONE_LENGTH: Final = 0.01
 REACHED: Final = (0.999, 0.98)
 
 
@@ -59,6 +61,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
     directions, weight = _directions(z, near, spread)
     n2 = np.einsum("ij,ij->i", centred, centred)
     long = bool((n2 > VERY_LONG * np.median(n2)).any()) if len(n2) else False
+    norm = _norm(centred + mean / length)
     best: tuple[float, BookEncoder] | None = None
     for offset_bytes in range(MOST_OFFSET + 1):
         if offset_bytes >= n_bytes or (offset_bytes == 0 and NIBBLE * len(spread) < 8 * n_bytes):
@@ -91,9 +94,18 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
             if offset_bytes:
                 wrong *= CHEAPER * exp(DEARER * offset_bytes / n_bytes) * (DEARER_LONG if long else 1.0)
             if best is None or wrong < best[0]:
-                best = wrong, BookEncoder(mean, narrow, known_books, rule, layout, length=length)
+                best = wrong, BookEncoder(mean, narrow, known_books, rule, layout, length=length, norm=norm)
     assert best is not None
     return best[1]
+
+
+def _norm(rows: Array) -> float | None:
+    """The length of all rows, or None where they have many, or none."""
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    mean = float(norms.mean()) if len(norms) else 0.0
+    if not 2.0**-MOST_EXPONENT <= mean <= 2.0**MOST_EXPONENT or float(norms.std()) > ONE_LENGTH * mean:
+        return None
+    return mean
 
 
 def _reaches(n2: Array) -> list[float]:

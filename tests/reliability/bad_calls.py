@@ -25,6 +25,8 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.codes._factors import Minifloat
+from fastsketch.codes._layout import Layout
 from tests.broken import BROKEN, LYING, whole
 from tests.reliability.zoo import SPECIMENS
 from tests.test_dialect import FACES, ROOMS, exported
@@ -95,6 +97,7 @@ GOOD = {
     "x": lambda: np.ones(8),
     "q": lambda: 4,
     "n_bits": lambda: 4,
+    "n_bytes": lambda: 4,
     "queries": lambda: np.ones((3, 1), np.uint8),
     "codes": lambda: np.ones((30, 1), np.uint8),
     "k": lambda: 5,
@@ -141,6 +144,16 @@ GOOD = {
     "squares": lambda: np.full(D, 1e3),
     "leaked": lambda: np.zeros((D, D)),
     "lost": lambda: 0.0,
+    "vectors": lambda: np.eye(4, D),
+    "trace": lambda: 10.0,
+    "number": lambda: Minifloat(1, 8, 1.0),
+    "tables": lambda: np.ones((2, 2, 16), np.float32),
+    "layout": lambda: Layout(2),
+    "alpha": lambda: 1.0,
+    "factors": lambda: np.ones((2, 3)),
+    "biases": lambda: np.zeros(2),
+    "known_factors": lambda: np.ones((D, 3)),
+    "known_biases": lambda: np.zeros(D),
     # ranking
     "recommended": lambda: [[0, 1], [1, 2]],
     "relevant": lambda: np.ones((2, D)),
