@@ -1,13 +1,13 @@
 """A frozen quantizer: a basis, words of every nibble in blocks of its directions, and the rule of a row's offset."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.codes import quantize as kernel
-from fastsketch._threads import one_blas_thread
 from fastsketch._validation import Rows, as_integer, as_real, in_place, is_sparse, natural_dtype, not_finite
 from fastsketch.codes._encoder import Arrays, Encoder, Estimate, Tables
 from fastsketch.codes._layout import Codes, Layout
@@ -79,13 +79,17 @@ class Books:
         """Bits of a code that each direction has, (r,): those of a block are shared by its directions."""
         return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
 
-    def dense(self) -> Narrow:
-        """float32 (n_nibbles, 16, r): the words with a number for every direction."""
-        out = np.zeros((self.n_nibbles, 16, len(self.weights)), np.float32)
-        for b, (part, words) in enumerate(self.blocks()):
-            for k, word in enumerate(words):
-                out[int(self.first[b]) + k, :, part] = word
-        return out
+    def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
+        """Directions of every nibble (n_nibbles, g), g the most that one has, and words (n_nibbles, 16, g), 0 beyond."""
+        most = int(np.diff(self.start).max())
+        directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
+        at = 0
+        for part, of_block in self.blocks():
+            for word in of_block:
+                directions[at, : word.shape[1]] = np.arange(part.start, part.stop)
+                words[at, :, : word.shape[1]] = word
+                at += 1
+        return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
         """r float32 (n, r) of nibbles (n, n_nibbles)."""
@@ -152,13 +156,20 @@ class BookEncoder(Encoder):
     ) -> None:
         self.n_features, self.layout, self.length, self.norm = len(mean), layout, length, norm
         self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
-        self._wide_basis = basis.astype(np.float64)
-        self._flat = books.dense().reshape(-1, basis.shape[1])  # every word of every nibble, for tables
-        kind = layout.offset
-        self._kernel = kernel.Quantizer(
+        self._by_nibble = books.by_nibble()
+        self._kernel = self._about(mean)
+
+    @cached_property
+    def _from_origin(self) -> kernel.Quantizer:
+        """What gives coordinates of rows that are not centred, for products."""
+        return self._about(np.zeros(self.n_features))
+
+    def _about(self, mean: Array) -> kernel.Quantizer:
+        books, rule, kind = self._books, self._rule, self.layout.offset
+        return kernel.Quantizer(
             mean,
-            basis,
-            length=length,
+            self._basis,
+            length=self.length,
             groups=[(part.start, words) for part, words in books.blocks()],
             first=(kind.n_bytes, kind.mantissa_bits, kind.unit),
             second=(0, 0, 1.0),
@@ -248,18 +259,21 @@ class BookEncoder(Encoder):
         return out
 
     # -- search ----------------------------------------------------------------------------------------------------
-    @one_blas_thread
     def tables(self, queries: Any, metric: Estimate) -> Tables:
+        # sums in one order, whatever the batch and the machine: answers are the same
         wide = plain_rows(queries, np.dtype(np.float64))
-        with np.errstate(over="ignore"):
-            if metric == "euclidean":
-                asked = (wide - self._mean) / self.length
-                constant = np.einsum("ij,ij->i", asked, asked) + self._rule.lowest
-            else:
-                asked = wide / self.length
-                constant = asked @ (self._mean / self.length)
-            z = (asked @ self._wide_basis).astype(np.float32)
-        table = (z @ self._flat.T).reshape(len(wide), self.layout.n_tables, 16)
+        z, square = np.empty((len(wide), self._basis.shape[1]), np.float32), np.empty(len(wide))
+        if metric == "euclidean":
+            kernel.dense(self._kernel, wide, z=z, square=square)
+            constant = square + self._rule.lowest
+        else:
+            kernel.dense(self._from_origin, wide, z=z, square=square)
+            with np.errstate(over="ignore"):
+                constant = np.ascontiguousarray(wide / self.length * (self._mean / self.length)).sum(axis=1)
+        table = np.zeros((len(wide), self.layout.n_tables, 16), np.float32)
+        directions, words = self._by_nibble
+        for g in range(directions.shape[1]):
+            table += z[:, directions[:, g], np.newaxis] * words[:, :, g]
         if metric == "euclidean":
             table -= np.float32(0.5) * self._books.squares
         return Tables(table, constant)

@@ -71,3 +71,17 @@ def test_generations_are_compared_in_the_same_units(rows):
     index.add(halves[1] * 0.5)
     values, found = index.search(rows[:50], k=10)
     assert (np.diff(values, axis=1) <= 0).all() and (found < len(halves[0])).mean() > 0.9
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "inner_product", "cosine"])
+@pytest.mark.parametrize("lengths", ["one", "many"])
+def test_answers_are_the_same_for_any_split_of_the_queries(rows, metric, lengths):
+    given = rows if lengths == "one" else rows * np.linspace(1, 3, len(rows), dtype="f4")[:, None]
+    encoder = fs.SketchQuantizer(16).update(given).encoder()
+    codes, queries = encoder.encode(given), given[:37]
+    values, found = encoder.search(queries, codes, metric=metric)
+    for step in (1, 2, 5, 16):
+        for start in range(0, 37, step):
+            part = slice(start, start + step)
+            some = encoder.search(queries[part], codes, metric=metric)
+            assert np.array_equal(some[0], values[part]) and np.array_equal(some[1], found[part])
