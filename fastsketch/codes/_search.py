@@ -35,7 +35,7 @@ LEAST_NORM = 2.0**-20
 FARTHEST = 1e30
 LARGEST = 3e38
 # Binary exponent of the entries of a query, in units of the encoder's length, beyond which it is brought nearer.
-REACH = 60
+REACH = 40
 # Memory for the queries that are answered at a time, and what a table and a candidate of one take, with all that is
 # made of them on the way: a hundred thousand queries of a thousand neighbours each would else take 25 GB.
 PIECE_BYTES = 256 << 20

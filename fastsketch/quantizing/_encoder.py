@@ -80,7 +80,7 @@ class Books:
         return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
 
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g), 0 beyond its own."""
+        """Directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g), 0 beyond."""
         most = int(np.diff(self.start).max())
         directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
         at = 0

@@ -3,12 +3,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import disjoint_base
 
-Words = NDArray[np.float32]
+_Words = NDArray[np.float32]
 
 def tiles_of(matrix: NDArray[np.float32]) -> NDArray[np.float32]: ...
-def halves_of(words: list[Words], weights: NDArray[np.float32]) -> NDArray[np.float32]: ...
+def halves_of(words: list[_Words], weights: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
+@disjoint_base
 class Quantizer:
     n_features: int
     n_directions: int
@@ -19,7 +21,7 @@ class Quantizer:
         basis: ArrayLike,
         *,
         length: float,
-        groups: Sequence[tuple[int, list[Words]]],
+        groups: Sequence[tuple[int, list[_Words]]],
         first: tuple[int, int, float],
         second: tuple[int, int, float],
         offset: ArrayLike,

@@ -35,7 +35,7 @@ def scores(
     *,
     alpha: float,
     beta: float,
-    constant: float = 0,
+    constant: float = 0.0,
     in_blocks_of: int = -1,
 ) -> NDArray[np.float32]: ...
 def topk(
