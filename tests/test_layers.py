@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 FLOORS = [
     {"_kernels"},
     {"_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
-    | {"features", "io", "merging", "reference"},
+    | {"features", "io", "sources", "merging", "jobs", "reference"},
     {"codes", "sketching", "summaries", "hashing", "quantizing", "online", "lowrank", "ranking", "recommending"}
     | {"baselines", "indexing"},
     {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
