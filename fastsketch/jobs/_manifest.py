@@ -205,8 +205,8 @@ def differences(now: Any, then: Any, name: str = "") -> list[str]:
         mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
         names = list({**mine, **theirs})
         pairs = [(f"{name}.{key}" if name else key, mine.get(key), theirs.get(key)) for key in names]
-    elif isinstance(now, list) and isinstance(then, list) and len(cast("list[Any]", now)) == len(
-        cast("list[Any]", then)
+    elif (
+        isinstance(now, list) and isinstance(then, list) and len(cast("list[Any]", now)) == len(cast("list[Any]", then))
     ):
         both = zip(cast("list[Any]", now), cast("list[Any]", then), strict=True)
         pairs = [(f"{name}[{number}]", one, other) for number, (one, other) in enumerate(both)]

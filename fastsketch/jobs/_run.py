@@ -4,26 +4,25 @@
 # (hooks of the frame for the parts of a job)
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from fastsketch import __version__
 from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
-from fastsketch._validation import as_flag, as_integer
+from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences
-from fastsketch.jobs._parts import Begin, Node
+from fastsketch.jobs._parts import Node
 from fastsketch.jobs._progress import Progress, Report
 from fastsketch.jobs._tree import Place, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
-from fastsketch.sources._source import rows_of_part
-from fastsketch._validation import as_choice
 
 M = TypeVar("M")
 
@@ -31,6 +30,8 @@ M = TypeVar("M")
 PART_BYTES = 128 << 20
 # Parts are so many times as large as the state of their model, at least.
 STATES_OF_A_PART = 16
+# Most bytes of a part, but for blocks that are larger: states of sparse rows may be far smaller than they could be.
+LARGEST_PART = 1 << 30
 
 
 def run(
@@ -136,6 +137,8 @@ class _Job:
     def __init__(self, template: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
         if not isinstance(template, Model) or not hasattr(template, "update"):
             raise TypeError(f"model must be a model that learns by update, got {type(template).__name__}")
+        if "targets" in signature(template.update).parameters:
+            raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
         if template.n_rows:
             raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
         as_choice(engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
@@ -152,13 +155,14 @@ class _Job:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
         self.in_order = template._in_order()
         self.parts, self.part_bytes = self._cut()
-        self.engine, self.workers = engine, self._workers(workers)
+        self.engine = engine
+        self.workers = self._workers(workers)
 
     def _cut(self) -> tuple[list[Source], int]:
         d = self.source.n_features
         if self.in_order is not None:
             return self.source.parts(PART_BYTES), PART_BYTES
-        size = max(PART_BYTES, STATES_OF_A_PART * self.template._state_bytes(d))
+        size = max(PART_BYTES, min(LARGEST_PART, STATES_OF_A_PART * self.template._state_bytes(d)))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
     def _workers(self, wanted: int | str) -> int:
@@ -197,7 +201,7 @@ class _Job:
 
     def _identity(self, source: Any) -> Identity:
         return {
-            "fastsketch": __version__,
+            "schema": SCHEMA,
             "kind": type(self.template).__name__,
             "parameters": as_written(plain(self.template.parameters)),
             "resolved": as_written(plain(self.template.resolved)),
@@ -222,7 +226,9 @@ class _Job:
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
         def leaves() -> Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]]:
-            for index, (begin, part) in enumerate(zip(_parts.beginnings(template, self.parts), self.parts, strict=True)):
+            for index, (begin, part) in enumerate(
+                zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
+            ):
                 if index not in there:
                     yield tree.place(0, index), _parts.learn, (template, begin, part, index, not engine.here)
 
