@@ -1,4 +1,4 @@
-"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest of it, to which lines are added.
+"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest, to which lines are added.
 
 A line is the crc32 of its text, a blank, and JSON; it is on the disk before anything relies on it. The first line says
 which job it is. Each other line names the file of a node, written before, and the parts that it covers: whatever covers
@@ -29,11 +29,11 @@ Identity = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line: the node at (level, index) of the tree of a pass, which covers parts first to last."""
+    """A line: the node `at` a level of the tree of a pass, which covers parts first to last."""
 
     number: int  # of the pass, from 1
     level: int
-    index: int
+    at: int
     first: int
     last: int
     rows: int
@@ -72,8 +72,8 @@ class Manifest:
     # -- writing -----------------------------------------------------------------------------------------------------
     def add(self, number: int, place: Place, node: Node) -> None:
         """Keep a node, and let go of those that it covers."""
-        file = f"node-{number}-{place.level}-{place.index}.fsk"
-        entry = Entry(number, place.level, place.index, place.first, place.last, node.n_rows, file)
+        file = f"node-{number}-{place.level}-{place.at}.fsk"
+        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
         with replacing(self.folder / file) as out:
             out.write(node.as_bytes())
         _append(self.folder / NAME, entry._asdict())
@@ -128,8 +128,9 @@ def remove(folder: Path) -> None:
 def _make_room(folder: Path) -> None:
     """Say so if there is a job in a folder from which one could go on."""
     with contextlib.suppress(OSError, StateError):
-        entries = _read(folder / NAME)[1]
-        if entries:
+        job, entries = _read(folder / NAME)
+        done = any(entry.number == job.get("passes") and entry.last + 1 == job.get("parts") for entry in entries)
+        if entries and not (done and len(entries) == 1):
             warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""fs.run: a source cut into parts, a model of each, and one of all of them, along a tree that the parts alone decide."""
+"""fs.run: a source cut into parts, a model of each, and one of them all, along a tree that the parts alone decide."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
@@ -96,8 +96,8 @@ def run(
     Notes
     -----
     Models that need their rows in order (sketches with decay, learners) learn here, part after part: then ``workers``
-    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one thread
-    each.
+    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one
+    thread each.
 
     Examples
     --------
@@ -134,9 +134,10 @@ class _Job:
     retries: int = 3
     scheduler: Any = None
 
-    def __init__(self, template: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
-        if not isinstance(template, Model) or not hasattr(template, "update"):
-            raise TypeError(f"model must be a model that learns by update, got {type(template).__name__}")
+    def __init__(self, given: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
+        if not (isinstance(given, Model) and hasattr(given, "update")):
+            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}")
+        template: Any = given
         if "targets" in signature(template.update).parameters:
             raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
         if template.n_rows:
@@ -144,7 +145,7 @@ class _Job:
         as_choice(engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
-        self.template: Any = template
+        self.template = template
         self.source = source
         self.passes = as_integer(passes, "passes", 1, 3)
         if self.passes == 2:
@@ -245,7 +246,7 @@ class _Job:
         return template.copy().merge(model)
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
-        found = [(tree.place(entry.level, entry.index), node) for entry, node in manifest.nodes(number)]
+        found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
     def _chain(self, template: Any, manifest: Manifest | None, told: Progress) -> Any:

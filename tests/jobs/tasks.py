@@ -35,7 +35,7 @@ class Watched(Source):
 
     def harm(self):
         """act: "kill FIRST_ROW TIMES", "raise FIRST_ROW"."""
-        kind, *numbers = self.act.split()
+        kind, *numbers = (self.act or "none").split()
         if kind == "kill" and self.first_row == int(numbers[0]):
             done = Path(self.folder) / "kills"
             times = len(done.read_text()) if done.exists() else 0
@@ -51,7 +51,7 @@ class Watched(Source):
             stop - start,
             self.n_features,
             first=self.first_row + start,
-            act=self.act or "none",
+            act=self.act,
             pause=self.pause,
         )
 
