@@ -5,6 +5,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -245,7 +246,10 @@ class _Job:
         model = root.opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
-        return template.copy().merge(model)
+        if plain(model.parameters) != plain(template.parameters):  # those of the first part
+            return template.copy().merge(model)
+        model.notes = deepcopy(template.notes)
+        return model
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
         found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]
