@@ -152,6 +152,10 @@ class Model:
         """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
         return f"a {type(self).__name__} does not merge"
 
+    def _certificate(self) -> dict[str, float]:
+        """What is known at no cost of how good the model is so far, for reports: sums over parts (nothing by default)."""
+        return {}
+
     @property
     def n_rows(self) -> int:
         """Rows seen."""
@@ -374,17 +378,13 @@ class MergeableModel(Model, abstract=True):
         """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
         return 0
 
-    def _certificate(self) -> dict[str, float]:
-        """What is known at no cost of how good the model is so far, for reports (nothing by default)."""
-        return {}
+    def _check_second_pass(self) -> None:
+        """Raise ValueError unless models of these parameters can read their rows again."""
+        raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _second_pass(self) -> Any:
-        """A model that reads the rows again and whose ``finish()`` is better; None if nothing is to be gained."""
-        raise ValueError(f"passes must be 1 for a {type(self).__name__}: only a FrequentDirections reads rows twice")
-
-    def _check_passes(self) -> None:
-        """ValueError if no model of these parameters can read the rows again: before the first row is read."""
-        self._second_pass()
+        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
+        return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         """An empty model of the same parameters for a part of a job, or for the blocks of a part from this one on."""

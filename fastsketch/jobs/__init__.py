@@ -1,5 +1,7 @@
-"""Jobs: a source cut into parts, each learned wherever there is room, and one model out of them along one tree."""
+"""Jobs: a source cut into parts, each learned wherever there is room, and one model of them all along one tree."""
 
 from fastsketch.jobs._engines import Engine, WorkerLost
+from fastsketch.jobs._progress import Report
+from fastsketch.jobs._run import run
 
-__all__ = ["Engine", "WorkerLost"]
+__all__ = ["Engine", "Report", "WorkerLost", "run"]

@@ -3,15 +3,14 @@
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
-import contextlib
-import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from fastsketch._model import from_bytes
 from fastsketch.io._state import StateError
 from fastsketch.jobs._engines import tell
 from fastsketch.sources import Source
+from fastsketch.sources._naming import naming
 
 
 class Node(NamedTuple):
@@ -94,18 +93,3 @@ def join(nodes: Sequence[Node]) -> Node:
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> Node:
     """What a model has learned of parts first to last."""
     return Node(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())
-
-
-@contextlib.contextmanager
-def naming(source: Source, start_row: int) -> Generator[None]:
-    """Errors of a model about rows from start_row on name the file, its row and, in text, the line."""
-    try:
-        yield
-    except ValueError as error:
-        message = str(error)
-        found = re.search(r"\b(row|entry) (\d+)\b", message)
-        if found is None:
-            raise type(error)(f"{source.where(start_row)} or after: {message}") from None
-        rest = message[found.end() :].lstrip(", ")
-        before = message[: found.start()].rstrip(" ,")
-        raise ValueError(f"{source.where(start_row + int(found[2]))}: {before} {rest}".rstrip()) from None
