@@ -28,6 +28,7 @@ _HOME = {
     "SketchedEASE": "fastsketch.recommending",
     "open_rows": "fastsketch.sources",
     "run": "fastsketch.jobs",
+    "map_rows": "fastsketch.jobs",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
     "load": "fastsketch._model",

@@ -7,6 +7,7 @@ from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
+from fastsketch.jobs import map_rows as map_rows
 from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
@@ -70,6 +71,7 @@ __all__ = [
     "load",
     "lowrank",
     "map_merge",
+    "map_rows",
     "merge",
     "merging",
     "online",

@@ -16,7 +16,8 @@ from fastsketch._validation import as_flag, as_integer
 from fastsketch.io._input import SourceError
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
-from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences
+from fastsketch.jobs._journal import as_written, differences
+from fastsketch.jobs._manifest import Identity, Manifest
 from fastsketch.jobs._parts import Begin, Node
 from fastsketch.jobs._progress import Progress, Report
 from fastsketch.jobs._tree import Place, Tree, climbed
@@ -222,7 +223,9 @@ class _Job:
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
         def leaves() -> Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]]:
-            for index, (begin, part) in enumerate(zip(_parts.beginnings(template, self.parts), self.parts, strict=True)):
+            for index, (begin, part) in enumerate(
+                zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
+            ):
                 if index not in there:
                     yield tree.place(0, index), _parts.learn, (template, begin, part, index, not engine.here)
 
