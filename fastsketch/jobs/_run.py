@@ -153,7 +153,8 @@ class _Job:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
         self.in_order = template._in_order()
         self.parts, self.part_bytes = self._cut()
-        self.engine, self.workers = engine, self._workers(workers)
+        self.engine = engine
+        self.workers = self._workers(workers)
 
     def _cut(self) -> tuple[list[Source], int]:
         d = self.source.n_features
