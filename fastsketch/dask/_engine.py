@@ -231,7 +231,9 @@ class Cluster:
                 found, left = told.result()
                 return task.key, found._replace(content=Elsewhere(task.future)) if left else found
             if told.status != "error":
-                raise ConnectionError(f"the Dask scheduler at {self._address} has let go of {task.key}: was it restarted?")
+                raise ConnectionError(
+                    f"the Dask scheduler at {self._address} has let go of {task.key}: was it restarted?"
+                )
             error = told.exception()
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error

@@ -1,4 +1,4 @@
-"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest of it, to which lines are added.
+"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest, to which lines are added.
 
 A line of it (``_journal``) names the file of a node, written before, and the parts that it covers: whatever covers
 some of these alone is done with, and its file goes.
@@ -8,7 +8,7 @@ import contextlib
 import warnings
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 from fastsketch._model import from_bytes
 from fastsketch.io._lock import locked
@@ -24,11 +24,11 @@ Identity = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line: the node at (level, index) of the tree of a pass, which covers parts first to last."""
+    """A line: the node `at` a level of the tree of a pass, which covers parts first to last."""
 
     number: int  # of the pass, from 1
     level: int
-    index: int
+    at: int
     first: int
     last: int
     rows: int
@@ -67,8 +67,8 @@ class Manifest:
     # -- writing -----------------------------------------------------------------------------------------------------
     def add(self, number: int, place: Place, node: Node) -> None:
         """Keep a node, and let go of those that it covers."""
-        file = f"node-{number}-{place.level}-{place.index}.fsk"
-        entry = Entry(number, place.level, place.index, place.first, place.last, node.n_rows, file)
+        file = f"node-{number}-{place.level}-{place.at}.fsk"
+        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
         with replacing(self.folder / file) as out:
             out.write(node.as_bytes())
         add_line(self.folder / NAME, entry._asdict())
@@ -122,8 +122,9 @@ def remove(folder: Path) -> None:
 def _make_room(folder: Path) -> None:
     """Say so if there is a job in a folder from which one could go on."""
     with contextlib.suppress(OSError, StateError):
-        entries = _read(folder / NAME)[1]
-        if entries:
+        job, entries = _read(folder / NAME)
+        done = any(entry.number == job.get("passes") and entry.last + 1 == job.get("parts") for entry in entries)
+        if entries and not (done and len(entries) == 1):
             warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
 
 

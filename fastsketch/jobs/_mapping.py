@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from fastsketch import __version__
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
 from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
 from fastsketch.jobs._journal import as_written, differences
@@ -295,7 +295,7 @@ def digest_of(method: Method) -> str:
 # -- inside ------------------------------------------------------------------------------------------------------------
 def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> dict[str, Any]:
     return {
-        "fastsketch": __version__,
+        "schema": SCHEMA,
         "method": {"name": name, "digest": digest_of(method)},
         "part_bytes": job.part_bytes,
         "parts": len(parts),

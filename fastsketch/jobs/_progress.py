@@ -1,5 +1,6 @@
 """How far a job has come: a line on a terminal, a dict for whoever asks, a line of JSON for machines."""
 
+import contextlib
 import json
 import sys
 import time
@@ -74,10 +75,8 @@ def json_lines(stream: TextIO) -> Callable[[Report], None]:
     """What prints a report as a line of JSON."""
 
     def say(report: Report) -> None:
-        try:
+        with contextlib.suppress(OSError):  # nobody reads it any more
             print(json.dumps(report), file=stream, flush=True)
-        except OSError:  # nobody reads it any more
-            pass
 
     return say
 

@@ -1,30 +1,29 @@
-"""fs.run: a source cut into parts, a model of each, and one of all of them, along a tree that the parts alone decide."""
+"""fs.run: a source cut into parts, a model of each, and one of them all, along a tree that the parts alone decide."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from fastsketch import __version__
 from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
-from fastsketch._validation import as_flag, as_integer
+from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._journal import as_written, differences
 from fastsketch.jobs._manifest import Identity, Manifest
-from fastsketch.jobs._parts import Begin, Node
+from fastsketch.jobs._parts import Node
 from fastsketch.jobs._progress import Progress, Report
 from fastsketch.jobs._tree import Place, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
-from fastsketch.sources._source import rows_of_part
-from fastsketch._validation import as_choice
 
 M = TypeVar("M")
 
@@ -32,6 +31,8 @@ M = TypeVar("M")
 PART_BYTES = 128 << 20
 # Parts are so many times as large as the state of their model, at least.
 STATES_OF_A_PART = 16
+# Most bytes of a part, but for blocks that are larger: states of sparse rows may be far smaller than they could be.
+LARGEST_PART = 1 << 30
 
 
 def run(
@@ -96,8 +97,8 @@ def run(
     Notes
     -----
     Models that need their rows in order (sketches with decay, learners) learn here, part after part: then ``workers``
-    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one thread
-    each.
+    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one
+    thread each.
 
     Examples
     --------
@@ -134,15 +135,18 @@ class _Job:
     retries: int = 3
     scheduler: Any = None
 
-    def __init__(self, template: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
-        if not isinstance(template, Model) or not hasattr(template, "update"):
-            raise TypeError(f"model must be a model that learns by update, got {type(template).__name__}")
+    def __init__(self, given: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
+        if not (isinstance(given, Model) and hasattr(given, "update")):
+            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}")
+        template: Any = given
+        if "targets" in signature(template.update).parameters:
+            raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
         if template.n_rows:
             raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
         as_choice(engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
-        self.template: Any = template
+        self.template = template
         self.source = source
         self.passes = as_integer(passes, "passes", 1, 3)
         if self.passes == 2:
@@ -160,7 +164,7 @@ class _Job:
         d = self.source.n_features
         if self.in_order is not None:
             return self.source.parts(PART_BYTES), PART_BYTES
-        size = max(PART_BYTES, STATES_OF_A_PART * self.template._state_bytes(d))
+        size = max(PART_BYTES, min(LARGEST_PART, STATES_OF_A_PART * self.template._state_bytes(d)))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
     def _workers(self, wanted: int | str) -> int:
@@ -199,7 +203,7 @@ class _Job:
 
     def _identity(self, source: Any) -> Identity:
         return {
-            "fastsketch": __version__,
+            "schema": SCHEMA,
             "kind": type(self.template).__name__,
             "parameters": as_written(plain(self.template.parameters)),
             "resolved": as_written(plain(self.template.resolved)),
@@ -243,7 +247,7 @@ class _Job:
         return template.copy().merge(model)
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
-        found = [(tree.place(entry.level, entry.index), node) for entry, node in manifest.nodes(number)]
+        found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
     def _chain(self, template: Any, manifest: Manifest | None, told: Progress) -> Any:

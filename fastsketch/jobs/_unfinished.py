@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fastsketch.io._lock import locked
-from fastsketch.io._replacing import LONGEST_STEM, regular_target, replacing, temporary_name
+from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
 from fastsketch.jobs._answers import Spec
 from fastsketch.jobs._journal import add_line, begin, compare, contents
 from fastsketch.jobs._outputs import Sink
