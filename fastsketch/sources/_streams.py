@@ -109,7 +109,7 @@ class StreamedMatrix(Source):
         self._item = self.dtype = header.dtype
         if header.fortran and min(header.shape) > 1:
             raise SourceError(
-                f"{self.name} holds a matrix in the order of columns, which is not read from a stream: save it to a file"
+                f"{self.name} holds a matrix column by column, which is not read from a stream: save it to a file"
             )
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
