@@ -301,6 +301,10 @@ class MergeableModel(Model, abstract=True):
         """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
+    def _joins_columns(self, other: Any) -> bool:
+        """Whether rows of another width can be added, because both know their columns by names."""
+        return False
+
     def _must_agree(self) -> dict[str, Any]:
         """The parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
@@ -355,7 +359,7 @@ class MergeableModel(Model, abstract=True):
         if self.n_features is None:
             self._adopt(other)
             return
-        if self.n_features != other.n_features:
+        if self.n_features != other.n_features and not self._joins_columns(other):
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
         self._merge(other)
 
