@@ -26,6 +26,7 @@ _HOME = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
+    "open_rows": "fastsketch.sources",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
     "load": "fastsketch._model",
@@ -49,6 +50,7 @@ _ROOMS = (
     "recommending",
     "reference",
     "sketching",
+    "sources",
 )
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}

@@ -21,6 +21,7 @@ from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirec
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
+from fastsketch.sources import open_rows as open_rows
 
 from . import baselines as baselines
 from . import codes as codes
@@ -36,6 +37,7 @@ from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
+from . import sources as sources
 
 __version__: str
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "merge",
     "merging",
     "online",
+    "open_rows",
     "quantizing",
     "ranking",
     "recommending",
@@ -75,6 +78,7 @@ __all__ = [
     "show_config",
     "sketch_file",
     "sketching",
+    "sources",
     "srht",
     "thread_limit",
 ]
