@@ -40,10 +40,8 @@ class Gathering:
         """Whether rows have gone to disk."""
         return self._logs is not None
 
-    def __enter__(self) -> "Gathering":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Give the space of files back."""
         for log in self._logs or ():
             log.close()
 
@@ -62,7 +60,8 @@ class Gathering:
 
     def _has_room(self, store: Store, batch: Sorted) -> bool:
         place, kinds = store.growth(batch.group, batch.more)
-        if store.bytes + store.bytes_of_growth(kinds) + BYTES_OF_GROUP * store.n > self.max_memory:
+        # in the end there are records and packed rows at once
+        if 2 * (store.bytes + store.bytes_of_growth(kinds)) + BYTES_OF_GROUP * store.n > self.max_memory:
             return False
         store.grow(batch.group[place], kinds)
         return True

@@ -73,24 +73,45 @@ class Packed:
             self.rows.append(store.rows_of(some))
             self.tails.append(store.tails_of(some[store.count[some, KEPT] > 0]))
 
+    def take(self, other: "Packed", group: Numbers, number: Numbers) -> None:
+        """Take some groups of another one; `number` is what they are called here."""
+        self.book[number], self.count[number] = other.book[group], other.count[group]
+        fill, tailed = other.count[group, FILL], other.has_tail[group]
+        self.place[number] = self.rows.n + np.cumsum(fill) - fill
+        self.tail_place[number] = self.tails.n + np.cumsum(tailed) - tailed
+        for rows in other.rows.gathered(other.place[group], fill):
+            self.rows.append(rows)
+        place = other.tail_place[group[tailed > 0]]
+        for tails in other.tails.gathered(place, np.ones(len(place), np.int64)):
+            self.tails.append(tails)
+
+    def take_one(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the arrays of an engine as a group."""
+        self.book[number], self.count[number] = arrays["book"], arrays["count"]
+        self.place[number], self.tail_place[number] = self.rows.n, self.tails.n
+        self.rows.append(arrays["buffer"].copy())
+        if arrays["count"][KEPT]:
+            tail = np.concatenate([arrays[name] for name in ("lam", "gain", "mean", "mean_low")])
+            self.tails.append(tail[np.newaxis])
+
     # -- reading -------------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything, in the order of the groups."""
-        pieces = {name: list(found) for name, found in self.pieces().items()}
         return {
             "book": self.book,
             "count": self.count,
-            "rows": _joined(pieces["rows"], self.rows),
-            "tails": _joined(pieces["tails"], self.tails),
+            "rows": _joined(list(self.row_pieces()), self.rows),
+            "tails": _joined(list(self.tail_pieces()), self.tails),
         }
 
-    def pieces(self) -> dict[str, Iterator[NDArray[Any]]]:
-        """Rows and tails in the order of the groups, a piece at a time."""
-        tailed = np.flatnonzero(self.has_tail)
-        return {
-            "rows": self.rows.gathered(self.place, self.count[:, FILL]),
-            "tails": self.tails.gathered(self.tail_place[tailed], np.ones(len(tailed), np.int64)),
-        }
+    def row_pieces(self) -> Iterator[NDArray[Any]]:
+        """Rows in the order of the groups."""
+        return self.rows.gathered(self.place, self.count[:, FILL])
+
+    def tail_pieces(self) -> Iterator[NDArray[Any]]:
+        """Tails in the order of the groups."""
+        place = self.tail_place[self.has_tail > 0]
+        return self.tails.gathered(place, np.ones(len(place), np.int64))
 
     def one(self, number: int) -> dict[str, NDArray[Any]]:
         """The arrays of an engine with the rows of one group."""

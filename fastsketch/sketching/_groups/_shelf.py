@@ -56,6 +56,11 @@ class Shelf:
         return self.width * self.dtype.itemsize
 
     @property
+    def folder(self) -> str | None:
+        """Where the file is, if that was given."""
+        return self._folder
+
+    @property
     def in_memory(self) -> bool:
         """Whether all rows are in memory."""
         return self._file is None
