@@ -130,6 +130,7 @@ def extensions():
         "sketching/state": [],
         "sketching/ledger": [],
         "sketching/dense": ["csrc/fs_rows.c"],
+        "sketching/groups": ["csrc/fs_rows.c"],
         "sketching/csr_products": ["csrc/fs_sparse.c"],
         "sketching/sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
         "sketching/random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],

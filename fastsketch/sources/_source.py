@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,22 @@ class Source(ABC):
             return ahead(self.read(start_row))
         return self.read(start_row)
 
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
+    beside: str | int | None = None
+
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
+
+        Numbers, strings, or objects; what is missing is None or NaN.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no column beside its rows")
+
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``chunks``, with the values (n,) of the column beside the rows."""
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read_beside(start_row))
+        return self.read_beside(start_row)
+
     def __iter__(self) -> "Iterator[Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():
@@ -106,10 +122,10 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Consecutive sources of about n_bytes of rows in memory, with a multiple of `multiple` rows in all but the last.
+        """Consecutive sources of about n_bytes of rows in memory, all but the last with a multiple of `multiple` rows.
 
-        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives itself
-        or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
+        itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
         """
         if self.n_rows is None or not self.repeatable or type(self).between is Source.between:
             return [self]
@@ -117,6 +133,13 @@ class Source(ABC):
         if step >= self.n_rows:
             return [self]
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
+
+    def varied(self, **fields: Any) -> Self:
+        """The same source with other values of some attributes."""
+        other = object.__new__(type(self))
+        for name, value in {**vars(self), **fields}.items():
+            setattr(other, name, value)
+        return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
         """These columns, in this order, as a source that does not read the others; None of formats that read all."""
