@@ -27,6 +27,7 @@ class Options:
     zero_based: bool = False
     key: str | None = None
     header: bool | None = None
+    beside: str | int | None = None  # see _beside.py
 
 
 # Files by suffix.

@@ -14,6 +14,7 @@ from fastsketch.io._svmlight import MOST_FEATURES
 from fastsketch.sources import _formats
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._batches import BatchSource
+from fastsketch.sources._beside import set_apart
 from fastsketch.sources._files import reading
 from fastsketch.sources._formats import Options
 from fastsketch.sources._joined import joined
@@ -35,6 +36,7 @@ def open_rows(
     zero_based: bool = False,
     key: str | None = None,
     header: bool | None = None,
+    beside: str | int | None = None,
 ) -> Source:
     """Rows from wherever they are, read a chunk at a time."""
     if n_features is not None:
@@ -46,10 +48,13 @@ def open_rows(
         zero_based=as_flag(zero_based, "zero_based"),
         key=key,
         header=None if header is None else as_flag(header, "header"),
+        beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
     source = _opened(x, options)
+    if options.beside is not None:
+        source = set_apart(source, options.beside)
     return chosen(source, columns=options.columns, dtype=options.dtype, fill=fill)
 
 
