@@ -14,6 +14,8 @@ _HOME = {
     "RobustFrequentDirections": "fastsketch.sketching",
     "Compressor": "fastsketch.sketching",
     "sketch_file": "fastsketch.sketching",
+    "sketch_groups": "fastsketch.sketching",
+    "GroupSketches": "fastsketch.sketching",
     "fwht": "fastsketch.sketching",
     "srht": "fastsketch.sketching",
     "SketchHash": "fastsketch.hashing",

@@ -19,9 +19,11 @@ from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
+from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
+from fastsketch.sketching import sketch_groups as sketch_groups
 from fastsketch.sketching import srht as srht
 from fastsketch.sources import open_rows as open_rows
 
@@ -49,6 +51,7 @@ __all__ = [
     "CodeIndex",
     "Compressor",
     "FrequentDirections",
+    "GroupSketches",
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
@@ -83,6 +86,7 @@ __all__ = [
     "run",
     "show_config",
     "sketch_file",
+    "sketch_groups",
     "sketching",
     "sources",
     "srht",

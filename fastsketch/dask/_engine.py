@@ -160,7 +160,8 @@ class Cluster:
             client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
         except Exception as error:  # whatever a server that is none says
             raise ConnectionError(
-                f"no Dask scheduler answers at {scheduler}: {error or type(error).__name__}; `dask scheduler` starts one"
+                f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): "
+                f"{error or type(error).__name__}"
             ) from error
         return stack.enter_context(client)
 
