@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
+from fastsketch.io._state import StateError
 from fastsketch.jobs._answers import Spec
 from fastsketch.jobs._journal import add_line, begin, compare, contents
 from fastsketch.jobs._outputs import Sink
@@ -62,7 +63,7 @@ class Unfinished:
                 self._take(lines)
                 _tidy(self.place)
             else:
-                if journal.exists() and job is not None:
+                if job is not None and _has_parts(journal):
                     warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
                 _remove(self.place)
                 self.place.mkdir()
@@ -180,6 +181,12 @@ def checked(output: Path, sink: Sink) -> Path:
     if not found.parent.is_dir():
         raise ValueError(f"{output} is a link to {found}, whose folder does not exist")
     return found
+
+
+def _has_parts(journal: Path) -> bool:
+    with contextlib.suppress(OSError, StateError):
+        return bool(contents(journal)[1])
+    return False
 
 
 def _remove(place: Path) -> None:
