@@ -16,7 +16,8 @@ from fastsketch.io._lock import locked
 from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
 from fastsketch.io._state import StateError
 from fastsketch.jobs._answers import Spec
-from fastsketch.jobs._journal import add_line, begin, compare, contents
+from fastsketch.jobs._journal import add_line, begin, contents
+from fastsketch.jobs._manifest import compare
 from fastsketch.jobs._outputs import Sink
 
 JOURNAL = "manifest.jsonl"
@@ -59,7 +60,7 @@ class Unfinished:
                 if not journal.exists():
                     raise ValueError(f"nothing to resume: {journal} does not exist")
                 then, lines = contents(journal)
-                compare(journal, job or {}, then)
+                compare(self.place, job or {}, then)
                 self._take(lines)
                 _tidy(self.place)
             else:
@@ -117,9 +118,9 @@ class Unfinished:
         """(rows of each part, what answers are): None if there is none."""
         return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
 
-    def finish(self, lengths: list[int], spec: Spec, *, known: bool) -> None:
+    def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
         """Put the parts together, and give them the name of the output."""
-        result = self._sink.finish(self.place, lengths, spec, known=known)
+        result = self._sink.finish(self.place, lengths, firsts, spec)
         old = None
         if self._sink.folder and self._target.exists():
             old = temporary_name(self._target)

@@ -27,7 +27,7 @@ def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> 
     """The most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
     need = model_bytes + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
     room = free_memory()
-    most = min(pool.usable, n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
+    most = min(pool.get(), n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
     return max(1, most if room is None else min(most, int(0.8 * room) // need))
 
 

@@ -243,18 +243,18 @@ def test_only_what_is_missing_is_done(folder, suffix, engine, workers):
 def test_another_job_is_not_gone_on_with(folder):
     interrupted(folder, 3)
     options = {"part_bytes": PART * D * 8, "resume": True, "workers": 1}
-    with pytest.raises(
-        ValueError, match=r"belongs to another job: method\.name is \"first_column\" now and was \"sums\""
-    ):
+    with pytest.raises(ValueError, match=r"belongs to another job: method is first_column now and was sums"):
         fs.map_rows(answers.first_column, folder / "rows.npy", folder / "out.npy", **options)
-    with pytest.raises(ValueError, match=r"belongs to another job: method.digest"):
+    with pytest.raises(ValueError, match=r"belongs to another job: digest of the model is"):
         fs.map_rows(Watching(folder, rows=3).sums, folder / "rows.npy", folder / "out.npy", **options)
     with pytest.raises(ValueError, match=r"belongs to another job: part_bytes is 6400 now and was 3200; parts"):
         fs.map_rows(Watching(folder).sums, folder / "rows.npy", folder / "out.npy", **{**options, "part_bytes": 6400})
     changed = ROWS.copy()
     changed[5, 2] += 1
     np.save(folder / "rows.npy", changed)
-    with pytest.raises(ValueError, match=r"belongs to another job: rows\."):
+    with pytest.raises(
+        ValueError, match=r"belongs to another job: (.*rows.npy was written to|the content of .*rows.npy)"
+    ):
         fs.map_rows(Watching(folder).sums, folder / "rows.npy", folder / "out.npy", **options)
     assert len(calls(folder)) == 3
     with pytest.warns(UserWarning, match=r"out\.npy\.partial is replaced: resume would have gone on from it"):
