@@ -238,14 +238,7 @@ class Model:
     def to_bytes(self) -> bytes:
         """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
         state, arrays = self._state()
-        about = {
-            "kind": type(self).__name__,
-            "home": _home(type(self)),
-            "parameters": plain(self.parameters),
-            "notes": self.notes,
-            "state": state,
-        }
-        return files.pack(about, arrays)
+        return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
@@ -301,6 +294,10 @@ class MergeableModel(Model, abstract=True):
         """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
+    def _joins_columns(self, other: Any) -> bool:
+        """Whether rows of another width can be added, because both know their columns by names."""
+        return False
+
     def _must_agree(self) -> dict[str, Any]:
         """The parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
@@ -355,7 +352,7 @@ class MergeableModel(Model, abstract=True):
         if self.n_features is None:
             self._adopt(other)
             return
-        if self.n_features != other.n_features:
+        if self.n_features != other.n_features and not self._joins_columns(other):
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
         self._merge(other)
 
@@ -474,6 +471,17 @@ _HOMES_OF_SCHEMA_1 = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
 }
+
+
+def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
+    """The header of a model's file."""
+    return {
+        "kind": type(model).__name__,
+        "home": _home(type(model)),
+        "parameters": plain(model.parameters),
+        "notes": model.notes,
+        "state": state,
+    }
 
 
 def _class_of(kind: str, home: Any) -> "type[Model] | None":
