@@ -10,16 +10,10 @@ from numpy.typing import NDArray
 from fastsketch.io._input import InputFile, SourceError
 from fastsketch.io._svmlight import count_features, read_blocks
 from fastsketch.sources import _source
-from fastsketch.sources._source import Source
 from fastsketch.sources._text import TextSource
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-
-def open_svmlight(path: Path, *, n_features: int | None, zero_based: bool) -> Source:
-    """The rows of a file of svmlight text, which may be compressed."""
-    return SvmlightSource(path, n_features=n_features, zero_based=zero_based)
 
 
 class SvmlightSource(TextSource):
