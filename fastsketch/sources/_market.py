@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io import table as kernel
 from fastsketch._validation import as_rows
-from fastsketch.io._input import InputFile, SourceError, whole_lines
+from fastsketch.io._input import InputFile, Opened, SourceError, whole_lines
 from fastsketch.io._npz import FREE_BYTES
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._npz import SparseMatrix
@@ -25,7 +25,7 @@ _BANNER = re.compile(
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,18}))?[ \t]*\r?")
 
 
-def open_market(path: Path, file: BinaryIO | None = None) -> Source:
+def open_market(path: Path, file: Opened | None = None) -> Source:
     """The matrix in a file, or in a stream that is read once and held."""
     if file is not None:
         name = "standard input" if str(path) == "-" else str(path)
@@ -62,27 +62,25 @@ class _Reader:
     def __init__(self, text: InputFile, name: str) -> None:
         self._name, self._line = name, 0
         self._pieces: Iterator[memoryview] = whole_lines(text, BLOCK_BYTES, LONGEST_LINE)
-        self._rest = b""
+        self._rest, self._at = b"", 0
 
     def _error(self, why: str, line: int | None = None) -> SourceError:
         return SourceError(f"{self._name}, line {self._line if line is None else line}: {why}")
 
     def _next_line(self) -> bytes:
-        while b"\n" not in self._rest:
+        if self._at == len(self._rest):
             piece = next(self._pieces, None)
             if piece is None:
                 raise SourceError(f"{self._name} is cut short: it ends within its header")
-            self._rest += bytes(piece)
-        line, _, self._rest = self._rest.partition(b"\n")
-        self._line += 1
-        return line
+            self._rest, self._at = bytes(piece), 0  # whole lines
+        start, end = self._at, self._rest.index(b"\n", self._at)
+        self._line, self._at = self._line + 1, end + 1
+        return self._rest[start:end]
 
     def _header(self) -> _Header:
         banner = _BANNER.fullmatch(self._next_line().lower())
         if banner is None:
-            raise self._error(
-                "it is no header of a Matrix Market matrix: %%MatrixMarket matrix coordinate real general"
-            )
+            raise self._error("it is no header like %%MatrixMarket matrix coordinate real general")
         form, field, symmetry = (banner[k].decode() for k in ("form", "field", "symmetry"))
         if field == "complex" or symmetry == "hermitian":
             raise self._error("the matrix must hold real numbers, it is complex")
@@ -103,6 +101,12 @@ class _Reader:
         entries = (shape[0] * shape[1] if symmetry == "general" else of_triangle) if dense else int(sizes[3])
         return _Header(dense, field == "pattern", symmetry, shape, entries)
 
+    def _blocks(self) -> Iterator[bytes]:
+        """The lines after the header."""
+        yield self._rest[self._at :]
+        for piece in self._pieces:
+            yield bytes(piece)
+
     def matrix(self) -> Any:
         """The matrix; SourceError names the line that is none of its entries."""
         header = self._header()
@@ -111,8 +115,7 @@ class _Reader:
         parts: list[NDArray[np.float64]] = []
         found = 0
         first = self._line
-        while self._rest or (piece := next(self._pieces, None)) is not None:
-            text, self._rest = (self._rest, b"") if self._rest else (bytes(piece), b"")
+        for text in self._blocks():
             try:
                 rows, _, missing, newlines = kernel.parse_block(text, ord(" "), places, width)
             except kernel.BadCell as error:

@@ -152,8 +152,8 @@ class TableText(TextSource):
         with self.opened() as file:
             for piece in whole_lines(file, block_bytes, LONGEST_LINE):
                 text = piece
-                if not line and not self._from:
-                    text = piece[len(BYTE_ORDER_MARK) :] if piece[:3] == BYTE_ORDER_MARK else piece
+                if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
+                    text = piece[3:]
                 while left_out and len(text):
                     end = bytes(text[: 1 << 12]).find(b"\n")
                     end = bytes(text).find(b"\n") if end < 0 else end
