@@ -153,7 +153,7 @@ class Model:
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """What is known at no cost of how good the model is so far, for reports: sums over parts (nothing by default)."""
+        """What is known at no cost of how good the model is, summed over parts in reports (nothing by default)."""
         return {}
 
     @property
