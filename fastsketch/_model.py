@@ -148,6 +148,14 @@ class Model:
         """What ``facts`` adds to the counts and the parameters."""
         return {}
 
+    def _in_order(self) -> str | None:
+        """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
+        return f"a {type(self).__name__} does not merge"
+
+    def _certificate(self) -> dict[str, float]:
+        """What is known at no cost of how good the model is so far, for reports: sums over parts (nothing by default)."""
+        return {}
+
     @property
     def n_rows(self) -> int:
         """Rows seen."""
@@ -230,14 +238,7 @@ class Model:
     def to_bytes(self) -> bytes:
         """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
         state, arrays = self._state()
-        about = {
-            "kind": type(self).__name__,
-            "home": _home(type(self)),
-            "parameters": plain(self.parameters),
-            "notes": self.notes,
-            "state": state,
-        }
-        return files.pack(about, arrays)
+        return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
@@ -293,6 +294,10 @@ class MergeableModel(Model, abstract=True):
         """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
+    def _joins_columns(self, other: Any) -> bool:
+        """Whether rows of another width can be added, because both know their columns by names."""
+        return False
+
     def _must_agree(self) -> dict[str, Any]:
         """The parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
@@ -347,7 +352,7 @@ class MergeableModel(Model, abstract=True):
         if self.n_features is None:
             self._adopt(other)
             return
-        if self.n_features != other.n_features:
+        if self.n_features != other.n_features and not self._joins_columns(other):
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
         self._merge(other)
 
@@ -357,6 +362,25 @@ class MergeableModel(Model, abstract=True):
 
         None (the default) if they do not: then each piece is a part of its own.
         """
+        return None
+
+    def _in_order(self) -> str | None:
+        return None
+
+    def _part_rows(self, n_features: int) -> int:
+        """Parts of a multiple of so many rows are what ``_first_blocks`` asks for."""
+        return 1
+
+    def _state_bytes(self, n_features: int) -> int:
+        """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        return 0
+
+    def _check_second_pass(self) -> None:
+        """Raise ValueError unless models of these parameters can read their rows again."""
+        raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
+
+    def _second_pass(self) -> Any:
+        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
         return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
@@ -447,6 +471,17 @@ _HOMES_OF_SCHEMA_1 = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
 }
+
+
+def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
+    """The header of a model's file."""
+    return {
+        "kind": type(model).__name__,
+        "home": _home(type(model)),
+        "parameters": plain(model.parameters),
+        "notes": model.notes,
+        "state": state,
+    }
 
 
 def _class_of(kind: str, home: Any) -> "type[Model] | None":

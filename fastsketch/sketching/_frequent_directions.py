@@ -348,6 +348,12 @@ class FrequentDirections(MergeableModel):
             del agree["sketch_size"]
         return agree
 
+    def _in_order(self) -> str | None:
+        return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
+
+    def _check_second_pass(self) -> None:
+        self._check_rereadable("passes=2")
+
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor
         if compressor is None:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.io._input import SourceError
 from fastsketch.sources._names import common_names
@@ -22,14 +23,10 @@ def joined(sources: Sequence[Source]) -> Source:
     SourceError
         If they differ in their number of columns, or in the names of these.
     """
-    sources = _of_one_width([one for source in sources for one in _flat(source)])
+    sources = _of_one_width([one for source in sources for one in source.each()])
     if len(sources) == 1:
         return sources[0]
     return Joined(sources)
-
-
-def _flat(source: Source) -> Sequence[Source]:
-    return source.sources if isinstance(source, Joined) else [source]
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
@@ -63,6 +60,7 @@ class Joined(Source):
         known = [dtype for dtype in dtypes if dtype is not None]
         self.dtype = np.result_type(*known) if len(known) == len(dtypes) else None
         self.complete = all(source.complete for source in self.sources)
+        self.beside = first.beside
         self.sparse = any(source.sparse for source in self.sources)
         self.repeatable = all(source.repeatable for source in self.sources)
         self.waits = self.repeatable and any(source.waits for source in self.sources)
@@ -103,6 +101,17 @@ class Joined(Source):
             self._counted[k] = rows_here
             first, before = first + rows_here, before + source.size
 
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source; from the first row alone."""
+        before = 0
+        for k, source in enumerate(self.sources):
+            rows_here = 0
+            for rows, values, position in source.read_beside(start_row):
+                rows_here += rows.shape[0]
+                yield self._cast(rows), values, before + position
+            self._counted[k] = rows_here
+            before += source.size
+
     def _cast(self, rows: Any) -> Any:
         return rows if self.dtype is None or rows.dtype == self.dtype else rows.astype(self.dtype)
 
@@ -124,6 +133,10 @@ class Joined(Source):
         part = Joined(sources)
         part.dtype, part.feature_names, part.sparse = self.dtype, self.feature_names, self.sparse
         return part
+
+    def each(self) -> list[Source]:
+        """See Source."""
+        return self.sources
 
     def only(self, columns: Sequence[int]) -> Source:
         """See Source."""

@@ -14,6 +14,7 @@ from fastsketch.io._svmlight import MOST_FEATURES
 from fastsketch.sources import _formats
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._batches import BatchSource
+from fastsketch.sources._beside import set_apart
 from fastsketch.sources._files import reading
 from fastsketch.sources._formats import Options
 from fastsketch.sources._joined import joined
@@ -22,6 +23,7 @@ from fastsketch.sources._paths import comes_once, files_of, is_name
 from fastsketch.sources._select import chosen
 from fastsketch.sources._sliced import SlicedSource, has_slices
 from fastsketch.sources._source import Source
+from fastsketch.sources._streams import open_stream
 
 
 def open_rows(
@@ -34,6 +36,7 @@ def open_rows(
     zero_based: bool = False,
     key: str | None = None,
     header: bool | None = None,
+    beside: str | int | None = None,
 ) -> Source:
     """Rows from wherever they are, read a chunk at a time."""
     if n_features is not None:
@@ -45,10 +48,13 @@ def open_rows(
         zero_based=as_flag(zero_based, "zero_based"),
         key=key,
         header=None if header is None else as_flag(header, "header"),
+        beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
     source = _opened(x, options)
+    if options.beside is not None:
+        source = set_apart(source, options.beside)
     return chosen(source, columns=options.columns, dtype=options.dtype, fill=fill)
 
 
@@ -67,6 +73,8 @@ def _opened(x: Any, options: Options) -> Source:
     if isinstance(x, Source):
         return x
     if is_name(x):
+        if comes_once(x):
+            return open_stream(Path(x), options)
         return joined([_of_file(path, options) for path in files_of(x)])
     if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
         return joined([_opened(item, options) for item in cast("Iterable[Any]", x)])
@@ -97,8 +105,6 @@ def _of_object(x: Any, options: Options) -> Source:
 
 def _of_file(path: Path, options: Options) -> Source:
     with reading(path):
-        if comes_once(path):
-            raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
         if path.is_file() and path.stat().st_size == 0:
             raise SourceError(f"{path} is empty")
         path.stat()

@@ -68,11 +68,15 @@ class Derived(Source):
         self.name, self.n_rows, self.n_features = source.name, source.n_rows, source.n_features
         self.feature_names, self.dtype, self.sparse = source.feature_names, source.dtype, source.sparse
         self.size, self.repeatable, self.waits = source.size, source.repeatable, source.waits
-        self.first_row, self.complete = source.first_row, source.complete
+        self.first_row, self.complete, self.beside = source.first_row, source.complete, source.beside
 
     def like(self, source: Source) -> Source:
         """The same made of another source: of a part."""
         raise NotImplementedError
+
+    def each(self) -> list[Source]:
+        """See Source."""
+        return [self.like(source) for source in self._of.each()]
 
     @property
     def n_bytes(self) -> int:
@@ -119,12 +123,20 @@ class Picked(Derived):
         """See Source."""
         spaces = Spaces()
         for rows, position in self._of.read(start_row):
-            if is_sparse(rows):
-                yield rows[:, self._columns], position
-            else:
-                out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
-                np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
-                yield out, position
+            yield self._picked(rows, spaces), position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._picked(rows, spaces), values, position
+
+    def _picked(self, rows: Any, spaces: Spaces) -> Any:
+        if is_sparse(rows):
+            return rows[:, self._columns]
+        out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
+        np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
+        return out
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -167,6 +179,14 @@ class Checked(Derived):
             yield self._made(rows, row, spaces), position
             row += rows.shape[0]
 
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        row = start_row
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._made(rows, row, spaces), values, position
+            row += rows.shape[0]
+
     def _made(self, rows: Any, first: int, spaces: Spaces) -> Any:
         values: NDArray[Any] = rows.data if is_sparse(rows) else rows
         out = values
@@ -192,9 +212,14 @@ class Checked(Derived):
             column = int(rows.indices[entry])
         else:
             row, column = divmod(int(np.argmax(missing)), missing.shape[1])
-        name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        where = self._of.where(first + row)
-        raise SourceError(f"{where}: a NaN in column {column}{name}: leave such rows out, or give a number as fill")
+        name, number, line = self._of.place(first + row)
+        name = name if line is None else f"{name}, line {line}"
+        where = "it" if number is None else f"row {number}"
+        column = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
+        raise SourceError(
+            f"{name}: rows must be finite: {where} holds a NaN in column {column}: leave such rows out, or give a "
+            "number as fill"
+        )
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

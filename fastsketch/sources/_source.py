@@ -89,6 +89,22 @@ class Source(ABC):
             return ahead(self.read(start_row))
         return self.read(start_row)
 
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
+    beside: str | int | None = None
+
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
+
+        Numbers, strings, or objects; what is missing is None or NaN.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no column beside its rows")
+
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``chunks``, with the values (n,) of the column beside the rows."""
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read_beside(start_row))
+        return self.read_beside(start_row)
+
     def __iter__(self) -> "Iterator[Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():
@@ -128,6 +144,10 @@ class Source(ABC):
     def only(self, columns: Sequence[int]) -> "Source | None":
         """These columns, in this order, as a source that does not read the others; None of formats that read all."""
         return None
+
+    def each(self) -> "list[Source]":
+        """The sources that this one joins, itself if it joins none."""
+        return [self]
 
     def identity(self) -> dict[str, Any]:
         """What json can write and tells these rows from others: names, sizes, times, digests of samples.

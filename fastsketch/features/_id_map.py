@@ -1,0 +1,507 @@
+"""Ids of rows and columns: integers, strings, or a mixture by value; the place of each, and how a file holds them."""
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.features.ids import IdTable, strings_of
+from fastsketch.io import _checks as checks
+
+Places = NDArray[np.int32]
+
+# Kinds of ids, as files name them.
+INTEGERS: Final = "integers"
+STRINGS: Final = "strings"
+MIXED: Final = "mixed"
+_KINDS = (INTEGERS, STRINGS, MIXED)
+# Strings that are decoded, or made, at a time.
+PIECE = 1 << 16
+
+
+class IdMap:
+    """Different ids in an order: which id has which place, and the other way round. It never changes.
+
+    Ids are integers of 64 bits, strings, or, by value, a mixture of these with bytes, ``uuid.UUID`` and tuples of all
+    of them. Integers and strings are compiled: ten million in a few seconds. True, fractions and dates are no ids
+    (``astype(str)`` makes some), and None and NaN are missing ones, which are refused. Numbers of NumPy and of Python
+    are the same ids, and so is a whole number that pandas holds as a float; 7 and "7" are different ones.
+
+    Parameters
+    ----------
+    ids : sequence, array or column of a data frame
+        Each id once, in the order of their places.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are things among them that are no ids, missing ones, or one twice: the message names its position.
+
+    Examples
+    --------
+    >>> from fastsketch.features import IdMap
+    >>> films = IdMap(["Alien", "Heat", "Solaris"])
+    >>> films[1], films.places(["Solaris", "Jaws"]).tolist()
+    ('Heat', [2, -1])
+    """
+
+    def __init__(self, ids: Any) -> None:
+        keys = keys_of(ids, "ids")
+        other = _of(_table(keys.kind))
+        places = other._put(keys)
+        if len(other) < len(places):
+            # the first entry that has the place of an earlier one: it lies below its own position
+            at = int(np.argmax(places < np.arange(len(places))))
+            raise ValueError(f"ids must be different, got {other[int(places[at])]!r} again as entry {at}")
+        self._made = other._made
+
+    _made: "IdTable | dict[Any, int] | None" = None
+    _held: "tuple[dict[str, NDArray[Any]], str, str] | None" = None  # arrays, name and kind that make it
+    _strings: "NDArray[Any] | None" = None
+
+    @property
+    def _table(self) -> "IdTable | dict[Any, int]":
+        """Of a map out of its own arrays only when it is first asked for a place: copies of a model do not ask."""
+        if self._made is None:
+            assert self._held is not None
+            self._made = IdMap.of_arrays(*self._held)._made
+            self._held = None
+        assert self._made is not None
+        return self._made
+
+    # -- what it holds ---------------------------------------------------------------------------------------------
+    @property
+    def kind(self) -> str:
+        """What the ids are: "integers", "strings" or "mixed"."""
+        if self._held is not None:
+            return self._held[2]
+        if isinstance(self._table, dict):
+            return MIXED
+        return STRINGS if self._table.is_text else INTEGERS
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.ids.tolist())
+
+    def __contains__(self, value: object) -> bool:
+        try:
+            return bool(self.places([value])[0] >= 0)
+        except (TypeError, ValueError):
+            return False
+
+    def __getitem__(self, place: int) -> Any:
+        return self.ids[place : place + 1 or None].tolist()[0]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IdMap) or other.kind != self.kind or len(other) != len(self):
+            return False
+        mine, theirs = self.arrays("ids"), other.arrays("ids")
+        return self is other or all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(self[place]) for place in range(min(3, len(self))))
+        return f"<IdMap: {len(self):,} {self.kind}{': ' if shown else ''}{shown}{', ...' if len(self) > 3 else ''}>"
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """All ids in the order of their places, (n,): int64, or an object array; not to be changed."""
+        table = self._table
+        if isinstance(table, dict):
+            return _objects(list(table))
+        if not table.is_text:
+            return table.integers()
+        if self._strings is None:
+            self._strings = strings_of(table.utf8(), table.integers())
+        return self._strings
+
+    def take(self, places: NDArray[Any]) -> NDArray[Any]:
+        """The ids of places, in their shape; of place -1 None, in an array of integers -1.
+
+        An array of integers is int64, any other an object array.
+        """
+        places = np.asarray(places)
+        if len(self) == 0:
+            return np.full(places.shape, -1) if self.kind == INTEGERS else np.full(places.shape, None, object)
+        out = self.ids[places]
+        out[places < 0] = -1 if self.kind == INTEGERS else None
+        return out
+
+    # -- where an id is --------------------------------------------------------------------------------------------
+    def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
+        """The places of some ids, (n,) int64: -1 for those that are not in the map.
+
+        Raises
+        ------
+        TypeError
+            If strings are asked for where the map has integers, or the other way round, which is no question of
+            knowing them; and for what are no ids.
+        ValueError
+            If one is missing: None, NaN.
+        """
+        return self._find(keys_of(ids, name), name).astype(np.int64)
+
+    def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
+        """The same, or a KeyError that names those that are not in the map."""
+        keys = keys_of(ids, name)
+        out = self._find(keys, name).astype(np.int64)
+        if len(out) and out.min() < 0:
+            unknown = list(dict.fromkeys(keys[int(k)] for k in np.flatnonzero(out < 0)[:100]))
+            more = ", ..." if len(unknown) > 5 else ""
+            raise KeyError(f"{name} has ids that the model does not know: {', '.join(map(repr, unknown[:5]))}{more}")
+        return out
+
+    def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
+        """(a map that also has the new ones of these, at its end; their places); this one stays as it is."""
+        keys = keys_of(ids, name)
+        if len(self) == 0:  # which has no kind yet
+            out = _of(_table(keys.kind))
+            return out, out._put(keys).astype(np.int64)
+        if keys.kind != self.kind and len(keys):
+            raise self._of_another_kind(keys, name)
+        places = self._find(keys, name)
+        if len(places) == 0 or places.min() >= 0:
+            return self, places.astype(np.int64)
+        out = _of(self._table.copy())
+        return out, out._put(keys).astype(np.int64)
+
+    def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
+        """(the same ids in ascending order, the new place of each); a mixture by types first."""
+        ids = self.ids
+        if self.kind == MIXED:
+            entries = ids.tolist()
+            order = np.array(sorted(range(len(entries)), key=lambda k: _rank(entries[k])), np.intp)
+        else:
+            order = np.argsort(ids, kind="stable")
+        out = _of(_table(self.kind))
+        out._put(Keys(self.kind, ids[order]))
+        moved = np.empty(len(order), np.int64)
+        moved[order] = np.arange(len(order))
+        return out, moved
+
+    def as_ids(self, texts: Iterable[str]) -> NDArray[Any]:
+        """Ids as a text writes them: for a map of integers the numbers, where they are some, and else an id it lacks.
+
+        What reads tables in text has strings alone.
+        """
+        strings = list(texts)
+        if self.kind != INTEGERS:
+            return _objects(strings)
+        found = [int(text) if _is_integer(text) else None for text in strings]
+        lacking = _unused(self)
+        return np.array([lacking if value is None else value for value in found], np.int64)
+
+    def _find(self, keys: "Keys", name: str) -> Places:
+        if len(keys) == 0 or len(self) == 0:
+            return np.full(len(keys), -1, np.int32)
+        if keys.kind != self.kind:
+            if MIXED not in (keys.kind, self.kind):
+                raise self._of_another_kind(keys, name)
+            keys = Keys(MIXED, keys.values)
+        return self._put(keys, add=False)
+
+    def _of_another_kind(self, keys: "Keys", name: str) -> TypeError:
+        example = keys[0]
+        if keys.kind == MIXED:
+            own = int if self.kind == INTEGERS else str
+            example = next(key for key in keys.values.tolist() if not isinstance(key, own))
+        return TypeError(f"{name} must be {self.kind}, as the ids of the model are, got {example!r}")
+
+    def _put(self, keys: "Keys", *, add: bool = True) -> Places:
+        """Places of keys of the map's own kind (a mixture takes all), after those that it lacks were added."""
+        table = self._table
+        if isinstance(table, dict):
+            found = cast("list[Any]", keys.values.tolist())
+            if add:
+                return np.array([table.setdefault(key, len(table)) for key in found], np.int32)
+            return np.array([table.get(key, -1) for key in found], np.int32)
+        if keys.kind == MIXED:  # some of which may be of the map's kind
+            mine = int if self.kind == INTEGERS else str
+            out = np.full(len(keys), -1, np.int32)
+            which = np.array([isinstance(key, mine) for key in keys.values.tolist()], bool)
+            if which.any():
+                out[which] = self._put(keys_of(keys.values[which], "ids"), add=False)
+            return out
+        if not table.is_text:
+            return table.numbers_to_places(keys.values, add)
+        pieces = [np.empty(0, np.int32)]
+        for start in range(0, len(keys), PIECE):
+            piece = keys.values[start : start + PIECE].tolist()
+            places, n = table.strings_to_places(piece, add)
+            if n < len(piece):
+                raise ValueError(f"ids must be Unicode text: entry {start + n} is {piece[n]!r}")
+            pieces.append(places)
+        return np.concatenate(pieces)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """As arrays: `name`, integers, or UTF-8 text (of a mixture JSON); `name`_ends, where each of the texts ends."""
+        held = self._held
+        if held is not None:
+            return {name + key.removeprefix(held[1]): array for key, array in held[0].items()}
+        table = self._table
+        if isinstance(table, dict):
+            return {name: np.frombuffer(json.dumps([_plain(key) for key in table]).encode(), np.uint8)}
+        if not table.is_text:
+            return {name: table.integers()}
+        return {name: table.utf8(), f"{name}_ends": table.integers()}
+
+    @classmethod
+    def of_own(cls, arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> "IdMap":
+        """The inverse of ``arrays``, of one's own, which are not looked at before they are needed."""
+        out = cls.__new__(cls)
+        out._held = {key: array for key, array in arrays.items() if key in array_names(name)}, name, kind
+        return out
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> "IdMap":
+        """The inverse of ``arrays``, of a stranger's; ValueError for what is none."""
+        if kind not in _KINDS:
+            raise ValueError(f"ids are {', '.join(_KINDS)}, not {kind!r}")
+        if name not in arrays:
+            raise ValueError(f"array {name!r} is missing")
+        size = arrays[name].size
+        out = _of(_table(kind))
+        table = out._table
+        if isinstance(table, dict):
+            text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
+            entries = cast("Any", json.loads(text))
+            if not isinstance(entries, list):
+                raise ValueError(f"array {name!r} holds no list of ids")
+            n = len(cast("list[Any]", entries))
+            out._put(keys_of(_objects([_unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True))
+        elif not table.is_text:
+            n = size
+            table.numbers_to_places(checks.array_of(arrays, name, (size,), checks.INT64), True)
+        else:
+            text = checks.array_of(arrays, name, (size,), np.uint8)
+            ends = checks.array_of(arrays, f"{name}_ends", (arrays[f"{name}_ends"].size,), checks.INT64)
+            n = len(ends)
+            if n and (ends[0] < 0 or (np.diff(ends) < 0).any()) or (ends[-1] if n else 0) != size:
+                raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
+            starts = ends[:-1][ends[:-1] < size]
+            if ((text[starts] & 0xC0) == 0x80).any():  # an end within a character
+                raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
+            _require_text(text, name)
+            table.texts_to_places(np.ascontiguousarray(text), np.ascontiguousarray(ends), True)
+        if len(out) != n:
+            raise ValueError(f"array {name!r} must hold different ids: one of them stands twice")
+        return out
+
+
+def array_names(name: str) -> tuple[str, str]:
+    """The names of the arrays of a map, of which only strings have the second."""
+    return name, f"{name}_ends"
+
+
+def _require_text(text: NDArray[np.uint8], name: str) -> None:
+    """ValueError unless these bytes are UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), PIECE):
+            decoder.decode(text[start : start + PIECE].tobytes())
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"array {name!r} holds no UTF-8 text: {error}") from None
+
+
+def _table(kind: str) -> "IdTable | dict[Any, int]":
+    return {} if kind == MIXED else IdTable(kind == STRINGS)
+
+
+def _of(table: "IdTable | dict[Any, int]") -> IdMap:
+    out = IdMap.__new__(IdMap)
+    out._made = table
+    return out
+
+
+def no_ids() -> IdMap:
+    """A map without ids, to be extended."""
+    return _of(IdTable(False))
+
+
+def as_id_map(ids: Any, size: int, name: str) -> IdMap:
+    """The ids of a side of a matrix: one for each of `size` rows or columns."""
+    if isinstance(ids, IdMap):
+        out = ids
+    else:
+        try:
+            out = IdMap(ids)
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("ids", name, 1)) from None
+    if len(out) != size:
+        raise ValueError(f"{name} must have {size} ids, got {len(out)}")
+    return out
+
+
+# -- columns of ids ----------------------------------------------------------------------------------------------------
+class Keys:
+    """A column of ids of one kind."""
+
+    def __init__(self, kind: str, values: NDArray[Any]) -> None:
+        self.kind, self.values = kind, values  # int64, or objects
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.values[place : place + 1].tolist()[0]
+
+
+def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
+    """A column of ids from a sequence, an array, a column of a data frame, or one id."""
+    if isinstance(values, IdMap):
+        return Keys(values.kind, values.ids)
+    if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
+        # one id; a tuple is one too, as a row of a table is
+        values = _objects([values])
+    array = _as_array(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a vector of ids, got shape {array.shape}")
+    kind = array.dtype.kind
+    if kind == "O":
+        return _of_objects(array, name, mixed=mixed)
+    if kind == "i" or (array.size == 0 and kind == "f"):
+        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
+    if kind == "u":
+        if array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} must be below 2**63, got {array.max()}: as strings they may be anything")
+        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
+    if kind == "f":
+        return Keys(INTEGERS, _whole(array, name))
+    if kind == "U":
+        return Keys(STRINGS, array.astype(object))
+    raise TypeError(f"{name} must be integers or strings, got dtype {array.dtype}: astype(str) makes strings of them")
+
+
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    if isinstance(values, np.ndarray):
+        return cast("NDArray[Any]", values)
+    if hasattr(values, "to_numpy"):  # a column of pandas, polars or pyarrow
+        return np.asarray(values.to_numpy())
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a vector of ids, got {type(values).__name__}")
+    # NumPy would make strings of the numbers beside a string
+    return _objects(list(cast("Iterable[Any]", values)))
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    out = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        out[k] = value
+    return out
+
+
+def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Integers that stand in a column of floats, as pandas keeps them beside missing ones."""
+    missing = np.isnan(array)
+    if missing.any():
+        raise _missing(name, int(np.argmax(missing)), np.nan)
+    good = (np.abs(array) <= 2.0**53) & (array == np.floor(array))
+    if not good.all():
+        at = int(np.argmin(good))
+        raise TypeError(f"{name} must be integers or strings: entry {at} is {array[at]!r}")
+    return array.astype(np.int64)
+
+
+def _missing(name: str, at: int, value: Any) -> ValueError:
+    return ValueError(f"{name} must not be missing: entry {at} is {value!r}")
+
+
+def _of_objects(array: NDArray[Any], name: str, *, mixed: bool = False) -> Keys:
+    values = cast("list[Any]", array.tolist())
+    types = set(map(type, values))
+    if not mixed:
+        if types <= {str}:
+            return Keys(STRINGS if types else INTEGERS, array if types else np.empty(0, np.int64))
+        if types <= {int} and -(2**63) <= min(values) and max(values) < 2**63:
+            return Keys(INTEGERS, array.astype(np.int64))
+    plain = _objects([_as_id(value, name, k) for k, value in enumerate(values)])
+    if mixed:
+        return Keys(MIXED, plain)
+    types = set(map(type, plain.tolist()))
+    if types == {str}:
+        return Keys(STRINGS, plain)
+    return Keys(INTEGERS, plain.astype(np.int64)) if types == {int} else Keys(MIXED, plain)
+
+
+def _as_id(value: Any, name: str, at: int) -> Any:
+    """An id as Python's own type, or an error that names its position."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name} must be below 2**63: entry {at} is {value}: as strings they may be anything")
+        return int(value)
+    if isinstance(value, bytes | UUID):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_as_id(item, name, at) for item in cast("tuple[Any, ...]", value))
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        raise _missing(name, at, value)
+    if isinstance(value, float | np.floating):
+        return int(_whole(np.array([value], np.float64), name)[0]) if value == value else _raise_missing(name, at)
+    raise TypeError(
+        f"{name} must be integers or strings: entry {at} is {value!r:.60}, of type {type(value).__name__} (str() makes "
+        "a string of it)"
+    )
+
+
+def _raise_missing(name: str, at: int) -> int:
+    raise _missing(name, at, np.nan)
+
+
+def _rank(value: Any) -> tuple[str, Any]:
+    """What a mixture is put in order by."""
+    kind = type(value).__name__
+    if isinstance(value, tuple):
+        return kind, [_rank(item) for item in cast("tuple[Any, ...]", value)]
+    return kind, value
+
+
+def _plain(value: Any) -> Any:
+    """An id of a mixture as json can write it: {"type": what} but for integers and strings."""
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, UUID):
+        return {"uuid": value.hex}
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(item) for item in cast("tuple[Any, ...]", value)]}
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    """The inverse; ValueError or TypeError for what is none."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = cast("dict[str, Any]", value).items()
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "uuid":
+        return UUID(hex=content)
+    if kind == "tuple" and isinstance(content, list):
+        return tuple(_unplain(item) for item in cast("list[Any]", content))
+    raise ValueError(f"there are no ids of the type {kind!r}")
+
+
+def _is_integer(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) < 19
+
+
+def _unused(ids: IdMap) -> int:
+    """An integer that is no id of the map."""
+    numbers = ids.ids
+    value = -1
+    while len(numbers) and (numbers == value).any():
+        value -= 1
+    return value

@@ -1,0 +1,150 @@
+"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest of it, to which lines are added.
+
+A line of it (``_journal``) names the file of a node, written before, and the parts that it covers: whatever covers
+some of these alone is done with, and its file goes.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple, Self, cast
+
+from fastsketch._model import from_bytes
+from fastsketch.io._lock import locked
+from fastsketch.io._replacing import replacing, sweep
+from fastsketch.io._state import StateError
+from fastsketch.jobs._journal import add_line, begin, compare, contents
+from fastsketch.jobs._parts import Node
+from fastsketch.jobs._tree import Place
+
+NAME = "manifest.jsonl"
+
+Identity = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """A line: the node at (level, index) of the tree of a pass, which covers parts first to last."""
+
+    number: int  # of the pass, from 1
+    level: int
+    index: int
+    first: int
+    last: int
+    rows: int
+    file: str
+
+    def covers(self, other: "Entry") -> bool:
+        """Whether this one makes the other needless."""
+        return self.number == other.number and self.first <= other.first and other.last <= self.last
+
+
+class Manifest:
+    """A checkpoint that this job alone writes to, inside a ``with`` block of ``opened``."""
+
+    def __init__(self, folder: Path, entries: list[Entry]) -> None:
+        self.folder = folder
+        self.entries = entries
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+    def nodes(self, number: int) -> list[tuple[Entry, Node]]:
+        """What there is of a pass, by first part; what cannot be read is left out, with a warning, and done again."""
+        found: list[tuple[Entry, Node]] = []
+        for entry in sorted(entry for entry in self.entries if entry.number == number):
+            try:
+                content = (self.folder / entry.file).read_bytes()
+                n_rows = from_bytes(content).n_rows
+                if n_rows != entry.rows:
+                    raise StateError(f"it has {n_rows} rows, and its line says {entry.rows}")
+            except (OSError, StateError) as error:
+                self.entries.remove(entry)
+                words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
+                warnings.warn(words, stacklevel=2)
+                continue
+            found.append((entry, Node(content, n_rows, entry.first, entry.last, {})))
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+    def add(self, number: int, place: Place, node: Node) -> None:
+        """Keep a node, and let go of those that it covers."""
+        file = f"node-{number}-{place.level}-{place.index}.fsk"
+        entry = Entry(number, place.level, place.index, place.first, place.last, node.n_rows, file)
+        with replacing(self.folder / file) as out:
+            out.write(node.as_bytes())
+        add_line(self.folder / NAME, entry._asdict())
+        done = [other for other in self.entries if entry.covers(other)]
+        self.entries = [other for other in self.entries if not entry.covers(other)] + [entry]
+        for other in done:
+            if other.file != file:
+                (self.folder / other.file).unlink(missing_ok=True)
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
+        """The checkpoint of this job in a folder, which is made if need be.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to resume, or what there is belongs to another job.
+        StateError
+            If the manifest is damaged.
+        LockHeld
+            If another job is at work in the folder.
+        OSError
+            If the folder cannot be written to.
+        """
+        manifest = folder / NAME
+        if resume and not manifest.exists():
+            raise ValueError(f"nothing to resume: {manifest} does not exist")
+        folder.mkdir(exist_ok=True)
+        with locked(manifest):
+            sweep(manifest)
+            entries: list[Entry] = []
+            if resume:
+                then, entries = _read(manifest)
+                compare(manifest, job, then)
+            else:
+                _make_room(folder)
+                begin(manifest, job)
+            _tidy(folder, {entry.file for entry in entries})
+            yield cls(folder, entries)
+
+
+def remove(folder: Path) -> None:
+    """Delete a checkpoint, and its folder if nothing else is in it."""
+    _tidy(folder, set())
+    (folder / NAME).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _make_room(folder: Path) -> None:
+    """Say so if there is a job in a folder from which one could go on."""
+    with contextlib.suppress(OSError, StateError):
+        entries = _read(folder / NAME)[1]
+        if entries:
+            warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
+
+
+def _tidy(folder: Path, wanted: set[str]) -> None:
+    """Remove nodes that no line names: a kill came between the two."""
+    for path in folder.glob("node-*.fsk"):
+        if path.name not in wanted:
+            path.unlink(missing_ok=True)
+        sweep(path)
+
+
+def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
+    """The job of a manifest, and its nodes that no other covers."""
+    job, rest = contents(manifest)
+    entries: list[Entry] = []
+    for number, line in enumerate(rest, 2):
+        try:
+            entry = Entry(**line)
+            if not all(isinstance(value, int) and value >= 0 for value in entry[:-1]) or "/" in entry.file:
+                raise TypeError
+        except TypeError:
+            raise StateError(f"{manifest}, line {number} is none of a manifest: start without resume") from None
+        entries = [other for other in entries if not entry.covers(other)] + [entry]
+    return job, entries
