@@ -7,6 +7,7 @@ from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
+from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
 from fastsketch.merging import merge as merge
@@ -29,6 +30,7 @@ from . import features as features
 from . import hashing as hashing
 from . import indexing as indexing
 from . import io as io
+from . import jobs as jobs
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
@@ -64,6 +66,7 @@ __all__ = [
     "hashing",
     "indexing",
     "io",
+    "jobs",
     "load",
     "lowrank",
     "map_merge",
@@ -75,6 +78,7 @@ __all__ = [
     "ranking",
     "recommending",
     "reference",
+    "run",
     "show_config",
     "sketch_file",
     "sketching",

@@ -215,6 +215,12 @@ class SketchedEASE(MergeableModel):
                 self._squares, self._held, self._last = squares, held, None
         return self
 
+    def _in_order(self) -> str | None:
+        return self._sketch._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._sketch._state_bytes(n_features)
+
     def _merge(self, other: Self) -> None:
         squares, others = self._known_squares(), other._known_squares()
         held, rest = held_out.joined(self._known_held(), other._known_held(), self.reservoir_size)

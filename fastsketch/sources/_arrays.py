@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from fastsketch._validation import as_rows, is_sparse
 from fastsketch.sources import _source
 from fastsketch.sources._identity import of_rows
@@ -20,10 +18,9 @@ class ArraySource(Source):
         self._rows: Any = as_rows(rows)
         self.name, self.first_row = name, first_row
         self.sparse = is_sparse(self._rows)
-        self.dtype: np.dtype[Any] = self._rows.dtype
-        self.n_rows: int = self._rows.shape[0]
-        self.n_features: int = self._rows.shape[1]
-        self.size = self.n_rows
+        self.dtype = self._rows.dtype
+        self.size, self.n_features = self._rows.shape
+        self.n_rows = self.size
 
     @property
     def n_bytes(self) -> int:
@@ -33,8 +30,8 @@ class ArraySource(Source):
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         step = rows_of_part(self, _source.CHUNK_BYTES, 1)
-        for start in range(start_row, self.n_rows, step):
-            stop = min(start + step, self.n_rows)
+        for start in range(start_row, self.size, step):
+            stop = min(start + step, self.size)
             yield self._rows[start:stop], stop
 
     def between(self, start: int, stop: int) -> Source:

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastsketch.io._input import DECOMPRESSORS
 from fastsketch.sources._source import Source
 
@@ -20,6 +22,7 @@ class Options:
     """Arguments of open_rows that a format may look at."""
 
     columns: tuple[str | int, ...] | None = None
+    dtype: np.dtype[Any] | None = None
     n_features: int | None = None
     zero_based: bool = False
     key: str | None = None
@@ -43,7 +46,7 @@ Test = Callable[[Any], bool]
 BY_KIND: list[tuple[Test, str]] = []
 
 
-def _known_as(module: str, *names: str) -> Test:
+def known_as(module: str, *names: str) -> Test:
     """A test for objects whose class, or a class it descends from, has this name in this package."""
 
     def test(x: Any) -> bool:

@@ -51,34 +51,31 @@ class StoredMatrix(FileSource):
         super().__init__(path)
         self._length, self.n_features = header.shape
         self._offset, self._fortran = header.offset, header.fortran
-        self.dtype: np.dtype[Any] = header.dtype
-        self.n_rows: int = self._length
-        self.size = self._length
+        self._item = self.dtype = header.dtype
+        self.n_rows = self.size = self._length
 
     def between(self, start: int, stop: int) -> Self:
         """See Source."""
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__, first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-        return part
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""
-        if start_row >= self.n_rows:
+        if start_row >= self.size:
             return
         self.check_unchanged()
-        item = self.dtype.itemsize
+        dtype, item = self._item, self._item.itemsize
         step = max(1, _source.CHUNK_BYTES // (self.n_features * item))
         spaces = Spaces()
         with reading(self.path), self.path.open("rb", buffering=0) as file:
-            for start in range(start_row, self.n_rows, step):
-                n, first = min(step, self.n_rows - start), self.first_row + start
+            for start in range(start_row, self.size, step):
+                n, first = min(step, self.size - start), self.first_row + start
                 if self._fortran:  # columns lie one after another: the same stretch of every one
-                    part = spaces.next((n, self.n_features), self.dtype, "F")
+                    part = spaces.next((n, self.n_features), dtype, "F")
                     for column in range(self.n_features):
                         place = self._offset + (column * self._length + first) * item
                         self._read_fully(file, place, part[:, column])
                 else:
-                    part = spaces.next((n, self.n_features), self.dtype)
+                    part = spaces.next((n, self.n_features), dtype)
                     self._read_fully(file, self._offset + first * self.n_features * item, part)
                 yield part, start + n
         self.check_unchanged()

@@ -26,10 +26,9 @@ class SparseMatrix(FileSource):
         super().__init__(path)
         matrix = self._matrix()
         self.dtype = matrix.dtype
-        self.n_rows: int
-        self.n_rows, self.n_features = matrix.shape
-        self._length = self.size = self.n_rows
-        self._entries_of_row = max(1, matrix.nnz // max(1, self.n_rows))
+        self._length, self.n_features = matrix.shape
+        self.n_rows = self.size = self._length
+        self._entries_of_row = max(1, matrix.nnz // max(1, self._length))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
@@ -43,20 +42,18 @@ class SparseMatrix(FileSource):
     @property
     def n_bytes(self) -> int:
         """See Source."""
-        return 16 * self._entries_of_row * self.n_rows
+        return 16 * self._entries_of_row * self.size
 
     def between(self, start: int, stop: int) -> Self:
         """See Source."""
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__, first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-        return part
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[Any, int]]":
         """See Source."""
         self.check_unchanged()
         matrix, step = self._matrix(), rows_of_part(self, _source.CHUNK_BYTES, 1)
-        for start in range(start_row, self.n_rows, step):
-            stop = min(start + step, self.n_rows)
+        for start in range(start_row, self.size, step):
+            stop = min(start + step, self.size)
             yield matrix[self.first_row + start : self.first_row + stop], stop
         self.check_unchanged()
 

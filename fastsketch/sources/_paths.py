@@ -40,9 +40,8 @@ def files_of(name: str | PathLike[str]) -> list[Path]:
         return _of_folder(path)
     text = os.fspath(name)
     if not path.exists() and glob.has_magic(text):
-        found = [
-            Path(match) for match in sorted(glob.glob(text, recursive=True)) if not Path(match).name.startswith(".")
-        ]
+        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  Path.glob takes no absolute ones
+        found = list(map(Path, matches))
         files = [file for match in found for file in ([match] if _is_one(match) or match.is_file() else [])]
         if not files:
             raise SourceError(f"no file matches {text}" + (": only folders do" if found else ""))

@@ -1,7 +1,7 @@
 """Some columns of a source, in another dtype, with a number in the place of what is missing."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,8 @@ class Picked(Derived):
                 yield rows[:, self._columns], position
             else:
                 out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
-                yield np.take(rows, self._columns, axis=1, out=out), position
+                np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
+                yield out, position
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -192,9 +193,8 @@ class Checked(Derived):
         else:
             row, column = divmod(int(np.argmax(missing)), missing.shape[1])
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        raise SourceError(
-            f"{self._of.where(first + row)}: a NaN in column {column}{name}: leave such rows out, or give fill= a number"
-        )
+        where = self._of.where(first + row)
+        raise SourceError(f"{where}: a NaN in column {column}{name}: leave such rows out, or give a number as fill")
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

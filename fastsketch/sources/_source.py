@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,10 +106,10 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Consecutive sources of about n_bytes of rows in memory, with a multiple of `multiple` rows in all but the last.
+        """Consecutive sources of about n_bytes of rows in memory, all but the last with a multiple of `multiple` rows.
 
-        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives itself
-        or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
+        itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
         """
         if self.n_rows is None or not self.repeatable or type(self).between is Source.between:
             return [self]
@@ -117,6 +117,13 @@ class Source(ABC):
         if step >= self.n_rows:
             return [self]
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
+
+    def varied(self, **fields: Any) -> Self:
+        """The same source with other values of some attributes."""
+        other = object.__new__(type(self))
+        for name, value in {**vars(self), **fields}.items():
+            setattr(other, name, value)
+        return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
         """These columns, in this order, as a source that does not read the others; None of formats that read all."""

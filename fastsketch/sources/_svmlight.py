@@ -30,7 +30,7 @@ class SvmlightSource(TextSource):
     """
 
     sparse = complete = True
-    dtype: np.dtype[Any] = np.dtype(np.float64)
+    dtype = np.dtype(np.float64)
 
     def __init__(self, path: Path, *, n_features: int | None, zero_based: bool, file: BinaryIO | None = None) -> None:
         super().__init__(path, file)
@@ -49,9 +49,7 @@ class SvmlightSource(TextSource):
 
     def widened(self, n_features: int) -> "SvmlightSource":
         """The same text as rows of more columns."""
-        wide = self.copy()
-        wide.n_features = n_features
-        return wide
+        return self.varied(n_features=n_features)
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], int]]":
         """See Source."""

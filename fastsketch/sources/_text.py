@@ -30,12 +30,6 @@ class TextSource(FileSource):
             self.repeatable = self.waits = False
             self._from, self._stop, self._read_once = 0, 0, False
 
-    def copy(self) -> Self:
-        """Another one of the same text."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
-
     @property
     def n_bytes(self) -> int:
         """See Source."""
@@ -60,7 +54,7 @@ class TextSource(FileSource):
         return (self._from, self._stop) != (0, self.file_bytes)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: stretches of about n_bytes of text, each up to the end of a line; whole where it is compressed."""
+        """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
         if not self.repeatable or self.path.suffix in DECOMPRESSORS or self.size <= n_bytes:
             return [self]
         cuts = [self._from]
@@ -82,9 +76,7 @@ class TextSource(FileSource):
         return self._stop
 
     def _stretch(self, start: int, stop: int) -> Self:
-        part = self.copy()
-        part._from, part._stop, part.size = start, stop, stop - start
-        return part
+        return self.varied(_from=start, _stop=stop, size=stop - start)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
