@@ -46,16 +46,19 @@ def is_table(rows: Any) -> bool:
 
 def _opened_table(rows: Any) -> Source | None:
     try:
-        return open_rows(rows) if hasattr(rows, "__arrow_c_stream__") else None
+        source = open_rows(rows)
     except ImportError:  # without pyarrow a table is what NumPy makes of it, whole
         return None
+    if hasattr(rows, "column_names") or hasattr(rows, "columns"):
+        source.feature_names = names_of(rows)
+    return source
 
 
 def names_of(rows: Any) -> FeatureNames | None:
     """Names of the columns of a table, where they are strings; TypeError if only some are."""
     if not is_table(rows):
         return None
-    columns: Any = getattr(rows, "columns", ())
+    columns: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
     named = [isinstance(name, str) for name in columns]
     if all(named) and named:
         return tuple(str(name) for name in columns)

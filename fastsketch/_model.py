@@ -50,7 +50,7 @@ from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, names_of
+from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
 from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.io import _state as files
@@ -196,11 +196,11 @@ class Model:
             with self._named(names_of(rows), "rows"):
                 self._update(rows, sample_weight)
             return self
+        names = agreed(source.feature_names, self._feature_names, source.name)
         if self.n_features is not None and source.n_features != self.n_features:
             raise ValueError(
                 f"{source.name} must have {self.n_features} columns as the rows before, got {source.n_features}"
             )
-        names = agreed(source.feature_names, self._feature_names, source.name)
         work: Self | None = None
         chunks = WeightedChunks(source, sample_weight)
         for part, weights in chunks:
@@ -220,6 +220,11 @@ class Model:
             # in one step: an interrupt finds the state before or the state after
             self.__dict__ = {**vars(work), "notes": self.notes, "_guard": self._guard}
         return self
+
+    def _require_columns(self, rows: Any) -> None:
+        """ValueError if rows that are only read are a table of other columns, or in another order."""
+        if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
+            agreed(names_of(rows), self._feature_names)
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:

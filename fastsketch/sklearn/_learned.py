@@ -51,6 +51,11 @@ class Learned(Begun):
         names = {name: cls._OF_MODEL.get(name, name) for name in cls._get_param_names()}
         return {name: found[theirs] for name, theirs in names.items() if theirs in found}
 
+    @classmethod
+    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Parameters as json has written them, as they were."""
+        return parameters
+
     # -- shared ----------------------------------------------------------------------------------------------------
     @property
     def _guard(self) -> Guard:
@@ -71,7 +76,11 @@ class Learned(Begun):
         if not isinstance(model, cls._KIND):
             raise TypeError(f"model must be a fastsketch.{cls._KIND.__name__}, got {type(model).__name__}")
         if model.n_features is None:
-            raise ValueError("model must have seen rows: call its update first")
+            raise ValueError(
+                "model must have learned from rows of one width: call its update first"
+                if model.n_rows
+                else "model must have seen rows: call its update first"
+            )
         found = cls._parameters_for(model)
         for name, value in parameters.items():
             if name in found and found[name] != value:
@@ -101,16 +110,17 @@ class Learned(Begun):
         """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle."""
         model = self._learner
         names = getattr(self, "feature_names_in_", None)
-        parameters = self.get_params(deep=False)
-        if isinstance(parameters.get("random_state", 0), np.random.RandomState):
-            parameters["random_state"] = model.seed  # what it gave
+        parameters, fixed = self.get_params(deep=False), dict(getattr(self, "_fixed", {}))
+        for values in (parameters, fixed):
+            if isinstance(values.get("random_state"), np.random.RandomState):
+                values["random_state"] = model.seed  # that it gave
         about = {
             "kind": type(self).__name__,
             "home": self._HOME,
             "parameters": plain(parameters),
             "notes": {},
             "state": {
-                "fixed": plain({**self._fixed, **{k: v for k, v in parameters.items() if k in self._fixed}}),
+                "fixed": plain(fixed),
                 "feature_names": None if names is None else names.tolist(),
             },
         }
@@ -138,7 +148,7 @@ class Learned(Begun):
         if about["kind"] != cls.__name__ or about.get("home") != cls._HOME:
             raise StateError(f"{name} holds a {about['kind']}, not a {cls.__name__}")
         try:
-            out = cls(**about["parameters"])
+            out = cls(**cls._revived(about["parameters"]))
             model = from_bytes(arrays.pop(MODEL).tobytes())
             if not isinstance(model, cls._KIND) or model.n_features is None:
                 raise ValueError(f"it has no {cls._KIND.__name__} that has seen rows")
@@ -146,7 +156,8 @@ class Learned(Begun):
             out.n_features_in_ = model.n_features
             out._put_own(arrays)
             state = about["state"]
-            out._fixed = {key: state["fixed"][key] for key in out.get_params(deep=False) if key in state["fixed"]}
+            fixed = cls._revived(state["fixed"])
+            out._fixed = {key: fixed[key] for key in out.get_params(deep=False) if key in fixed}
             if state["feature_names"] is not None:
                 if len(state["feature_names"]) != model.n_features:
                     raise ValueError(f"{len(state['feature_names'])} names for {model.n_features} features")
@@ -154,3 +165,29 @@ class Learned(Begun):
         except INCONSISTENT as error:
             raise StateError(f"{name}: the {cls.__name__} in it is not consistent: {error}") from error
         return out
+
+
+class FromModel(Learned):
+    """An estimator whose model does not merge: it is there as a whole."""
+
+    @classmethod
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """An estimator that has learned what a model has: one of a file, of the command line, of another process.
+
+        Parameters
+        ----------
+        model : the kind of model that this estimator learns
+            That has learned; a copy is kept.
+        **parameters
+            Of the estimator, beside those that the model has.
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such model, has learned nothing, or has other parameters.
+        """
+        return cls._from(model, parameters)

@@ -180,6 +180,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             self._sketch_all(rows, weights, size)
         elif way != "pairs":
             self._multiply_all(rows, weights, size, way=way)
+        self._name_features(self.sketch_)
         self._fix_parameters()
         if not isinstance(wanted, int):
             self._view()  # which may warn
