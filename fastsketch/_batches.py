@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_weights, check_finite, is_sparse
+from fastsketch._validation import as_weights, is_sparse
 from fastsketch.sources import Source, open_rows
 
 FeatureNames = tuple[str, ...]
@@ -111,7 +111,7 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
 
 
 class WeightedChunks:
-    """The rows of a source with their weights, a chunk at a time; errors of rows say where these are."""
+    """The rows of a source with their weights, a chunk at a time; ``row`` is the first of the chunk at hand."""
 
     def __init__(self, source: Source, sample_weight: ArrayLike | None) -> None:
         self.source = source
@@ -122,7 +122,7 @@ class WeightedChunks:
         elif sample_weight is not None:
             n = len(np.asarray(sample_weight)) if source.n_rows is None else source.n_rows
             self._weights = as_weights(sample_weight, n)
-        self.row = 0  # of the source, with which the chunk begins
+        self.row = 0
 
     def __iter__(self) -> "Iterator[tuple[Any, Any]]":
         self.row = 0
@@ -144,26 +144,3 @@ class WeightedChunks:
             raise ValueError(
                 f"sample_weight must have one entry for each of the {self.row} rows, got {len(self._weights)}"
             )
-
-    def refusal(self, error: ValueError, rows: Any) -> ValueError:
-        """The error for the chunk at hand, with the row, the file and the column by their names."""
-        try:
-            check_finite(rows)
-        except ValueError:
-            row, column = _not_finite(rows)
-            names = self.source.feature_names
-            what = f"column {column}" if names is None else f"column {names[column]!r}"
-            return ValueError(
-                f"{self.source.where(self.row + row)}, {what}: rows must be finite, this is a NaN or an infinity "
-                "(open_rows(..., fill=0) puts a number in the place of what is missing)"
-            )
-        return ValueError(f"{self.source.where(self.row)} or one of the {rows.shape[0] - 1} after it: {error}")
-
-
-def _not_finite(rows: Any) -> tuple[int, int]:
-    """Row and column of the first number that is none."""
-    if is_sparse(rows):
-        place = int(np.argmin(np.isfinite(rows.data)))
-        return int(np.searchsorted(rows.indptr, place, side="right")) - 1, int(rows.indices[place])
-    row, column = np.argwhere(~np.isfinite(rows))[0]
-    return int(row), int(column)

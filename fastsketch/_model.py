@@ -55,6 +55,7 @@ from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
+from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -207,14 +208,12 @@ class Model:
             alone = work is None and part.shape[0] == source.n_rows
             if work is None and not alone:
                 work = self._copied()
-            try:
-                if work is None:
-                    with self._named(names, source.name):
-                        self._update(part, weights)
-                else:
+            with naming(source, chunks.row):
+                if work is not None:
                     work._update(part, weights)
-            except ValueError as error:
-                raise chunks.refusal(error, part) from None
+                    continue
+                with self._named(names, source.name):
+                    self._update(part, weights)
         if work is not None:
             work._feature_names = names
             # in one step: an interrupt finds the state before or the state after
@@ -225,6 +224,10 @@ class Model:
         """ValueError if rows that are only read are a table of other columns, or in another order."""
         if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
             agreed(names_of(rows), self._feature_names)
+
+    def _name_columns(self, source: Source) -> None:
+        """Take the names of a source whose rows come next, on a model that nobody else has yet."""
+        self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:

@@ -13,7 +13,7 @@ from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_source,
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
 from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse
-from fastsketch.sources import Source, open_rows
+from fastsketch.sources import Source, naming, open_rows
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20
@@ -120,11 +120,9 @@ class RowsAgain:
         self._read = True
         out = Product.none(q)
         for rows, weights in chunks:
-            try:
+            with naming(chunks.source, chunks.row):
                 for block, part, first in blocks_of(rows, weights, q.shape[1]):
                     out = out.adding(self._view.multiply(block, part, q, offset=first))
-            except ValueError as error:
-                raise chunks.refusal(error, rows) from None
         return out
 
 

@@ -19,7 +19,7 @@ from fastsketch._validation import as_real
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sklearn._learned import Arrays, Learned
-from fastsketch.sources import Source
+from fastsketch.sources import Source, naming
 
 __all__ = ["Arrays", "Merging", "Sketched", "exact_is_fair"]
 
@@ -166,10 +166,8 @@ class Merging(Learned):
         names = agreed(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
         work, chunks = copy.deepcopy(self), WeightedChunks(source, None)
         for rows, _ in chunks:
-            try:
+            with naming(source, chunks.row):
                 work.partial_fit(rows)
-            except ValueError as error:
-                raise chunks.refusal(error, rows) from None
         if names is not None:
             work.feature_names_in_ = np.array(names, dtype=object)
             work._name_features(work._learner)
