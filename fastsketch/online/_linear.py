@@ -563,6 +563,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
 
     @property
+    @reads
     def feature_names(self) -> FeatureNames | None:
         """Names of the columns: those of the first table, or the vocabulary of rows with names; None without any."""
         known = self._names.known(self.n_rows)

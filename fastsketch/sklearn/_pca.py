@@ -192,8 +192,8 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     ) -> Self:
         """Learn from one more batch of any size, single rows included.
 
-        Sources are taken as in ``fit``. sample_weight is that of ``fit``. With check_input=False X must be as the checks would return it: a finite float
-        array or CSR.
+        Sources and sample_weight are as in ``fit``. With check_input=False X must be as the checks would return it: a
+        finite float array or CSR.
         """
         if sample_weight is None and check_input and self._partial_fit_source(X):
             return self

@@ -101,7 +101,7 @@ class EASERecommender(Merging):
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), nonnegative, or a source of rows.
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), not negative, or a source.
 
         sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """

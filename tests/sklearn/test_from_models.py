@@ -64,10 +64,9 @@ def model_of(estimator):
 
 def answers(estimator, rows):
     """What it says of rows, as numbers."""
-    ask = next(
-        name for name in ("decision_function", "predict", "transform", "mahalanobis") if hasattr(estimator, name)
-    )
-    return np.asarray(getattr(estimator, ask)(rows), np.float64)
+    asks = ("decision_function", "predict", "transform", "mahalanobis")
+    ask = getattr(estimator, next(name for name in asks if hasattr(estimator, name)))
+    return np.asarray(ask(rows), np.float64)
 
 
 def begun_from(estimator, **more):
