@@ -151,7 +151,7 @@ class SketchedEASE(MergeableModel):
 
         Parameters
         ----------
-        rows : scipy.sparse (k, items), or array_like (k, items) or (items,)
+        rows : scipy.sparse (k, items), or array_like (k, items) or (items,), table, or source
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
@@ -168,6 +168,9 @@ class SketchedEASE(MergeableModel):
             For anything that is no matrix of such numbers, naming the row and column, or of another width than the
             rows before. The model is then as it was before the call.
         """
+        return self._take_rows(rows, sample_weight)
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
         events = as_events(rows, self.n_features, self._dtype)
         k, n_items = events.shape
         weights = self._row_weights(events, as_weights(sample_weight, k))
@@ -182,7 +185,6 @@ class SketchedEASE(MergeableModel):
         finally:
             if self._sketch.n_rows == before + given:  # else it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last = n, squares, taken.held, None
-        return self
 
     def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         squares = row_squares(events)
