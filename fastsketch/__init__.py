@@ -26,6 +26,8 @@ _HOME = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
+    "open_rows": "fastsketch.sources",
+    "run": "fastsketch.jobs",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
     "load": "fastsketch._model",
@@ -41,6 +43,7 @@ _ROOMS = (
     "hashing",
     "indexing",
     "io",
+    "jobs",
     "lowrank",
     "merging",
     "online",
@@ -49,6 +52,7 @@ _ROOMS = (
     "recommending",
     "reference",
     "sketching",
+    "sources",
 )
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}

@@ -7,6 +7,7 @@ from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
+from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
 from fastsketch.merging import merge as merge
@@ -21,6 +22,7 @@ from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirec
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import srht as srht
+from fastsketch.sources import open_rows as open_rows
 
 from . import baselines as baselines
 from . import codes as codes
@@ -28,6 +30,7 @@ from . import features as features
 from . import hashing as hashing
 from . import indexing as indexing
 from . import io as io
+from . import jobs as jobs
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
@@ -36,6 +39,7 @@ from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
+from . import sources as sources
 
 __version__: str
 __all__ = [
@@ -62,19 +66,23 @@ __all__ = [
     "hashing",
     "indexing",
     "io",
+    "jobs",
     "load",
     "lowrank",
     "map_merge",
     "merge",
     "merging",
     "online",
+    "open_rows",
     "quantizing",
     "ranking",
     "recommending",
     "reference",
+    "run",
     "show_config",
     "sketch_file",
     "sketching",
+    "sources",
     "srht",
     "thread_limit",
 ]

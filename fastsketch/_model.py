@@ -148,6 +148,14 @@ class Model:
         """What ``facts`` adds to the counts and the parameters."""
         return {}
 
+    def _in_order(self) -> str | None:
+        """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
+        return f"a {type(self).__name__} does not merge"
+
+    def _certificate(self) -> dict[str, float]:
+        """What is known at no cost of how good the model is, summed over parts in reports (nothing by default)."""
+        return {}
+
     @property
     def n_rows(self) -> int:
         """Rows seen."""
@@ -361,6 +369,25 @@ class MergeableModel(Model, abstract=True):
 
         None (the default) if they do not: then each piece is a part of its own.
         """
+        return None
+
+    def _in_order(self) -> str | None:
+        return None
+
+    def _part_rows(self, n_features: int) -> int:
+        """Parts of a multiple of so many rows are what ``_first_blocks`` asks for."""
+        return 1
+
+    def _state_bytes(self, n_features: int) -> int:
+        """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        return 0
+
+    def _check_second_pass(self) -> None:
+        """Raise ValueError unless models of these parameters can read their rows again."""
+        raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
+
+    def _second_pass(self) -> Any:
+        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
         return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:

@@ -76,15 +76,20 @@ class InputFile:
     path : Path
     file : binary file, optional
         What to read in place of the file of that name: it stays open, and is not decompressed.
+    start, stop : int, optional
+        Bytes [start, stop) alone, of a file that is not compressed.
     """
 
-    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
+    def __init__(self, path: Path, file: BinaryIO | None = None, *, start: int = 0, stop: int | None = None) -> None:
         self.path = path
         self.place = 0  # bytes that have been read of the file itself, which may be compressed
         self._own = file is None
+        self._left = None if stop is None else stop - start
         make, self._padded = DECOMPRESSORS.get(path.suffix, (None, False)) if file is None else (None, False)
         try:
             opened = path.open("rb", buffering=0) if file is None else file
+            if start:
+                opened.seek(start)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
         self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
@@ -132,12 +137,14 @@ class InputFile:
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        part = self._file.read(size)
+        part = self._file.read(size if self._left is None else min(size, self._left - self.place))
         self.place += len(part)
         return part
 
     def _next_into(self, buffer: memoryview) -> int:
         if self._make is None:  # without a copy in between
+            if self._left is not None:
+                buffer = buffer[: self._left - self.place]
             count = self._file.readinto(buffer)
             self.place += count
             return count

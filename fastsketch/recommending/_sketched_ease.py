@@ -264,6 +264,12 @@ class SketchedEASE(MergeableModel):
                 self._squares, self._held, self._last = squares, held, None
         return self
 
+    def _in_order(self) -> str | None:
+        return self._sketch._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._sketch._state_bytes(n_features)
+
     def _joins_columns(self, other: Self) -> bool:
         return self._ids is not None and other._ids is not None
 

@@ -38,6 +38,7 @@ from fastsketch.sketching._engines import (
     Reference,
     SolverName,
     SparseEngine,
+    exact_pays,
     kind_for,
     make_engine,
     merge_engines,
@@ -347,6 +348,29 @@ class FrequentDirections(MergeableModel):
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
+
+    def _in_order(self) -> str | None:
+        return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
+
+    def _state_bytes(self, n_features: int) -> int:
+        setting = self._setting
+        exact = setting.solver == "exact" or (setting.solver == "auto" and exact_pays(n_features, setting.sketch_size))
+        if exact and setting.compressor is None:
+            return 8 * n_features * n_features
+        most = setting.sketch_size if setting.growth is None else setting.growth.largest or 4 * setting.sketch_size
+        return 8 * n_features * (2 * most + (setting.buffer_size or 0))
+
+    def _certificate(self) -> dict[str, float]:
+        engine = self._engine
+        if engine is None or isinstance(engine, MappedEngine):  # a map's error is in no certificate
+            return {}
+        bound = self._method.error_bound(engine.shrinkage)
+        with np.errstate(over="ignore"):
+            known = np.ldexp([bound, engine.squared_norm], 2 * engine.exponent)
+        return dict(zip(("error_bound", "squared_norm"), known.tolist(), strict=True))
+
+    def _check_second_pass(self) -> None:
+        self._check_rereadable("passes=2")
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor

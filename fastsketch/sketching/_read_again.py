@@ -158,6 +158,9 @@ class SecondPass(MergeableModel):
             raise ValueError("other reads the rows of another sketch again: they cannot be merged")
         self._sum = self._sum.plus(other._sum)
 
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        return self.copy()  # all begin with the same sketch
+
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
@@ -212,3 +215,11 @@ def _sketch_in(content: NDArray[Any]) -> FrequentDirections:
     if not isinstance(found, FrequentDirections):
         raise ValueError(f"array 'sketch' holds a {type(found).__name__}")
     return found
+
+
+def _second_pass(model: FrequentDirections) -> SecondPass | None:
+    return None if model._is_exact() else SecondPass.of(model)
+
+
+# A hook of the frame; the class cannot name this module, which needs it.
+FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign]

@@ -134,6 +134,14 @@ class SummaryModel(MergeableModel, abstract=True):
         starts = [0, *accumulate(lengths)][:-1]
         return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
 
+    def _part_rows(self, n_features: int) -> int:
+        return self._empty_summary(n_features, dtype=np.dtype(np.float64)).block_rows
+
+    def _state_bytes(self, n_features: int) -> int:
+        setting = self._setting(n_features)
+        of_sketch = n_features if setting.method == "exact" else 4 * setting.sketch_size
+        return 8 * n_features * (of_sketch + (setting.reservoir_size or 0))
+
     def _complete_part(self) -> None:
         self.seal()
 

@@ -1,0 +1,228 @@
+"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest, to which lines are added.
+
+A line is the crc32 of its text, a blank, and JSON; it is on the disk before anything relies on it. The first line says
+which job it is. Each other line names the file of a node, written before, and the parts that it covers: whatever covers
+some of these alone is done with, and its file goes. A kill may tear the last line, which then counts for nothing; any
+other line that is damaged is an error.
+"""
+
+import contextlib
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple, Self, cast
+
+from fastsketch._model import from_bytes
+from fastsketch.io._lock import locked
+from fastsketch.io._replacing import replacing, sweep
+from fastsketch.io._state import StateError
+from fastsketch.jobs._parts import Node
+from fastsketch.jobs._tree import Place
+
+NAME = "manifest.jsonl"
+VERSION = 1
+
+Identity = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """A line: the node `at` a level of the tree of a pass, which covers parts first to last."""
+
+    number: int  # of the pass, from 1
+    level: int
+    at: int
+    first: int
+    last: int
+    rows: int
+    file: str
+
+    def covers(self, other: "Entry") -> bool:
+        """Whether this one makes the other needless."""
+        return self.number == other.number and self.first <= other.first and other.last <= self.last
+
+
+class Manifest:
+    """A checkpoint that this job alone writes to, inside a ``with`` block of ``opened``."""
+
+    def __init__(self, folder: Path, entries: list[Entry]) -> None:
+        self.folder = folder
+        self.entries = entries
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+    def nodes(self, number: int) -> list[tuple[Entry, Node]]:
+        """What there is of a pass, by first part; what cannot be read is left out, with a warning, and done again."""
+        found: list[tuple[Entry, Node]] = []
+        for entry in sorted(entry for entry in self.entries if entry.number == number):
+            try:
+                content = (self.folder / entry.file).read_bytes()
+                n_rows = from_bytes(content).n_rows
+                if n_rows != entry.rows:
+                    raise StateError(f"it has {n_rows} rows, and its line says {entry.rows}")
+            except (OSError, StateError) as error:
+                self.entries.remove(entry)
+                words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
+                warnings.warn(words, stacklevel=2)
+                continue
+            found.append((entry, Node(content, n_rows, entry.first, entry.last, {})))
+        return found
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+    def add(self, number: int, place: Place, node: Node) -> None:
+        """Keep a node, and let go of those that it covers."""
+        file = f"node-{number}-{place.level}-{place.at}.fsk"
+        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
+        with replacing(self.folder / file) as out:
+            out.write(node.as_bytes())
+        _append(self.folder / NAME, entry._asdict())
+        done = [other for other in self.entries if entry.covers(other)]
+        self.entries = [other for other in self.entries if not entry.covers(other)] + [entry]
+        for other in done:
+            if other.file != file:
+                (self.folder / other.file).unlink(missing_ok=True)
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: Path, job: Identity, *, resume: bool) -> Generator[Self]:
+        """The checkpoint of this job in a folder, which is made if need be.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to resume, or what there is belongs to another job.
+        StateError
+            If the manifest is damaged.
+        LockHeld
+            If another job is at work in the folder.
+        OSError
+            If the folder cannot be written to.
+        """
+        manifest = folder / NAME
+        if resume and not manifest.exists():
+            raise ValueError(f"nothing to resume: {manifest} does not exist")
+        folder.mkdir(exist_ok=True)
+        with locked(manifest):
+            sweep(manifest)
+            entries: list[Entry] = []
+            if resume:
+                then, entries = _read(manifest)
+                _compare(folder, job, then)
+            else:
+                _make_room(folder)
+                with replacing(manifest) as out:
+                    out.write(_line({"version": VERSION, "job": job}))
+            _tidy(folder, {entry.file for entry in entries})
+            yield cls(folder, entries)
+
+
+def remove(folder: Path) -> None:
+    """Delete a checkpoint, and its folder if nothing else is in it."""
+    _tidy(folder, set())
+    (folder / NAME).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _make_room(folder: Path) -> None:
+    """Say so if there is a job in a folder from which one could go on."""
+    with contextlib.suppress(OSError, StateError):
+        job, entries = _read(folder / NAME)
+        done = any(entry.number == job.get("passes") and entry.last + 1 == job.get("parts") for entry in entries)
+        if entries and not (done and len(entries) == 1):
+            warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
+
+
+def _tidy(folder: Path, wanted: set[str]) -> None:
+    """Remove nodes that no line names: a kill came between the two."""
+    for path in folder.glob("node-*.fsk"):
+        if path.name not in wanted:
+            path.unlink(missing_ok=True)
+        sweep(path)
+
+
+# -- lines ---------------------------------------------------------------------------------------------------------
+def _line(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _append(manifest: Path, content: dict[str, Any]) -> None:
+    with manifest.open("ab", buffering=0) as file:
+        file.write(_line(content))
+        os.fsync(file.fileno())
+
+
+def _content(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None if it is damaged."""
+    crc, _, text = line.partition(b" ")
+    try:
+        return cast("dict[str, Any]", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
+    except ValueError:
+        return None
+
+
+def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
+    """The job of a manifest, and its nodes that no other covers; a torn last line is cut off."""
+    content = manifest.read_bytes()
+    whole, _, torn = content.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    said = [_content(line) for line in lines]
+    if said and said[-1] is None:  # space that was given to the file, but not yet filled
+        torn = lines[-1] + b"\n" + torn
+        said.pop()
+    if None in said or not said:
+        number = said.index(None) + 1 if said else 1
+        raise StateError(f"{manifest}, line {number} is damaged: start without resume")
+    if torn:
+        with manifest.open("r+b") as file:
+            file.truncate(len(content) - len(torn))
+            os.fsync(file.fileno())
+    head, *rest = cast("list[dict[str, Any]]", said)
+    if head.get("version") != VERSION or not isinstance(head.get("job"), dict):
+        raise StateError(f"{manifest} is that of another version of fastsketch: start without resume")
+    entries: list[Entry] = []
+    for number, line in enumerate(rest, 2):
+        try:
+            entry = Entry(**line)
+            if not all(isinstance(value, int) and value >= 0 for value in entry[:-1]) or "/" in entry.file:
+                raise TypeError
+        except TypeError:
+            raise StateError(f"{manifest}, line {number} is none of a manifest: start without resume") from None
+        entries = [other for other in entries if not entry.covers(other)] + [entry]
+    return head["job"], entries
+
+
+# -- identity ------------------------------------------------------------------------------------------------------
+def as_written(value: Any) -> Any:
+    """As it is when json has written and read it: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+def differences(now: Any, then: Any, name: str = "") -> list[str]:
+    """In what two things that json can write differ, each in words."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
+        names = list({**mine, **theirs})
+        pairs = [(f"{name}.{key}" if name else key, mine.get(key), theirs.get(key)) for key in names]
+    elif (
+        isinstance(now, list) and isinstance(then, list) and len(cast("list[Any]", now)) == len(cast("list[Any]", then))
+    ):
+        both = zip(cast("list[Any]", now), cast("list[Any]", then), strict=True)
+        pairs = [(f"{name}[{number}]", one, other) for number, (one, other) in enumerate(both)]
+    else:
+        return [] if now == then else [f"{name} is {_shown(now)} now and was {_shown(then)}"]
+    return [text for pair in pairs for text in differences(pair[1], pair[2], pair[0])]
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _compare(folder: Path, now: Identity, then: Identity) -> None:
+    found = differences(now, then)
+    if found:
+        more = f"; and {len(found) - 4} more" if len(found) > 4 else ""
+        raise ValueError(f"{folder} belongs to another job: {'; '.join(found[:4])}{more}")

@@ -1,0 +1,76 @@
+"""Which function opens what: files by the suffix of their name, objects by what they are.
+
+A function is named "module.function" of this room and imported when it is needed. One of a file is called with
+(path, options), one of an object with (object, options): Options has what was asked for. It gives a Source; `columns`,
+`dtype` and `fill` are applied to that by ``open_rows``, unless the source takes the columns itself (``only``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastsketch.io._input import DECOMPRESSORS
+from fastsketch.sources._source import Source
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of open_rows that a format may look at."""
+
+    columns: tuple[str | int, ...] | None = None
+    dtype: np.dtype[Any] | None = None
+    n_features: int | None = None
+    zero_based: bool = False
+    key: str | None = None
+    header: bool | None = None
+
+
+# Files by suffix.
+BY_SUFFIX = {
+    ".npy": "_opening.npy",
+    ".npz": "_opening.npz",
+}
+# Text that may be compressed, by the suffix before that of compression.
+TEXT_BY_SUFFIX: dict[str, str] = {}
+# Names that end in one of these are folders which are one source, not folders of files.
+FOLDERS_OF_ONE = frozenset({".zarr"})
+# Anything else is svmlight text.
+ANY_TEXT = "_opening.svmlight"
+
+# Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
+Test = Callable[[Any], bool]
+BY_KIND: list[tuple[Test, str]] = []
+
+
+def known_as(module: str, *names: str) -> Test:
+    """A test for objects whose class, or a class it descends from, has this name in this package."""
+
+    def test(x: Any) -> bool:
+        return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
+
+    return test
+
+
+def function(name: str) -> Callable[[Any, Options], Source]:
+    """What is named "module.function"."""
+    module, attribute = name.split(".")
+    return getattr(import_module(f"fastsketch.sources.{module}"), attribute)
+
+
+def of_file(path: Path) -> str:
+    """The name of the function that opens a file of this name."""
+    suffix = path.suffix.lower()
+    if suffix in BY_SUFFIX:
+        return BY_SUFFIX[suffix]
+    if suffix in DECOMPRESSORS:
+        suffix = path.with_suffix("").suffix.lower()
+    return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
+
+
+def of_object(x: Any) -> str | None:
+    """The name of the function that opens an object; None if no one knows it."""
+    return next((name for test, name in BY_KIND if test(x)), None)
