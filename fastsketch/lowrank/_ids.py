@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
 from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Triples, as_triples
 from fastsketch.lowrank._data import Array
@@ -85,6 +85,12 @@ class Ids:
             if shape is not None and len(ids) != shape[axis]:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
         return cls(*found)
+
+    @classmethod
+    def of_notes(cls, notes: dict[str, Any], shape: tuple[int, int]) -> "Ids":
+        """Those that a file of an older version has in its notes, which then lose them."""
+        found = ids_of_notes(notes, dict(zip(("rows", "columns"), shape, strict=True)))
+        return cls() if found is None else cls(*found)
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:

@@ -522,7 +522,8 @@ class LowRankModel(Answers):
         if state:
             own = without_ids(arrays, state)
             validate(state, own, dtype=self.dtype)
-            self._ids = Ids.of(state, arrays, shape=(own["row"].size, own["column"].size))
+            shape = own["row"].size, own["column"].size
+            self._ids = Ids.of(state, arrays, shape=shape) if "ids" in state else Ids.of_notes(self.notes, shape)
             if state.get("loss_parameter") is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:

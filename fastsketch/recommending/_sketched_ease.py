@@ -28,6 +28,7 @@ from fastsketch.recommending._tables import (
     batch_of,
     events_of,
     held_with_items,
+    ids_in,
     items_of,
     left_out,
     named,
@@ -604,7 +605,7 @@ class SketchedEASE(MergeableModel):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else None
+        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated
