@@ -25,6 +25,7 @@ from fastsketch.io._input import SourceError
 
 Index = NDArray[Any]
 
+
 class Triples:
     """A table whose lines are (user, item, value), or (user, item): a sparse matrix users x items, by ids.
 

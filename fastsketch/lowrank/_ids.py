@@ -132,7 +132,10 @@ def given(
     ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
     weight = None if sample_weight is None else _weights(table, sample_weight, ids, shape)
     return Given(
-        _matrix(table, ids, shape, "X"), weight, held if other is None else _matrix(other, ids, shape, "validation"), ids
+        _matrix(table, ids, shape, "X"),
+        weight,
+        held if other is None else _matrix(other, ids, shape, "validation"),
+        ids,
     )
 
 
@@ -167,7 +170,7 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
     out = table.placed(*_moved(table, ids), shape)
     if out.nnz < len(table):
         raise ValueError(
-            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or their mean"
+            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or the mean"
         )
     return out
 

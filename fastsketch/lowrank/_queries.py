@@ -69,9 +69,7 @@ def as_pairs(
     return of_one_shape(as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns"))
 
 
-def of_one_shape(
-    rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def of_one_shape(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The two, or ValueError if they make no pairs."""
     if rows.shape != columns.shape:
         raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
@@ -108,7 +106,11 @@ def recommended(
     own_lines = (
         exclude is not None
         and exclude.shape[0] == len(rows)
-        and not (n_rows is not None and exclude.shape[0] == n_rows == len(rows) and not np.array_equal(rows, np.arange(n_rows)))
+        and not (
+            n_rows is not None
+            and exclude.shape[0] == n_rows == len(rows)
+            and not np.array_equal(rows, np.arange(n_rows))
+        )
     )
     allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
     left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []

@@ -418,7 +418,7 @@ class SketchedEASE(MergeableModel):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in the order of ``item_ids``."""
+        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order."""
         return self._known_squares().copy()
 
     @property
@@ -532,8 +532,9 @@ class SketchedEASE(MergeableModel):
         Returns
         -------
         Explanation
-            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64, largest first:
-            they add up to the item's score in ``decision_block``. Both are empty for a row without events.
+            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64,
+            largest first: they add up to the item's score in ``decision_block``. Both are empty for a row without
+            events.
 
         Raises
         ------

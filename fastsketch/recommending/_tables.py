@@ -44,7 +44,9 @@ def batch_of(
     if item_ids is not None:
         raise ValueError("item_ids is for matrices: rows are a table, which has ids")
     if n_items is not None and known is None:
-        raise ValueError("rows are a table, and the model has seen a matrix without ids: begin with item_ids, or a table")
+        raise ValueError(
+            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or a table"
+        )
     if len(table) == 0:
         return None
     ids, places = (no_ids() if known is None else known).extended(table.item_ids, "items")
