@@ -54,8 +54,8 @@ def learn(
 ) -> tuple[L, dict[str, Any]]:
     """Put the rows of args.inputs through the model and save it; returns the model learned and its facts.
 
-    `finish` is what is done to the model before it is saved. With --passes 2 a sketch reads them twice. An interrupt leaves a partial result, from which --resume goes on to the
-    same bits.
+    `finish` is what is done to the model before it is saved. With --passes 2 a sketch reads them twice. An interrupt
+    leaves a partial result, from which --resume goes on to the same bits.
     """
     reader = reader or PlainRows()
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)

@@ -59,7 +59,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
     if hasattr(values, "to_numpy"):  # a column of pandas, polars or pyarrow
         return np.asarray(values.to_numpy())
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be a vector of ids, got {type(values).__name__}")
+        raise TypeError(f"{name} must be a vector of ids, got {type(cast('Any', values)).__name__}")
     # NumPy would make strings of the numbers beside a string
     return objects(list(cast("Iterable[Any]", values)))
 
@@ -111,7 +111,7 @@ def _as_id(value: Any, name: str, at: int) -> Any:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not -(2**63) <= value < 2**63:
             raise ValueError(f"{name} must be below 2**63: entry {at} is {value}: as strings they may be anything")
-        return int(value)
+        return int(cast("int", value))
     if isinstance(value, bytes | UUID):
         return value
     if isinstance(value, tuple):

@@ -63,7 +63,7 @@ class IdMap:
             # the first entry that has the place of an earlier one: it lies below its own position
             at = int(np.argmax(places < np.arange(len(places))))
             raise ValueError(f"ids must be different, got {other[int(places[at])]!r} again as entry {at}")
-        self._made = other._made
+        self._made = other._table
 
     _made: "IdTable | dict[Any, int] | None" = None
     _held: "tuple[dict[str, NDArray[Any]], str, str] | None" = None  # arrays, name and kind that make it
@@ -74,7 +74,7 @@ class IdMap:
         """Of a map out of its own arrays only when it is first asked for a place: copies of a model do not ask."""
         if self._made is None:
             assert self._held is not None
-            self._made = IdMap.of_arrays(*self._held)._made
+            self._made = IdMap.of_arrays(*self._held)._table
             self._held = None
         assert self._made is not None
         return self._made
@@ -278,7 +278,7 @@ class IdMap:
         table = out._table
         if isinstance(table, dict):
             text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
-            entries = cast("Any", json.loads(text))
+            entries: Any = json.loads(text)
             if not isinstance(entries, list):
                 raise ValueError(f"array {name!r} holds no list of ids")
             n = len(cast("list[Any]", entries))
@@ -328,7 +328,7 @@ def _table(kind: str) -> "IdTable | dict[Any, int]":
 
 def _of(table: "IdTable | dict[Any, int]") -> IdMap:
     out = IdMap.__new__(IdMap)
-    out._made = table
+    out._made = table  # pyright: ignore[reportPrivateUsage]
     return out
 
 

@@ -437,8 +437,10 @@ class LowRankModel(Answers):
         if table is not None:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for matrices: X is a table")
-            X, new_ids = table
-        data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
+            matrix, new_ids = table
+        else:
+            matrix = X
+        data = observed(matrix, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         biases, size, side = (fitted.column, data.n, "columns") if axis == 0 else (fitted.row, data.m, "rows")
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")

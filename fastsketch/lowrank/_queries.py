@@ -226,7 +226,7 @@ class FoldedIn:
     def _left_out(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:
             raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
-        users, items, shape = table.user_ids, table.item_ids, (len(self), len(self._known_ids))
+        users, items, n = table.user_ids, table.item_ids, len(self._known_ids)
         if self.axis == 0:
-            return table.placed(self.ids.places(users), self._known_ids.places(items), shape)
-        return table.placed(self._known_ids.places(users), self.ids.places(items), shape[::-1]).T
+            return table.placed(self.ids.places(users), self._known_ids.places(items), (len(self), n))
+        return table.placed(self._known_ids.places(users), self.ids.places(items), (n, len(self))).T
