@@ -97,6 +97,7 @@ def extensions():
         "guard": [],
         "codes/quantize": ["csrc/fs_project.c", "csrc/fs_quantize.c", "csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "codes/scan": ["csrc/fs_scan.c", "csrc/fs_least.c"],
+        "features/ids": [],
         "features/names": [],
         "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],

@@ -388,6 +388,10 @@ class MergeableModel(Model, abstract=True):
         """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
 
+    def _joins_columns(self, other: Any) -> bool:
+        """Whether rows of another width can be added, because both know their columns by names."""
+        return False
+
     def _must_agree(self) -> dict[str, Any]:
         """The parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
@@ -439,9 +443,10 @@ class MergeableModel(Model, abstract=True):
         wanted = self.resolved.get("dtype")
         if wanted is not None and other.resolved.get("dtype") != wanted:
             raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
-        if self.n_features not in (None, other.n_features):
+        joins = self._joins_columns(other)
+        if self.n_features not in (None, other.n_features) and not joins:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
-        with self._named(other._feature_names, "the columns of other"):
+        with self._named(None if joins else other._feature_names, "the columns of other"):
             if self.n_features is None:
                 self._adopt(other)
             else:

@@ -17,6 +17,7 @@ from fastsketch.io import SourceError, StateError
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending._tables import put_item_ids
 from fastsketch.sources import Source
 
 # Of the file of names: a line is a name.
@@ -27,7 +28,7 @@ def items(args: Namespace) -> None:
     """Learn an item model from files of users' rows into one state file, with checkpoints."""
     model, reader = SketchedEASE(**given(args)), UserRows(args.names, binary=args.binary)
     with output_of(args) as out:
-        _, facts = learn(args, model, out, reader=reader)
+        _, facts = learn(args, model, out, reader=reader, finish=reader.finish)
         report(args, facts, out)
 
 
@@ -51,6 +52,12 @@ class UserRows(PlainRows):
         """See Reader; `events` as `recommend` reads it: which values count, and whether they count as 1."""
         events = {"events": {"relevant": None, "binary": self._binary}}
         return events if self._names is None else {"columns": self._names, **events}
+
+    def finish(self, model: Any) -> None:
+        """The names become ids in the state of the model, and are no notes."""
+        if self._names is not None and model.item_ids is None:
+            put_item_ids(model, self._names)
+            model.notes.pop("columns", None)
 
     def take(self, notes: dict[str, Any]) -> None:
         """See Reader."""
