@@ -193,7 +193,7 @@ class Difference(NamedTuple):
 
 
 def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | None = None) -> list[Difference]:
-    """In what two things that json can write differ; a file that has only moved, and was not written to, is the same."""
+    """In what two things that json can write differ; a file that was moved, and not written to, is the same."""
     if isinstance(now, dict) and isinstance(then, dict):
         mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
         path = mine.get("path", path)

@@ -55,7 +55,8 @@ class Apart(Derived):
         for rows, position in self._of.read(start_row):
             if is_sparse(rows):
                 others = np.delete(np.arange(last + 1), k)
-                yield rows[:, others], rows[:, [k]].toarray()[:, 0], position
+                sparse = cast("Any", rows)
+                yield sparse[:, others], sparse[:, [k]].toarray()[:, 0], position
                 continue
             dense = cast("NDArray[Any]", rows)
             # at either end nothing need be copied

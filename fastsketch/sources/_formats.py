@@ -37,6 +37,9 @@ BY_SUFFIX = {
 }
 # Text that may be compressed, by the suffix before that of compression.
 TEXT_BY_SUFFIX = {
+    ".csv": "_opening.table",
+    ".tsv": "_opening.table",
+    ".mtx": "_opening.market",
     ".svm": "_opening.svmlight",
     ".svmlight": "_opening.svmlight",
     ".libsvm": "_opening.svmlight",
