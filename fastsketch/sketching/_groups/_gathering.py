@@ -30,7 +30,7 @@ class Gathering:
 
     def __init__(self, layout: Layout, *, max_memory: float, folder: str | None) -> None:
         self.layout, self.max_memory, self.folder = layout, max_memory, folder
-        self._store = Store(layout)
+        self._store = Store(layout, max_memory)
         self._n = 0
         self._logs: list[Log] | None = None
         self._logged = np.zeros(0, np.int64)  # rows of each group in the logs

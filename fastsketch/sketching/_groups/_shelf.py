@@ -4,6 +4,7 @@ import errno
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -69,6 +70,7 @@ class Shelf:
         """Move the rows, and all that come, to a file."""
         if self._file is None:
             self._file, self._folder = nameless(folder), folder
+            weakref.finalize(self, self._file.close)
             parts, self._parts = self._parts, []
             for part in parts:
                 self._write(part)
