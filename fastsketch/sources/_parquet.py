@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.io.arrow import Batch, fields
 from fastsketch.sources import _source
 from fastsketch.io._input import SourceError
+from fastsketch.sources._beside import aligned, name_beside
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
@@ -40,6 +41,9 @@ def open_parquet(path: Path, options: Options) -> Source:
         groups = tuple(about.row_group(k).num_rows for k in range(about.num_row_groups))
         found = fields(schema.__arrow_c_schema__())
         left_out = index_columns(schema.metadata, found)
+        beside = None if options.beside is None else name_beside(options.beside, schema.names, options.columns, str(path))
+        if beside is not None:
+            left_out.append(beside)
         chosen = choose(
             found,
             options.columns,
@@ -51,7 +55,9 @@ def open_parquet(path: Path, options: Options) -> Source:
         several = [name for name in chosen.names if schema.names.count(name) > 1]
         if several:
             raise SourceError(f"{path} has {schema.names.count(several[0])} columns {several[0]!r}: rename them")
-        return ParquetSource(path, groups, chosen, options.columns)
+        source = ParquetSource(path, groups, chosen, options.columns)
+        source.beside, source.name_beside = options.beside, beside
+        return source
 
 
 def index_columns(metadata: dict[bytes, bytes] | None, found: Sequence[Field]) -> list[str]:
@@ -82,6 +88,8 @@ def first_width(batch: Batch, column: int) -> int:
 
 class ParquetSource(FileSource):
     """Some columns of a Parquet file."""
+
+    name_beside: str | None = None
 
     def __init__(
         self, path: Path, groups: tuple[int, ...], chosen: Chosen, taken: tuple[str | int, ...] | None
@@ -148,6 +156,28 @@ class ParquetSource(FileSource):
                 start_row += len(rows)
                 yield rows, start_row
         self.check_unchanged()
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
+        """See Source."""
+        return aligned(self.read(start_row), self._values_beside(start_row))
+
+    def _values_beside(self, start_row: int) -> Iterator[NDArray[Any]]:
+        pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
+        place, stop = self.first_row + start_row, self.first_row + self.n_rows
+        group = int(np.searchsorted(self._ends, place, side="right"))
+        before = int(self._ends[group - 1]) if group else 0
+        with damaged(self.path, "Parquet file"), pyarrow.ParquetFile(self.path, pre_buffer=False) as file:
+            groups = range(group, len(self._ends))
+            for batch in file.iter_batches(row_groups=groups, columns=[self.name_beside], use_threads=False):
+                first, before = before, before + batch.num_rows
+                if first >= stop:
+                    return
+                if before > place:
+                    column = batch.column(0)
+                    if hasattr(column, "dictionary_decode"):
+                        column = column.dictionary_decode()
+                    found = column.to_numpy(zero_copy_only=False)
+                    yield found[max(0, place - first) : stop - first]
 
     def _pieces(self, file: Any, group: int, stop: int) -> Iterator[Piece]:
         """The rows from a group of rows on, until row `stop`."""

@@ -9,13 +9,13 @@ import sys
 
 import numpy as np
 import pytest
-from tests.helpers import stream, tol
 from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.sketching._groups import _gathering, _shelf
 from fastsketch.sources import _source
+from tests.helpers import stream, tol
 
 L = 6
 # none to disk; small groups to disk, large ones stay; all to disk, and read several times
@@ -251,7 +251,10 @@ def test_several_files(tmp_path):
         ([1.0, np.nan, 2.0], r"row 1: the row has no key \(null\)"),
         ([1.0, 2.0, 2.5], r"row 2: the row has the key 2\.5: an integer or a string is one"),
         (["a", 1, "b"], r"row 1: the row has the key 1: keys must be all integers or all strings"),
-        (np.array([1, 2, 2**63], np.uint64), r"row 2: the row has the key 9223372036854775808: it must be below 2\*\*63"),
+        (
+            np.array([1, 2, 2**63], np.uint64),
+            r"row 2: the row has the key 9223372036854775808: it must be below 2\*\*63",
+        ),
         ([1, -(2**70), 3], r"row 1: the row has the key -1180591620717411303424: it must be within 64 bits"),
         ([True, False, True], "keys of groups must be integers or strings, got bool"),
         ([1, 2], "by has 2 keys, the rows has 3 rows"),
@@ -300,8 +303,13 @@ def test_progress():
     rows, keys = rows_and_keys(1000)
     said = []
     fs.sketch_groups(rows, by=keys, sketch_size=L, progress=said.append, max_memory=MEMORY["disk"])
-    assert [one["rows"] for one in said] == [300, 600, 900, 1000]
-    assert said[-1]["share"] == 1.0 and said[-1]["groups"] == len(np.unique(keys)) and said[-1]["spilled"]
+    assert [one["rows"] for one in said] == [300, 600, 900, 1000, 1000]
+    assert [one["final"] for one in said] == [False] * 4 + [True]
+    assert (
+        [one["fraction"] for one in said] == [0.3, 0.6, 0.9, 1.0, 1.0]
+        and said[-1]["groups"] == len(np.unique(keys))
+        and said[-1]["spilled"]
+    )
 
 
 # -- temporary files -------------------------------------------------------------------------------------------------
@@ -317,7 +325,9 @@ def test_a_full_disk(monkeypatch, tmp_path, fails_at):
 
     monkeypatch.setattr(_shelf, "nameless", nameless)
     monkeypatch.setattr(_gathering, "nameless", nameless)
-    with pytest.raises(OSError, match=r"no space is left for the temporary files of groups in .*: give a folder") as caught:
+    with pytest.raises(
+        OSError, match=r"no space is left for the temporary files of groups in .*: give a folder"
+    ) as caught:
         fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"], folder=tmp_path)
     assert caught.value.errno == errno.ENOSPC and str(tmp_path) in str(caught.value)
     assert not list(tmp_path.iterdir())
