@@ -109,7 +109,7 @@ def test_standard_input_of_a_command(tmp_path, name):
     assert done.returncode == 0, done.stderr
     assert fs.load(tmp_path / "a.fsk").n_rows == len(ROWS)
     assert np.array_equal(fs.load(tmp_path / "a.fsk").sketch(), fs.FrequentDirections(4).update(ROWS).sketch())
-    done = cli("sketch", "-", "-l", 4, "-o", "a.fsk", "--resume", input=b"", cwd=tmp_path)
+    done = cli("sketch", "-", "-l", 4, "-o", "a.fsk", "--resume", input=npy(ROWS), cwd=tmp_path)
     assert done.returncode == 2 and b"--resume: - is no file" in done.stderr
 
 
