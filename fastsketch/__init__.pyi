@@ -7,6 +7,7 @@ from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
+from fastsketch.jobs import map_rows as map_rows
 from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
@@ -18,9 +19,11 @@ from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
+from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
+from fastsketch.sketching import sketch_groups as sketch_groups
 from fastsketch.sketching import srht as srht
 from fastsketch.sources import open_rows as open_rows
 
@@ -48,6 +51,7 @@ __all__ = [
     "CodeIndex",
     "Compressor",
     "FrequentDirections",
+    "GroupSketches",
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
@@ -70,6 +74,7 @@ __all__ = [
     "load",
     "lowrank",
     "map_merge",
+    "map_rows",
     "merge",
     "merging",
     "online",
@@ -81,6 +86,7 @@ __all__ = [
     "run",
     "show_config",
     "sketch_file",
+    "sketch_groups",
     "sketching",
     "sources",
     "srht",

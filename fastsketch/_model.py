@@ -320,16 +320,7 @@ class Model:
     def to_bytes(self) -> bytes:
         """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
         state, arrays = self._state()
-        about = {
-            "kind": type(self).__name__,
-            "home": _home(type(self)),
-            "parameters": plain(self.parameters),
-            "notes": self.notes,
-            "state": state,
-        }
-        if self._feature_names is not None:
-            about["feature_names"] = list(self._feature_names)
-        return files.pack(about, arrays)
+        return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
@@ -567,6 +558,19 @@ _HOMES_OF_SCHEMA_1 = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
 }
+
+
+def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
+    """The header of a model's file."""
+    about = {
+        "kind": type(model).__name__,
+        "home": _home(type(model)),
+        "parameters": plain(model.parameters),
+        "notes": model.notes,
+        "state": state,
+    }
+    names = model.feature_names
+    return about if names is None else {**about, "feature_names": list(names)}
 
 
 def _class_of(kind: str, home: Any) -> "type[Model] | None":

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, Self, cast
 
 from fastsketch import _threads
 from fastsketch._validation import as_choice
-from fastsketch.jobs._worker import Lost, Worker
+from fastsketch.jobs._worker import Lost, Shared, Worker
 
 EngineName = Literal["serial", "threads", "processes", "dask"]
 
@@ -37,12 +37,16 @@ class Engine(Protocol):
     ----------
     n_workers : int
         Tasks that run at the same time.
+    room : int
+        Tasks to submit before the first result is waited for, so that no worker does.
     here : bool
         Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
     """
 
     @property
     def n_workers(self) -> int: ...
+    @property
+    def room(self) -> int: ...
     @property
     def here(self) -> bool: ...
 
@@ -67,6 +71,10 @@ class Engine(Protocol):
         """
         ...
 
+    def share(self, value: Any) -> Any:
+        """What stands for a value in the arguments of many tasks, and becomes it there: sent to every worker once."""
+        ...
+
 
 # -- in this process -----------------------------------------------------------------------------------------------
 _this_thread = threading.local()
@@ -82,7 +90,7 @@ def tell(n_rows: int) -> None:
 class Serial:
     """One task after the other, each as it is asked for. `limit`: what holds for BLAS and the pool meanwhile."""
 
-    n_workers, here = 1, True
+    n_workers, room, here = 1, 1, True
 
     def __init__(self, limit: Any = None, listener: Callable[[int], None] | None = None) -> None:
         self._limit, self._listener = limit, listener
@@ -109,6 +117,14 @@ class Serial:
         key, function, args = self._waiting.popleft()
         return key, function(*args)
 
+    def share(self, value: Any) -> Any:
+        """See Engine."""
+        return value
+
+
+def _room(n_workers: int) -> int:
+    return 2 * n_workers  # one task waits for every worker that is busy
+
 
 class Threads:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS and the pool for all of them."""
@@ -117,6 +133,7 @@ class Threads:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
+        self.room = _room(n_workers)
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -164,6 +181,10 @@ class Threads:
             raise value
         return key, value
 
+    def share(self, value: Any) -> Any:
+        """See Engine."""
+        return value
+
 
 # -- in processes --------------------------------------------------------------------------------------------------
 class _Task:
@@ -180,6 +201,7 @@ class Processes:
 
     def __init__(self, n_workers: int, retries: int) -> None:
         self.n_workers = n_workers
+        self.room = _room(n_workers)
         self._retries = retries
         self._context = get_context("spawn")
         self._waiting: deque[_Task] = deque()
@@ -210,7 +232,7 @@ class Processes:
             task = self._waiting.popleft()
             self._busy[worker.pipe] = worker, task
             try:
-                worker.send((task.function, task.args))
+                worker.send((task.function, tuple(worker.known(arg) for arg in task.args)))
             except Lost:
                 self._lose(worker.pipe)
             except Exception as error:  # the task cannot be pickled: nothing has been sent
@@ -256,6 +278,10 @@ class Processes:
                 if not good:
                     raise value
                 return task.key, value
+
+    def share(self, value: Any) -> Any:
+        """See Engine; raises what pickle does if it cannot be sent."""
+        return Shared(value)
 
 
 _MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__':"

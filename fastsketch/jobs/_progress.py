@@ -18,6 +18,7 @@ class Report(TypedDict, total=False):
 
     number: int  # of the pass, from 1
     rows: int
+    rows_before: int  # of an earlier run
     rows_per_second: float
     parts: int  # done, those of an earlier run among them
     parts_before: int  # done by an earlier run
@@ -29,7 +30,7 @@ class Report(TypedDict, total=False):
 
 
 class Line:
-    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON if that is wanted."""
+    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON."""
 
     def __init__(
         self,
@@ -179,6 +180,7 @@ class Progress:
             {
                 "number": self._number,
                 "rows": rows,
+                "rows_before": self._rows_before,
                 "rows_per_second": (rows - self._rows_before) / max(now - self._begun, 1e-9),
                 "parts": self._parts,
                 "parts_before": self._before,

@@ -5,6 +5,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -212,7 +213,7 @@ class _Job:
             "passes": self.passes,
             "part_bytes": self.part_bytes,
             "parts": len(self.parts),
-            "source": source,
+            "inputs": source if source is None or "sources" in source else {"sources": [source]},
         }
 
     def _engine(self, told: Progress) -> Engine:
@@ -227,6 +228,7 @@ class _Job:
         known = [] if manifest is None else self._known(tree, manifest, number, here=engine.here)
         for _, node in known:
             told.known(node)
+        shared = engine.share(template)
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
         def leaves() -> Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]]:
@@ -234,7 +236,7 @@ class _Job:
                 zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
             ):
                 if index not in there:
-                    yield tree.place(0, index), _parts.learn, (template, begin, part, index, not engine.here)
+                    yield tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here)
 
         def finished(place: Place, node: Node) -> Node:
             if manifest is not None:
@@ -246,7 +248,10 @@ class _Job:
         model = root.opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
-        return template.copy().merge(model)
+        if plain(model.parameters) != plain(template.parameters):  # those of the first part
+            return template.copy().merge(model)
+        model.notes = deepcopy(template.notes)
+        return model
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
         found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]

@@ -92,8 +92,6 @@ def climbed(
     joins: deque[Join[Node]] = deque()
     rest: Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]] = iter(leaves)
     under_way, more = 0, True
-    # a task waits for every worker that is busy: the results are looked at while it begins
-    room = 2 * engine.n_workers if engine.n_workers > 1 or not engine.here else 1
 
     def put(place: Place, node: Node) -> None:
         ready = tree.add(place, node)
@@ -103,11 +101,11 @@ def climbed(
     for place, node in known:
         put(place, node)
     while True:
-        while joins and under_way < room:
+        while joins and under_way < engine.room:
             place, nodes = joins.popleft()
             engine.submit(place, join, nodes)
             under_way += 1
-        while more and under_way < room:
+        while more and under_way < engine.room:
             leaf = next(rest, None)
             if leaf is None:
                 more = False

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.io._input import SourceError
 from fastsketch.sources._names import common_names
@@ -59,6 +60,7 @@ class Joined(Source):
         known = [dtype for dtype in dtypes if dtype is not None]
         self.dtype = np.result_type(*known) if len(known) == len(dtypes) else None
         self.complete = all(source.complete for source in self.sources)
+        self.beside, self.taken = first.beside, first.taken
         self.sparse = any(source.sparse for source in self.sources)
         self.repeatable = all(source.repeatable for source in self.sources)
         self.waits = self.repeatable and any(source.waits for source in self.sources)
@@ -98,6 +100,17 @@ class Joined(Source):
                     yield self._cast(rows), before + position
             self._counted[k] = rows_here
             first, before = first + rows_here, before + source.size
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source; from the first row alone."""
+        before = 0
+        for k, source in enumerate(self.sources):
+            rows_here = 0
+            for rows, values, position in source.read_beside(start_row):
+                rows_here += rows.shape[0]
+                yield self._cast(rows), values, before + position
+            self._counted[k] = rows_here
+            before += source.size
 
     def _cast(self, rows: Any) -> Any:
         return rows if self.dtype is None or rows.dtype == self.dtype else rows.astype(self.dtype)

@@ -68,7 +68,7 @@ class Derived(Source):
         self.name, self.n_rows, self.n_features = source.name, source.n_rows, source.n_features
         self.feature_names, self.dtype, self.sparse = source.feature_names, source.dtype, source.sparse
         self.size, self.repeatable, self.waits = source.size, source.repeatable, source.waits
-        self.first_row, self.complete = source.first_row, source.complete
+        self.first_row, self.complete, self.beside = source.first_row, source.complete, source.beside
 
     def like(self, source: Source) -> Source:
         """The same made of another source: of a part."""
@@ -123,12 +123,20 @@ class Picked(Derived):
         """See Source."""
         spaces = Spaces()
         for rows, position in self._of.read(start_row):
-            if is_sparse(rows):
-                yield rows[:, self._columns], position
-            else:
-                out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
-                np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
-                yield out, position
+            yield self._picked(rows, spaces), position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._picked(rows, spaces), values, position
+
+    def _picked(self, rows: Any, spaces: Spaces) -> Any:
+        if is_sparse(rows):
+            return rows[:, self._columns]
+        out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
+        np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
+        return out
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -169,6 +177,14 @@ class Checked(Derived):
         row = start_row
         for rows, position in self._of.read(start_row):
             yield self._made(rows, row, spaces), position
+            row += rows.shape[0]
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        row = start_row
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._made(rows, row, spaces), values, position
             row += rows.shape[0]
 
     def _made(self, rows: Any, first: int, spaces: Spaces) -> Any:

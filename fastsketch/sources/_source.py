@@ -89,6 +89,24 @@ class Source(ABC):
             return ahead(self.read(start_row))
         return self.read(start_row)
 
+    # The columns as they were asked for, of a format that takes them where it is opened.
+    taken: tuple[str | int, ...] | None = None
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
+    beside: str | int | None = None
+
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
+
+        Numbers, strings, or objects; what is missing is None or NaN.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no column beside its rows")
+
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``chunks``, with the values (n,) of the column beside the rows."""
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read_beside(start_row))
+        return self.read_beside(start_row)
+
     def __iter__(self) -> "Iterator[Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():

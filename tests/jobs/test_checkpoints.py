@@ -271,7 +271,7 @@ def killed(folder, engine, workers, seconds, how):
 
 
 def kill_often(folder, engine, workers, kills, whole, seed=0):
-    """Kills at random moments until so many have hit, and the rest; the model is the same, and no part is lost twice."""
+    """So many kills at random moments, and the rest; the model is the same, and no part that had a node is read."""
     rng, hits, begun = random.Random(seed), 0, 0
     manifest = folder / "checkpoint" / "manifest.jsonl"
     while hits < kills:
