@@ -9,12 +9,11 @@ from typing import Any
 from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
 from fastsketch.cli._output import Output
-from fastsketch.cli._reading import comes_once
 from fastsketch.cli._signals import held
 from fastsketch.jobs import Report, run
 from fastsketch.jobs._manifest import Difference, OtherJob, in_words, kept, remove, shown
 from fastsketch.jobs._progress import Printed
-from fastsketch.sources import Source, open_rows
+from fastsketch.sources import Source, comes_once, open_rows
 
 
 def rows_of(args: Namespace) -> Source:
@@ -44,7 +43,7 @@ def learn_in_parts(
             found = run(
                 model,
                 source,
-                workers=_workers(args.workers),
+                workers=workers_of(args.workers),
                 engine="dask" if args.scheduler else args.engine,
                 scheduler=args.scheduler,
                 checkpoint=folder if source.repeatable else None,
@@ -70,7 +69,8 @@ def learn_in_parts(
     return facts if out.name is None else {**facts, "output": out.name}
 
 
-def _workers(given: str) -> int | str:
+def workers_of(given: str) -> int | str:
+    """The value of --workers."""
     try:
         return int(given)
     except ValueError:
