@@ -101,6 +101,7 @@ def extensions():
         "features/names": [],
         "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
         "hashing/hamming": ["csrc/fs_hamming.c"],
+        "io/arrow": ["csrc/fs_columns.c"],
         "io/svmlight": ["csrc/fs_svmlight.c"],
         "io/table": ["csrc/fs_table.c"],
         "linalg/tridiagonal": ["csrc/fs_secular.c"],

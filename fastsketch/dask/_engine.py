@@ -30,6 +30,14 @@ FRESH = 2.0
 BEFORE = 10
 
 
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError("engine 'dask' needs dask and distributed: pip install 'fastsketch[dask]'") from error
+    return distributed
+
+
 def _check_that_it_answers(distributed: Any, address: str) -> None:
     """Raise what is wrong with a scheduler: a client that finds none goes on trying when nobody waits for it."""
 
@@ -106,11 +114,7 @@ class Cluster:
     here = False
 
     def __init__(self, scheduler: Any, n_workers: int, *, retries: int) -> None:
-        try:
-            import distributed
-        except ImportError as error:
-            raise ImportError("engine 'dask' needs dask and distributed: pip install 'fastsketch[dask]'") from error
-        self._distributed: Any = distributed
+        self._distributed = _distributed()
         self._scheduler, self._limit, self._retries = scheduler, n_workers, retries
         self._stack = ExitStack()
         self._client: Any = None
@@ -135,35 +139,17 @@ class Cluster:
 
     # -- the cluster -----------------------------------------------------------------------------------------------
     def _connected(self, stack: ExitStack) -> Any:
-        distributed, scheduler = self._distributed, self._scheduler
-        if scheduler is None:
-            with suppress(ValueError):
-                return distributed.Client.current()
-            scheduler = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=self._limit or cores.usable,
-                    threads_per_worker=1,
-                    dashboard_address=None,
-                    worker_dashboard_address=None,
-                    silence_logs=logging.ERROR,
-                )
-            )
-        if isinstance(scheduler, distributed.Client):
-            return scheduler
-        if not isinstance(scheduler, str):  # a cluster
-            return stack.enter_context(distributed.Client(scheduler, set_as_default=False))
-        address = scheduler
-        try:
-            if Path(scheduler).is_file():
-                address = str(json.loads(Path(scheduler).read_text())["address"])
-            _check_that_it_answers(distributed, address)
-            client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-        except Exception as error:  # whatever a server that is none says
-            raise ConnectionError(
-                f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): "
-                f"{error or type(error).__name__}"
-            ) from error
-        return stack.enter_context(client)
+        distributed = self._distributed
+        found = connected(self._scheduler, stack)
+        if found is not None:
+            return found
+        cluster = distributed.LocalCluster(
+            n_workers=self._limit or cores.usable,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",  # any port: that of the default may be taken
+            silence_logs=logging.ERROR,
+        )
+        return stack.enter_context(distributed.Client(stack.enter_context(cluster), set_as_default=False))
 
     def _await_workers(self) -> None:
         with suppress(TimeoutError):
@@ -263,6 +249,55 @@ class Cluster:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             return self._client.submit(pickle.loads, content, key=name, pure=False, priority=BEFORE)
+
+
+def connected(scheduler: Any, stack: ExitStack) -> Any:
+    """A client of a scheduler, for as long as the stack lasts; the active one for None, or None if there is none.
+
+    Raises
+    ------
+    ConnectionError
+        If no scheduler answers there.
+    """
+    distributed = _distributed()
+    if scheduler is None:
+        with suppress(ValueError):
+            return distributed.Client.current()
+        return None
+    if isinstance(scheduler, distributed.Client):
+        return scheduler
+    if not isinstance(scheduler, str):  # a cluster
+        return stack.enter_context(distributed.Client(scheduler, set_as_default=False))
+    address = scheduler
+    try:
+        if Path(scheduler).is_file():
+            address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+        _check_that_it_answers(distributed, address)
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except Exception as error:  # whatever a server that is none says
+        raise ConnectionError(
+            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {error or type(error).__name__}"
+        ) from error
+    return stack.enter_context(client)
+
+
+def computed(delayed: Any, scheduler: Any) -> Any:
+    """What is delayed, on the cluster of a scheduler or of the active client; without these, on Dask's threads."""
+    if scheduler is None:
+        try:
+            from distributed import Client
+
+            Client.current()
+        except (ImportError, ValueError):
+            return delayed.compute()
+    from distributed import KilledWorker
+
+    with ExitStack() as stack:
+        client = connected(scheduler, stack)
+        try:
+            return client.compute(delayed).result()
+        except KilledWorker as error:
+            raise WorkerLost(f"a task lost its worker too often: killed, or out of memory? {error}") from error
 
 
 def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
