@@ -76,6 +76,7 @@ def learn(template: Any, begin: Begin, part: Source, number: int, as_bytes: bool
 def take(model: Any, part: Source) -> None:
     """All rows of a source into a model, whose errors then name the file and its row."""
     row, chunks = 0, part.chunks()
+    model._name_columns(part)
     try:
         for rows, _ in chunks:
             with naming(part, row):

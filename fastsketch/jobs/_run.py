@@ -110,11 +110,12 @@ def run(
     >>> sketch.n_rows
     2000
     """
+    rows = open_rows(source)
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job()
+        template, finish = cast("Any", model)._job(rows)
     else:
         template, finish = model, _same
-    job = _Job(template, open_rows(source), passes=passes, engine=engine, workers=workers)
+    job = _Job(template, rows, passes=passes, engine=engine, workers=workers)
     resume = as_flag(resume, "resume")
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to go on from")

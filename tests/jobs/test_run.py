@@ -106,7 +106,8 @@ def test_two_passes():
 
 def test_an_estimator_takes_part_by_its_job():
     class Norm:
-        def _job(self):
+        def _job(self, source):
+            assert source.n_features == D
             return fs.FrequentDirections(5), lambda model: model.squared_norm
 
     assert np.isclose(fs.run(Norm(), ROWS), (ROWS**2).sum())
