@@ -2,8 +2,10 @@
 
 Each line of the table is one kind of work. "alone": seconds of one process on one thread over half of the rows, by a
 plain loop over chunks; "side by side": of two of them at once, which is the most that two cores give, whatever they
-share. fs.run reads all rows. "share": the rate of fs.run on two workers by that of the two side by side. All runs of a
-kind are interleaved, and the median of their ratios stands.
+fs.run reads all rows. A column has its rate by
+that of the two side by side, and behind it the processor seconds of the two by those of the job, starts of processes
+included: what is left of the rate where nobody else is at work. All runs of a kind are interleaved, and the median of
+their ratios stands.
 """
 
 import json
@@ -97,16 +99,20 @@ def job(folder, work, engine, workers):
 
 
 def child(folder, *args):
-    command = [sys.executable, __file__, str(folder), *map(str, args)]
+    command = [sys.executable, "-W", "ignore", __file__, str(folder), *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def seconds_of(*processes):
-    """(seconds from the first start to the last end, those that each says of its loop)."""
-    said = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    if any(process.returncode for process in processes):
-        raise SystemExit("a run has failed")
-    return said
+    """(the longest time that one of these says, processor seconds of all and of their children)."""
+    said, used = [], 0.0
+    for process in processes:
+        said.append(json.loads(process.stdout.read().splitlines()[-1]))
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit("a run has failed")
+        used += usage.ru_utime + usage.ru_stime
+    return max(said), used
 
 
 def write_rows(folder, n_rows):
@@ -143,16 +149,21 @@ def jobs(args):
     write_users(folder, USERS // (8 if args.quick else 1))
     encoder(folder)
     runs = [("processes", 1), ("processes", 2), ("threads", 2), ("dask", 2)]
+    if os.environ.get("ENGINES"):
+        runs = [run for run in runs if run[0] in os.environ["ENGINES"].split(",")]
     lines = [f"{'work':8}{'side by side s':>16}" + "".join(f"{f'{engine} {n}':>16}" for engine, n in runs)]
     for work in os.environ.get("WORK", ",".join(WORK)).split(","):
         pairs, found = [], {run: [] for run in runs}
         for _ in range(repeats):
-            best = max(seconds_of(child(folder, "half", work, 0), child(folder, "half", work, 1)))
+            best, least = seconds_of(child(folder, "half", work, 0), child(folder, "half", work, 1))
             pairs.append(best)
             for engine, n in runs:
-                (seconds,) = seconds_of(child(folder, "job", work, engine, n))
-                found[engine, n].append(best / seconds)
-        shares = "".join(f"{statistics.median(found[run]):>16.2f}" for run in runs)
+                seconds, used = seconds_of(child(folder, "job", work, engine, n))
+                found[engine, n].append((best / seconds, least / used))
+        shares = ""
+        for run in runs:
+            rate, work_share = (statistics.median(part) for part in zip(*found[run], strict=True))
+            shares += f"{rate:>10.2f}{work_share:>6.2f}"
         lines.append(f"{work:8}{statistics.median(pairs):>16.2f}{shares}")
         print(lines[-1], flush=True)
     args.out.mkdir(exist_ok=True)
