@@ -16,13 +16,14 @@ from fastsketch.cli import _lowrank
 from fastsketch.cli._answers import Answers, as_answers, shown
 from fastsketch.cli._appending import npy_rows
 from fastsketch.cli._consumed import length
-from fastsketch.cli._job import limited, naming
+from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import Reading, reading_as_learned
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
 from fastsketch.cli._scoring import scorer_of
 from fastsketch.lowrank import LowRankModel
+from fastsketch.sources import naming
 
 # Rows whose answers are formed at a time, whatever the number of labels.
 ROWS_AT_A_TIME = 4096

@@ -8,13 +8,15 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.cli._appending import npy_rows
-from fastsketch.cli._job import given, learn, limited, naming
+from fastsketch.cli._job import given, learn, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
+from fastsketch.cli._reading import open_all
 from fastsketch.cli._report import report
 from fastsketch.hashing import SketchHash
-from fastsketch.io import StateError, open_source
+from fastsketch.io import StateError
 from fastsketch.quantizing import SketchQuantizer
+from fastsketch.sources import naming
 
 Coder = SketchHash | SketchQuantizer
 
@@ -53,7 +55,7 @@ def encode(args: Namespace) -> None:
                 raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
             options["factors"] = True
         width = model.encode(np.empty((0, model.n_features or 0)), **options).shape[1]
-        sources = [open_source(path, n_features=model.n_features, zero_based=args.zero_based) for path in args.inputs]
+        sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
         total, before, rows = sum(source.size for source in sources) or 1, 0, 0
         progress, started = Progress(out.title, args.progress), time.perf_counter()
         with limited(args.threads), out.writing() as file, npy_rows(file, np.uint8, width) as append:

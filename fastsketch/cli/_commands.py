@@ -18,10 +18,13 @@ from fastsketch._validation import as_integer
 from fastsketch.cli._job import given, learn, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
+from fastsketch.cli._reading import open_all
 from fastsketch.cli._report import SPECTRUM, finite, report
-from fastsketch.io import Source, StateError, open_source
+from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
+from fastsketch.sources import Source
+from fastsketch.sources._source import Place
 
 # The note of an item model that says what its events mean, which models must have in common to be merged.
 EVENTS = "events"
@@ -43,14 +46,12 @@ def audit(args: Namespace) -> int:
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
     model._rereadable("an audit")
-    sources = [
-        _Watched(open_source(path, n_features=model.n_features, zero_based=args.zero_based), args.progress)
-        for path in args.inputs
-    ]
+    sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
+    watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
     with limited(args.threads), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
-        found = model.audit(sources, accuracy=args.accuracy)
+        found = model.audit(watched, accuracy=args.accuracy)
     total = model.squared_norm
     same_rows = not any(issubclass(warning.category, OtherRows) for warning in told)
     facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
@@ -61,22 +62,27 @@ def audit(args: Namespace) -> int:
     return int(not same_rows)
 
 
-class _Watched:
+class _Watched(Source):
     """A source that shows how far each pass over it has come."""
 
     def __init__(self, source: Source, progress: bool | None) -> None:
-        self.path, self.n_rows, self.n_features, self.size = source.path, source.n_rows, source.n_features, source.size
+        self.name, self.n_rows, self.n_features, self.size = source.name, source.n_rows, source.n_features, source.size
+        self.feature_names, self.repeatable, self.waits = source.feature_names, source.repeatable, False
         self._source, self._wanted, self._passes, self.rows_read = source, progress, 0, 0
 
-    def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         self._passes += 1
-        progress, self.rows_read = Progress(f"{self.path.name}, pass {self._passes}", self._wanted), 0
+        progress, self.rows_read = Progress(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
         for rows, position in self._source.chunks(start_row):
             yield rows, position
             self.rows_read += rows.shape[0]
             progress.show(position / self.size if self.size else 1.0, self.rows_read)
         progress.show(1.0, self.rows_read, final=True)
+
+    def place(self, row: int) -> Place:
+        """See Source."""
+        return self._source.place(row)
 
 
 def merge(args: Namespace) -> None:

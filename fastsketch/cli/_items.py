@@ -13,11 +13,12 @@ from fastsketch.cli._names import is_names
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import Piece, PlainRows
 from fastsketch.cli._report import report
-from fastsketch.io import Source, SourceError, StateError
+from fastsketch.io import SourceError, StateError
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._tables import put_item_ids
+from fastsketch.sources import Source
 
 # Of the file of names: a line is a name.
 BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20

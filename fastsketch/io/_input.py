@@ -75,17 +75,28 @@ class InputFile:
     ----------
     path : Path
     file : binary file, optional
-        What to read in place of the file of that name: it stays open, and is not decompressed.
+        What to read in place of the file of that name: it stays open, and is decompressed only by `suffix`.
+    suffix : str, optional
+        What says how it is compressed, in place of the suffix of the path.
     start, stop : int, optional
         Bytes [start, stop) alone, of a file that is not compressed.
     """
 
-    def __init__(self, path: Path, file: BinaryIO | None = None, *, start: int = 0, stop: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: BinaryIO | None = None,
+        *,
+        suffix: str | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
         self.path = path
         self.place = 0  # bytes that have been read of the file itself, which may be compressed
         self._own = file is None
         self._left = None if stop is None else stop - start
-        make, self._padded = DECOMPRESSORS.get(path.suffix, (None, False)) if file is None else (None, False)
+        suffix = path.suffix if suffix is None and file is None else suffix
+        make, self._padded = DECOMPRESSORS.get(suffix or "", (None, False))
         try:
             opened = path.open("rb", buffering=0) if file is None else file
             if start:
@@ -112,6 +123,15 @@ class InputFile:
                 parts.append(part)
                 wanted -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_some(self, size: int) -> bytes:
+        """Some of the next bytes, as many as are there; none at the end alone."""
+        with self._errors():
+            if self._make is None and isinstance(self._file, io.BufferedReader):
+                part = self._file.read1(size)
+                self.place += len(part)
+                return part
+            return self._next(size)
 
     def read_into(self, buffer: memoryview) -> int:
         """Fill a buffer with the next bytes: how many these are, fewer than it has as for read."""

@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -117,6 +117,16 @@ class Manifest:
             yield cls(folder, entries)
 
 
+def kept(folder: Path) -> tuple[int, int]:
+    """(number of the last pass, its rows) of what a checkpoint holds; (0, 0) if that is nothing."""
+    try:
+        entries = _read(folder / NAME)[1]
+    except (OSError, StateError):
+        return 0, 0
+    number = max((entry.number for entry in entries), default=0)
+    return number, sum(entry.rows for entry in entries if entry.number == number)
+
+
 def remove(folder: Path) -> None:
     """Delete a checkpoint, and its folder if nothing else is in it."""
     _tidy(folder, set())
@@ -200,29 +210,68 @@ def as_written(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def differences(now: Any, then: Any, name: str = "") -> list[str]:
-    """In what two things that json can write differ, each in words."""
+class OtherJob(ValueError):
+    """A checkpoint belongs to another job. `found`: in what they differ, as (names from the outside in, now, then)."""
+
+    def __init__(
+        self, folder: Path, found: "list[Difference]", words: Callable[["Difference"], str] | None = None
+    ) -> None:
+        self.folder, self.found = folder, found
+        said = list(dict.fromkeys(map(words or in_words, found)))
+        more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
+        super().__init__(f"{folder} belongs to another job: {'; '.join(said[:4])}{more}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OtherJob, (self.folder, self.found)
+
+
+class Difference(NamedTuple):
+    """One thing in which two descriptions of a job differ."""
+
+    names: tuple[str, ...]  # from the outside in
+    now: Any
+    then: Any
+    path: str | None  # of the file that it is about
+
+
+def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | None = None) -> list[Difference]:
+    """In what two things that json can write differ; a file that has only moved, and was not written to, is the same."""
     if isinstance(now, dict) and isinstance(then, dict):
         mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
-        names = list({**mine, **theirs})
-        pairs = [(f"{name}.{key}" if name else key, mine.get(key), theirs.get(key)) for key in names]
-    elif (
-        isinstance(now, list) and isinstance(then, list) and len(cast("list[Any]", now)) == len(cast("list[Any]", then))
-    ):
-        both = zip(cast("list[Any]", now), cast("list[Any]", then), strict=True)
-        pairs = [(f"{name}[{number}]", one, other) for number, (one, other) in enumerate(both)]
-    else:
-        return [] if now == then else [f"{name} is {_shown(now)} now and was {_shown(then)}"]
-    return [text for pair in pairs for text in differences(pair[1], pair[2], pair[0])]
+        path = mine.get("path", path)
+        keys = [key for key in {**mine, **theirs} if key != "path"]
+        return [one for key in keys for one in differences(mine.get(key), theirs.get(key), (*names, key), path)]
+    if isinstance(now, list) and isinstance(then, list):
+        some, others = cast("list[Any]", now), cast("list[Any]", then)
+        if len(some) != len(others):
+            return [Difference(names, now, then, path)]
+        return [one for pair in zip(some, others, strict=True) for one in differences(*pair, names, path)]
+    return [] if now == then else [Difference(names, now, then, path)]
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
+def in_words(found: Difference) -> str:
+    """A difference as part of a message."""
+    name = found.names[-1]
+    if found.path is not None and name == "bytes":
+        return f"{found.path} has {found.now:,} bytes now and had {found.then:,}"
+    if found.path is not None and name == "digest":
+        return f"the content of {found.path} is not what it was"
+    if found.path is not None and name == "modified":
+        return f"{found.path} was written to since"
+    if isinstance(found.now, list) and isinstance(found.then, list):
+        return f"{name} are {len(cast('list[Any]', found.now))} now and were {len(cast('list[Any]', found.then))}"
+    return f"{name} is {shown(found.now)} now and was {shown(found.then)}"
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "on", False: "off"}[value]
+    text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _compare(folder: Path, now: Identity, then: Identity) -> None:
     found = differences(now, then)
     if found:
-        more = f"; and {len(found) - 4} more" if len(found) > 4 else ""
-        raise ValueError(f"{folder} belongs to another job: {'; '.join(found[:4])}{more}")
+        raise OtherJob(folder, found)

@@ -74,6 +74,7 @@ def learn(template: Any, begin: Begin, part: Source, number: int, as_bytes: bool
 def take(model: Any, part: Source) -> None:
     """All rows of a source into a model, whose errors then name the file and its row."""
     row = 0
+    model._name_columns(part)
     for rows, _ in part.chunks():
         with naming(part, row):
             model.update(rows)

@@ -17,9 +17,9 @@ from fastsketch.io._input import SourceError
 from fastsketch.io._state import SCHEMA
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
-from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences
+from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences, in_words
 from fastsketch.jobs._parts import Node
-from fastsketch.jobs._progress import Progress, Report
+from fastsketch.jobs._progress import Progress, Wanted
 from fastsketch.jobs._tree import Place, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
@@ -43,7 +43,7 @@ def run(
     scheduler: Any = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
-    progress: bool | Callable[[Report], object] | None = None,
+    progress: Wanted = None,
     passes: int = 1,
     retries: int = 3,
 ) -> M:
@@ -66,11 +66,13 @@ def run(
     scheduler : str, distributed.Client or None
         For engine "dask": the address of a scheduler or a client; None for the active one.
     checkpoint : path, optional
-        A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill.
+        A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill. In the
+        end it holds the result alone; a job of one part has none.
     resume : bool, default False
         Whether to go on from what is in ``checkpoint``; only parts of which nothing is there are learned.
-    progress : bool or callable, optional
-        Whether to print a line on standard error (None: on a terminal), or what to call with a ``Report`` (a dict).
+    progress : bool, "json" or callable, optional
+        Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
+        ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
     passes : {1, 2}, default 1
         2: read the rows once more, for a better sketch (``FrequentDirections.refine``).
     retries : int, default 3
@@ -107,11 +109,12 @@ def run(
     >>> sketch.n_rows
     2000
     """
+    rows = open_rows(source)
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job()
+        template, finish = cast("Any", model)._job(rows)
     else:
         template, finish = model, _same
-    job = _Job(template, open_rows(source), passes=passes, engine=engine, workers=workers)
+    job = _Job(template, rows, passes=passes, engine=engine, workers=workers)
     resume = as_flag(resume, "resume")
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to go on from")
@@ -120,7 +123,7 @@ def run(
     if folder is not None and not job.source.repeatable:
         what = "resume" if resume else "checkpoint"
         raise ValueError(f"{what}: the rows of {job.source.name} come once, and nobody could go on with the rest")
-    with Progress(progress, job.source, len(job.parts)) as told:
+    with Progress(progress, job.source, len(job.parts), passes=job.passes) as told:
         return finish(job.run(folder, resume=resume, told=told))
 
 
@@ -185,7 +188,7 @@ class _Job:
         before = as_written(self.source.identity()) if self.source.repeatable else None
         with contextlib.ExitStack() as stack:
             manifest = None
-            if folder is not None:
+            if folder is not None and (resume or len(self.parts) > 1):
                 identity = self._identity(before)
                 manifest = stack.enter_context(Manifest.opened(folder, identity, resume=resume))
             engine = stack.enter_context(self._engine(told))
@@ -197,7 +200,7 @@ class _Job:
         if before is not None:
             found = differences(as_written(self.source.identity()), before)
             if found:
-                raise SourceError(f"{self.source.name} has changed while it was read: {found[0]}")
+                raise SourceError(f"the rows changed while they were read: {in_words(found[0])}")
         return model
 
     def _identity(self, source: Any) -> Identity:
@@ -236,7 +239,7 @@ class _Job:
         def finished(place: Place, node: Node) -> Node:
             if manifest is not None:
                 manifest.add(number, place, node)
-            told.finished(place, node)
+            told.finished(node)
             return node
 
         root = climbed(engine, tree, leaves(), _parts.join, known=known, finished=finished)
@@ -262,7 +265,7 @@ class _Job:
                 node = _parts.node_of(model, 0, index, as_bytes=False)
                 if manifest is not None:
                     manifest.add(1, Place(0, index, 0, index), node)
-                told.finished(Place(0, index, index, index), node)
+                told.finished(node)
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
         return model

@@ -23,7 +23,7 @@ def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes
     n_features = parts[0].n_features
     need = 2 * template._state_bytes(n_features) + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
     room = free_memory()
-    most = min(pool.usable, len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
+    most = min(pool.get(), len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
     return max(1, most if room is None else min(most, int(0.8 * room) // need))
 
 

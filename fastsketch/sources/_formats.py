@@ -35,11 +35,23 @@ BY_SUFFIX = {
     ".npz": "_opening.npz",
 }
 # Text that may be compressed, by the suffix before that of compression.
-TEXT_BY_SUFFIX: dict[str, str] = {}
+TEXT_BY_SUFFIX = {
+    ".svm": "_opening.svmlight",
+    ".svmlight": "_opening.svmlight",
+    ".libsvm": "_opening.svmlight",
+}
 # Names that end in one of these are folders which are one source, not folders of files.
 FOLDERS_OF_ONE = frozenset({".zarr"})
-# Anything else is svmlight text.
-ANY_TEXT = "_opening.svmlight"
+# Any other name: by the first lines.
+ANY_TEXT = "_opening.text"
+
+# Streams by their first bytes; called with (a stream, options). Others are text, or compressed.
+STREAMS_BY_START: dict[bytes, str] = {}
+TEXT_STREAMS = {
+    "svmlight": "_opening.svmlight_stream",
+    "table": "_opening.table_stream",
+    "market": "_opening.market_stream",
+}
 
 # Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
 Test = Callable[[Any], bool]

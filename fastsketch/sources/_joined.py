@@ -22,14 +22,10 @@ def joined(sources: Sequence[Source]) -> Source:
     SourceError
         If they differ in their number of columns, or in the names of these.
     """
-    sources = _of_one_width([one for source in sources for one in _flat(source)])
+    sources = _of_one_width([one for source in sources for one in source.each()])
     if len(sources) == 1:
         return sources[0]
     return Joined(sources)
-
-
-def _flat(source: Source) -> Sequence[Source]:
-    return source.sources if isinstance(source, Joined) else [source]
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
@@ -124,6 +120,10 @@ class Joined(Source):
         part = Joined(sources)
         part.dtype, part.feature_names, part.sparse = self.dtype, self.feature_names, self.sparse
         return part
+
+    def each(self) -> list[Source]:
+        """See Source."""
+        return self.sources
 
     def only(self, columns: Sequence[int]) -> Source:
         """See Source."""

@@ -22,6 +22,7 @@ from fastsketch.sources._paths import comes_once, files_of, is_name
 from fastsketch.sources._select import chosen
 from fastsketch.sources._sliced import SlicedSource, has_slices
 from fastsketch.sources._source import Source
+from fastsketch.sources._streams import open_stream
 
 
 def open_rows(
@@ -67,6 +68,8 @@ def _opened(x: Any, options: Options) -> Source:
     if isinstance(x, Source):
         return x
     if is_name(x):
+        if comes_once(x):
+            return open_stream(Path(x), options)
         return joined([_of_file(path, options) for path in files_of(x)])
     if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
         return joined([_opened(item, options) for item in cast("Iterable[Any]", x)])
@@ -97,8 +100,6 @@ def _of_object(x: Any, options: Options) -> Source:
 
 def _of_file(path: Path, options: Options) -> Source:
     with reading(path):
-        if comes_once(path):
-            raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
         if path.is_file() and path.stat().st_size == 0:
             raise SourceError(f"{path} is empty")
         path.stat()

@@ -1,6 +1,7 @@
 """Formats that need no other package, as _formats.py names them."""
 
 from pathlib import Path
+from typing import Any
 
 from fastsketch.sources._formats import Options
 from fastsketch.sources._source import Source
@@ -25,3 +26,24 @@ def svmlight(path: Path, options: Options) -> Source:
     from fastsketch.sources._svmlight import open_svmlight
 
     return open_svmlight(path, n_features=options.n_features, zero_based=options.zero_based)
+
+
+def text(path: Path, options: Options) -> Source:
+    """Text of any name, by its first lines."""
+    from fastsketch.io._input import InputFile
+    from fastsketch.sources._starts import text_format
+
+    with InputFile(path) as file:
+        head = file.read(1 << 16)
+    openers = {"svmlight": svmlight}
+    return openers[text_format(head, options)](path, options)
+
+
+def svmlight_stream(stream: Any, options: Options) -> Source:
+    """svmlight text that is read once."""
+    from fastsketch.io._input import SourceError
+    from fastsketch.sources._svmlight import SvmlightSource
+
+    if options.n_features is None:
+        raise SourceError(f"{stream.name} is read once: how wide its rows are must be known (n_features)")
+    return SvmlightSource(stream.path, n_features=options.n_features, zero_based=options.zero_based, file=stream)

@@ -74,6 +74,10 @@ class Derived(Source):
         """The same made of another source: of a part."""
         raise NotImplementedError
 
+    def each(self) -> list[Source]:
+        """See Source."""
+        return [self.like(source) for source in self._of.each()]
+
     @property
     def n_bytes(self) -> int:
         """See Source."""
@@ -192,9 +196,14 @@ class Checked(Derived):
             column = int(rows.indices[entry])
         else:
             row, column = divmod(int(np.argmax(missing)), missing.shape[1])
-        name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        where = self._of.where(first + row)
-        raise SourceError(f"{where}: a NaN in column {column}{name}: leave such rows out, or give a number as fill")
+        name, number, line = self._of.place(first + row)
+        name = name if line is None else f"{name}, line {line}"
+        where = "it" if number is None else f"row {number}"
+        column = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
+        raise SourceError(
+            f"{name}: rows must be finite: {where} holds a NaN in column {column}: leave such rows out, or give a "
+            "number as fill"
+        )
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

@@ -129,6 +129,10 @@ class Source(ABC):
         """These columns, in this order, as a source that does not read the others; None of formats that read all."""
         return None
 
+    def each(self) -> "list[Source]":
+        """The sources that this one joins, itself if it joins none."""
+        return [self]
+
     def identity(self) -> dict[str, Any]:
         """What json can write and tells these rows from others: names, sizes, times, digests of samples.
 

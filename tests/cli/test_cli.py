@@ -217,10 +217,10 @@ def test_errors_are_one_clear_line_and_status_2(capsys, tmp_path, npy, monkeypat
 
 def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
     """Stopped at several chunks, with a checkpoint after every one, then resumed."""
-    from fastsketch.io import _sources
     from fastsketch.sketching import FrequentDirections
+    from fastsketch.sources import _source
 
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * 30 * 8)
     sparse_path = tmp_path / "b.svm"
     sparse_path.write_text("".join(f"1 {k % 30 + 1}:1.5\n" for k in range(300)))
     command = ["sketch", npy, sparse_path, "--n-features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]

@@ -66,7 +66,7 @@ def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fastsketch.io._sources.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 2000)
     path, out = tmp_path / "a.svm", tmp_path / "o.fsk"
     path.write_bytes(TEXT + b"1 3:1 2:1\n")
     command = ("sketch", path, "-l", 3, "--n-features", 6, "--checkpoint", 1e-9, "-o", out)

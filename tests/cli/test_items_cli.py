@@ -10,7 +10,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.io import _sources
+from fastsketch.sources import _source
 from tests.helpers import same_state
 
 ITEMS = 40
@@ -27,7 +27,7 @@ def users(n=300, seed=0):
 def run(capfd, tmp_path, monkeypatch):
     """Run a command in a folder with two files of users, read in pieces of some 50 rows."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 4000)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 4000)
     sparse.save_npz("monday.npz", sparse.csr_matrix(users()))
     sparse.save_npz("tuesday.npz", sparse.csr_matrix(users(seed=1)))
     Path("names.txt").write_text("\n".join(NAMES) + "\n")

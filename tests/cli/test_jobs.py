@@ -16,9 +16,10 @@ import pytest
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._consumed import Consumed, Taken
-from fastsketch.io import _owner, _sources
+from fastsketch.io import _owner
 from fastsketch.io._lock import _Content, lock_name
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sources import _source
 from tests.helpers import sparse_rows
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
@@ -29,7 +30,7 @@ TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -
 def run(capfd, tmp_path, monkeypatch):
     """Run a command in a folder of its own, in pieces of 50 rows with a checkpoint after each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * 30 * 8)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
 
@@ -134,7 +135,7 @@ def test_another_input_is_another_job(run, monkeypatch, compressed):
 def test_what_the_sample_misses_is_found_by_the_rows_that_were_used(run, monkeypatch):
     big = np.random.default_rng(3).standard_normal((20_000, 30))
     np.save("big.npy", big)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 1 << 20)
     command = ("sketch", "big.npy", "-l", 8, "-o", "o.fsk")
     run(*command)
     shutil.move("o.fsk", "whole.fsk")

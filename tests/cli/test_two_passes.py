@@ -11,8 +11,8 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.io import _sources
 from fastsketch.sketching import FrequentDirections, SecondPass
+from fastsketch.sources import _source
 from tests.cli.test_jobs import interrupt, write
 
 D = 30
@@ -24,7 +24,7 @@ TWICE = ("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--passe
 def run(capfd, tmp_path, monkeypatch):
     """Run a command in a folder of its own, in pieces of 50 rows."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * D * 8)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * D * 8)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
 

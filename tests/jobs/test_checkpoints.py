@@ -171,10 +171,10 @@ def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"model": fs.FrequentDirections(6, solver="gram")}, r"sketch_size.* is 6 now and was 5"),
+        ({"model": fs.FrequentDirections(6, solver="gram")}, "sketch_size is 6 now and was 5"),
         ({"model": fs.SketchHash(4)}, "kind is"),
         ({"source": rows_of(0, 1900, D)}, "parts is 19 now and was 20"),
-        ({"source": rows_of(1, ROWS, D)}, "source.digest is"),
+        ({"source": rows_of(1, ROWS, D)}, "digest is"),
         ({"passes": 2}, "passes is 2 now and was 1"),
     ],
 )

@@ -1,6 +1,6 @@
 """fs.run: the same bits for every number of workers and every engine, and what it refuses."""
 
-import io
+import json
 
 import numpy as np
 import pytest
@@ -106,7 +106,8 @@ def test_two_passes():
 
 def test_an_estimator_takes_part_by_its_job():
     class Norm:
-        def _job(self):
+        def _job(self, source):
+            assert source.n_features == D
             return fs.FrequentDirections(5), lambda model: model.squared_norm
 
     assert np.isclose(fs.run(Norm(), ROWS), (ROWS**2).sum())
@@ -164,7 +165,7 @@ def test_a_file_that_is_written_to_meanwhile(tmp_path):
         (lambda m: fs.run(m, ROWS, engine="thread"), ValueError, "threads"),
         (lambda m: fs.run(m, ROWS, retries=-1), ValueError, "retries"),
         (lambda m: fs.run(m, ROWS, passes=3), ValueError, "passes"),
-        (lambda m: fs.run(m, ROWS, progress=3), TypeError, "progress"),
+        (lambda m: fs.run(m, ROWS, progress="text"), TypeError, "progress"),
         (lambda m: fs.run(m, ROWS, resume=True), ValueError, "resume needs the checkpoint"),
         (lambda m: fs.run(m.copy().update(ROWS), ROWS), ValueError, "seen no rows, it has seen 1000"),
         (lambda m: fs.run("sketch", ROWS), TypeError, "learns by update, got str"),
@@ -201,11 +202,9 @@ def test_progress_is_a_line(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_progress_as_lines_of_json():
-    import json
-
-    from fastsketch.jobs._progress import json_lines
-
-    stream = io.StringIO()
-    fs.run(fs.FrequentDirections(5), ROWS, progress=json_lines(stream))
-    assert json.loads(stream.getvalue().splitlines()[-1])["rows"] == 1000
+def test_progress_as_lines_of_json(capsys):
+    fs.run(fs.FrequentDirections(5, solver="gram"), ROWS, progress="json", passes=2)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["number"] for line in lines if line["final"]] == [1, 2]
+    assert all(line["rows"] == 1000 and line["n_parts"] == 10 for line in lines if line["final"])
+    assert lines[-3]["error_bound"] > 0
