@@ -206,7 +206,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError("values must not be a masked array")
     try:
-        out: NDArray[Any] = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
             entries = cast("list[Any]", out.tolist())
             out = np.array([np.nan if _is_missing(value) else value for value in entries])

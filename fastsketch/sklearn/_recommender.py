@@ -63,8 +63,8 @@ class EASERecommender(Merging):
     A sample is a user, a feature an item, a value how much a user has had of an item: 0, not stored, for nothing.
     CSR rows stay sparse. X may also be a table by ids, ``fastsketch.features.Triples`` or {user: [items]}: its users
     are the samples, in the order in which they appear. The model has the dtype of X: float32 takes half the memory, and
-    loses nothing that a recommendation would show. There is no y: cross-validation splits users, so a model is scored on users that it has
-    never seen, by what it guesses of each one's row from the rest of it (``score``).
+    loses nothing that a recommendation would show. There is no y: cross-validation splits users, so a model is scored
+    on users that it has never seen, by what it guesses of each one's row from the rest of it (``score``).
 
     Examples
     --------
