@@ -33,8 +33,8 @@ class SparseMatrix(FileSource):
         self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self._length))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._sent = True
+        for name, value in {**state, "_sent": True}.items():
+            setattr(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}

@@ -109,7 +109,7 @@ def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
         return SlicedSource(x)
     if hasattr(x, "__array__"):
         return ArraySource(x)
-    if batches and hasattr(x, "__iter__") and not isinstance(x, bytes | bytearray | dict):
+    if batches and hasattr(x, "__iter__") and type(x) not in (bytes, bytearray, dict):
         one = partial(_of_object, options=options, batches=False)
         return BatchSource(x, one, any_dtype=options.dtype is not None)
     if not batches:
