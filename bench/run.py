@@ -82,6 +82,7 @@ COMMANDS = {
     "online_defaults": "the same: loss, sizes and regularisers of the classifiers",
     "regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
     "lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
+    "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
     "profile": "cProfile of one stream",
 }

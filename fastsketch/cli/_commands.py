@@ -24,7 +24,7 @@ from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
-from fastsketch.sources import Source
+from fastsketch.sources import Source, comes_once
 from fastsketch.sources._source import Place
 
 # The note of an item model that says what its events mean, which models must have in common to be merged.
@@ -46,6 +46,8 @@ def audit(args: Namespace) -> int:
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
     model._rereadable("an audit")
+    if once := [path for path in args.inputs if comes_once(path)]:
+        raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
     sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
     watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()

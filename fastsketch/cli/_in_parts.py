@@ -18,7 +18,12 @@ from fastsketch.sources import Source, comes_once, open_rows
 
 
 def rows_of(args: Namespace) -> Source:
-    """The rows of args.inputs, one file after another."""
+    """The rows of args.inputs, one file after another. A stream that would be read twice is refused before it is."""
+    once = [path for path in args.inputs if comes_once(path)]
+    if args.resume and once:
+        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
+    if getattr(args, "passes", 1) > 1 and once:
+        raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
     return open_rows(args.inputs, n_features=args.n_features, zero_based=args.zero_based)
 
 
@@ -89,9 +94,6 @@ def workers_of(given: str) -> int | str:
 
 def _folder(args: Namespace, out: Output) -> Path | None:
     """Where the checkpoint is; None if there can be none."""
-    once = [path for path in args.inputs if comes_once(path)]
-    if args.resume and once:
-        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
     if args.checkpoint is not None and _is_number(args.checkpoint):
         as_real(float(args.checkpoint), "--checkpoint", 0.0, 1e9)
     folder = Path(args.checkpoint) if args.checkpoint is not None and not _is_number(args.checkpoint) else out.partial
