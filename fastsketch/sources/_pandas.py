@@ -41,6 +41,15 @@ def open_frame(x: Any, options: Options) -> Source:
     return FrameSource(x, columns, beside, options)
 
 
+def _names(columns: Sequence[Any]) -> tuple[str, ...] | None:
+    """Names that are strings; None where all are numbers, as of a frame that was given none."""
+    named = [isinstance(name, str) for name in columns]
+    if any(named) and not all(named):
+        odd = columns[named.index(False)]
+        raise TypeError(f"the DataFrame must have names that are all strings, or none: column {odd!r} has none")
+    return tuple(columns) if all(named) else None
+
+
 def _is_number(kind: Any) -> bool:
     """Whether a dtype of pandas is one of real numbers, its own nullable ones among them."""
     return getattr(kind, "kind", "O") in "fiub" and not str(kind).startswith(("category", "datetime", "timedelta"))
@@ -70,7 +79,7 @@ class FrameSource(Source):
         narrow = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
         self.dtype = np.dtype(np.float32 if narrow else np.float64)
         self.n_features = len(kinds)
-        self.feature_names = tuple(str(self._frame.columns[k]) for k in self._columns)
+        self.feature_names = _names([self._frame.columns[k] for k in self._columns])
 
     def only(self, columns: Sequence[int]) -> Source | None:
         """See Source."""
