@@ -36,7 +36,7 @@ FS_LOOP int NAME(columns)(ptrdiff_t n, ptrdiff_t d, const REAL *const *column, R
 
 #else
 
-FS_DOOR(FS_TABLE, int, TYPED(columns),
-        (ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld), (n, d, column, out, ld))
+FS_DOOR(FS_TABLE, int, TYPED(columns), (ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld),
+        (n, d, column, out, ld))
 
 #endif

@@ -123,6 +123,16 @@ cdef inline double half(uint16_t x) noexcept nogil:
     return -value if x >> 15 else value
 
 
+cdef inline double wide(const uint64_t* x) noexcept nogil:
+    # an integer of 128 bits, by its size and its sign: the halves of a small negative one are large
+    cdef uint64_t low = x[0], high = x[1]
+    cdef bint negative = high >> 63
+    if negative:
+        high = ~high + (low == 0)
+        low = ~low + 1
+    return (-1.0 if negative else 1.0) * (<double> high * 18446744073709551616.0 + <double> low)
+
+
 ctypedef fused number:
     int8_t
     uint8_t
@@ -179,9 +189,7 @@ cdef void convert(int kind, double scale, const void* data, Py_ssize_t first, Py
             out[k] = <real> ((<const int64_t*> data)[first + k] / scale)
     elif kind == DECIMAL128:
         for k in range(n):
-            # the low half has no sign
-            out[k] = <real> (((<const int64_t*> data)[2 * (first + k) + 1] * 18446744073709551616.0
-                              + <double> (<const uint64_t*> data)[2 * (first + k)]) / scale)
+            out[k] = <real> (wide((<const uint64_t*> data) + 2 * (first + k)) / scale)
     else:
         for k in range(n):
             out[k] = <real> NAN
