@@ -34,6 +34,7 @@ COMMANDS = {
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
+    "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",

@@ -15,7 +15,8 @@ import numpy as np
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import given, learn, limited
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -26,13 +27,8 @@ from fastsketch.sketching._rows_again import OtherRows
 from fastsketch.sources import Source
 from fastsketch.sources._source import Place
 
-# Notes of a model with the ids of its rows and columns: as long as its data.
-ID_LISTS = ("rows", "columns")
-# Notes that models must have in common to be merged, and what is said if they differ.
-OF_COLUMNS = {
-    "columns": "its columns have other names",
-    "events": "its events have another meaning (--relevant, --binary)",
-}
+# The note of an item model that says what its events mean, which models must have in common to be merged.
+EVENTS = "events"
 
 
 def sketch(args: Namespace) -> None:
@@ -41,8 +37,7 @@ def sketch(args: Namespace) -> None:
     if as_integer(args.passes, "--passes", 1, 3) > 1:
         model._check_rereadable("--passes 2")
     with output_of(args) as out:
-        _, facts = learn(args, model, out)
-        report(args, facts, out)
+        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
 def audit(args: Namespace) -> int:
@@ -95,26 +90,22 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
-            of_columns = _of_columns(models[0])
+            meaning = models[0].notes.get(EVENTS)
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                for name, note in _of_columns(other).items():
-                    if note != of_columns[name]:
-                        raise ValueError(f"{path}: {OF_COLUMNS[name]} than those of {args.inputs[0]}")
+                if other.notes.get(EVENTS) != meaning:
+                    raise ValueError(
+                        f"{path}: its events have another meaning (--relevant, --binary) than those of {args.inputs[0]}"
+                    )
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            merged.notes |= {name: note for name, note in of_columns.items() if note is not None}
+            merged.notes |= {} if meaning is None else {EVENTS: meaning}
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)
-
-
-def _of_columns(model: MergeableModel) -> dict[str, Any]:
-    """The notes of an item model that say what its columns are."""
-    return {name: model.notes.get(name) for name in OF_COLUMNS}
 
 
 def _mergeable(path: str) -> MergeableModel:
@@ -148,8 +139,7 @@ def info(args: Namespace) -> None:
 
         plot_spectrum(facts, args.plot)
     if args.json:
-        notes = {name: note for name, note in model.notes.items() if name not in ID_LISTS}
-        print(json.dumps(finite({**facts, "notes": notes})))
+        print(json.dumps(finite({**facts, "notes": model.notes})))
         return
     report(args, {name: fact for name, fact in facts.items() if fact is not certain})
     if certain:

@@ -7,6 +7,7 @@ import signal
 import threading
 import traceback
 import uuid
+import warnings
 from collections.abc import Generator
 from typing import Any
 
@@ -147,6 +148,7 @@ def serve(pipe: Any) -> None:
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    warnings.simplefilter("ignore", UserWarning)  # of parts: the model of them all says what is to be said
     with contextlib.suppress(EOFError, ConnectionError), _threads.thread_limit(1):
         pipe.send(None)
         while True:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._batches import is_table, names_of
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
@@ -28,6 +29,7 @@ from fastsketch.recommending._tables import (
     batch_of,
     events_of,
     held_with_items,
+    ids_in,
     items_of,
     left_out,
     named,
@@ -177,7 +179,7 @@ class SketchedEASE(MergeableModel):
 
         Parameters
         ----------
-        rows : scipy.sparse (k, items), array_like (k, items) or (items,), or a table
+        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
@@ -205,9 +207,21 @@ class SketchedEASE(MergeableModel):
             For anything that is no matrix of such numbers, naming the row and column, or of another width than the
             rows before. The model is then as it was before the call.
         """
+        if columns is None and item_ids is None and not is_table(rows):
+            return self._take_rows(rows, sample_weight)
+        # items that have ids have no other names
+        plain = columns is None and item_ids is None and self._ids is None
+        with self._named(names_of(rows) if plain else None, "rows"):
+            self._learn(rows, sample_weight, columns, item_ids)
+        return self
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
+        self._learn(rows, sample_weight, None, None)
+
+    def _learn(self, rows: Any, sample_weight: Any, columns: ColumnNames | None, item_ids: Any) -> None:
         batch = batch_of(rows, self._ids, self.n_features, self._dtype, columns=columns, item_ids=item_ids)
         if batch is None:
-            return self
+            return
         events = batch.events
         k, n_items = events.shape
         sketch, known, held = self._of_width(n_items)
@@ -224,7 +238,12 @@ class SketchedEASE(MergeableModel):
             if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last = n, squares, taken.held, None
                 self._sketch, self._ids = sketch, batch.ids
-        return self
+                self._drop_names(n_items)
+
+    def _drop_names(self, n_items: int) -> None:
+        """Items that have come by their ids have no names, and then none has."""
+        if self._feature_names is not None and len(self._feature_names) != n_items:
+            self._feature_names = None
 
     def _of_width(self, n_items: int) -> tuple[FrequentDirections, NDArray[np.float64] | None, HeldOut | None]:
         """(sketch, squares, users held out) for as many items: copies if there are more than before."""
@@ -264,6 +283,12 @@ class SketchedEASE(MergeableModel):
                 self._squares, self._held, self._last = squares, held, None
         return self
 
+    def _in_order(self) -> str | None:
+        return self._sketch._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._sketch._state_bytes(n_features)
+
     def _joins_columns(self, other: Self) -> bool:
         return self._ids is not None and other._ids is not None
 
@@ -282,6 +307,7 @@ class SketchedEASE(MergeableModel):
         n = self._n + other._n
         self._sketch, self._n, self._squares, self._held = sketch, n, squares + others, held
         self._selected, self._last, self._ids = selected, None, ids
+        self._drop_names(len(squares))
 
     def _placed(self, places: NDArray[np.int64], width: int) -> Self:
         """A model of the same rows with its items at other places; its own ids are not those of them."""
@@ -411,7 +437,7 @@ class SketchedEASE(MergeableModel):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in the order of ``item_ids``."""
+        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order."""
         return self._known_squares().copy()
 
     @property
@@ -525,8 +551,9 @@ class SketchedEASE(MergeableModel):
         Returns
         -------
         Explanation
-            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64, largest first:
-            they add up to the item's score in ``decision_block``. Both are empty for a row without events.
+            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64,
+            largest first: they add up to the item's score in ``decision_block``. Both are empty for a row without
+            events.
 
         Raises
         ------
@@ -598,7 +625,7 @@ class SketchedEASE(MergeableModel):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else None
+        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated

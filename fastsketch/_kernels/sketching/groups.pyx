@@ -9,7 +9,6 @@ Groups are independent, so parts of a batch are groups, and the bits do not depe
 numbers of a group, and gives them back.
 """
 
-from cpython.object cimport PyObject
 from libc.math cimport frexp, ldexp
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset

@@ -7,6 +7,7 @@ no bit of it. Rows are written once, whole records never: of groups whose rows c
 and written for every chunk that has a row of it, which is 2 l rows for one.
 """
 
+import contextlib
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -30,7 +31,7 @@ class Gathering:
 
     def __init__(self, layout: Layout, *, max_memory: float, folder: str | None) -> None:
         self.layout, self.max_memory, self.folder = layout, max_memory, folder
-        self._store = Store(layout)
+        self._store = Store(layout, max_memory)
         self._n = 0
         self._logs: list[Log] | None = None
         self._logged = np.zeros(0, np.int64)  # rows of each group in the logs
@@ -82,7 +83,7 @@ class Gathering:
             rows, which = rows[back], np.repeat(some, fill)
             exponent = store.count[which, EXPONENT]
             if exponent.any():
-                np.ldexp(rows, exponent[:, np.newaxis].astype(np.int32), out=rows)
+                rows = np.ldexp(rows, exponent[:, np.newaxis].astype(np.intc))
             self._log(rows, which)
         store.drop_small()
 
@@ -194,7 +195,5 @@ class Log:
 
     def close(self) -> None:
         """Give the space back."""
-        try:
+        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
             self._file.close()
-        except OSError:  # what could not be written is not wanted any more
-            pass

@@ -64,7 +64,9 @@ def _integral(found: NDArray[Any]) -> list[int]:
         bad = ~((np.abs(found) < 2.0**63) & (np.floor(found) == found))
     if bad.any():
         row = int(bad.argmax())
-        why = "has no key (null)" if np.isnan(found[row]) else f"has the key {found[row]}: an integer or a string is one"
+        why = (
+            "has no key (null)" if np.isnan(found[row]) else f"has the key {found[row]}: an integer or a string is one"
+        )
         raise KeyError_(row, why)
     return found.astype(np.int64).tolist()
 
@@ -73,7 +75,7 @@ def _check_objects(keys: list[Any]) -> None:
     types = set(map(type, keys))
     if types <= {str} or types <= {int}:
         wrong = None
-        if types == {int} and not (LEAST <= min(keys) and max(keys) <= MOST):
+        if types == {int} and not (min(keys) >= LEAST and max(keys) <= MOST):
             wrong = next(row for row, key in enumerate(keys) if not LEAST <= key <= MOST)
         if wrong is None:
             return
@@ -111,6 +113,4 @@ def keys_from(arrays: dict[str, NDArray[Any]]) -> list[Key]:
     if "keys" in arrays:
         return arrays["keys"].tolist()
     text, ends = arrays["key_text"].tobytes(), arrays["key_ends"].tolist()
-    return [
-        text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=True)
-    ]
+    return [text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -4,8 +4,9 @@ import errno
 import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ PIECE_BYTES = 4 << 20
 def nameless(folder: str | None) -> BinaryIO:
     """A file that no folder lists: the system removes it when this process ends, however it ends."""
     # buffering: rows of many partitions come a few at a time
-    return tempfile.TemporaryFile(dir=folder, buffering=1 << 18)
+    return cast("BinaryIO", tempfile.TemporaryFile(dir=folder, buffering=1 << 18))
 
 
 def say_that_it_is_full(error: OSError, folder: str | None) -> OSError:
@@ -69,6 +70,7 @@ class Shelf:
         """Move the rows, and all that come, to a file."""
         if self._file is None:
             self._file, self._folder = nameless(folder), folder
+            weakref.finalize(self, self._file.close)
             parts, self._parts = self._parts, []
             for part in parts:
                 self._write(part)
@@ -100,9 +102,10 @@ class Shelf:
         out = np.empty((n, self.width), self.dtype)
         with self._lock:
             self._file.seek(start * self.row_bytes)
-            view, done = out.reshape(-1).view(np.uint8).data, 0
+            view = out.reshape(-1).view(np.uint8).data
+            done = 0
             while done < len(view):
-                count = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                count: int = cast("Any", self._file).readinto(view[done:])
                 if not count:
                     raise OSError(errno.EIO, "a temporary file of groups has lost its end")
                 done += count

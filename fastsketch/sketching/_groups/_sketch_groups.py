@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
 from fastsketch._validation import as_real, as_rows, is_sparse, natural_dtype, not_finite
+from fastsketch.jobs._progress import Line
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
-from fastsketch.sketching._groups._packed import Packed
 from fastsketch.sketching._groups._rows import KeyedRows, keyed
 from fastsketch.sketching._groups._sketches import GroupSketches
 from fastsketch.sketching._methods import MethodName
 from fastsketch.sketching._plain_rows import plain_rows
-from fastsketch.sources._naming import naming
+from fastsketch.sources import Source, naming
 
 # Sparse rows are made dense so many bytes at a time.
 DENSE_BYTES = 4 << 20
@@ -45,7 +45,7 @@ def sketch_groups(
     zero_based: bool = False,
     max_memory: float = 1e9,
     folder: str | PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> GroupSketches:
     """Sketch every group of rows by itself, in one pass over rows that come in any order.
 
@@ -66,9 +66,10 @@ def sketch_groups(
     folder : str or path, optional
         Where temporary files are, by default the system's place for them. They take as many bytes as the rows (and 8 a
         row), at most; no folder lists them, and they vanish with the process, however it ends.
-    progress : callable, optional
-        Called with a dict after every chunk: rows, rows_per_second, seconds, groups, share (of the source, as far as
-        its size is known) and spilled (whether rows have gone to disk).
+    progress : bool or callable, optional
+        Whether a line on standard error shows how far it has come, by default on a terminal. A callable gets a dict
+        after every chunk: rows, rows_per_second, seconds, fraction (of the source; None if its size is not known),
+        groups, spilled (whether rows have gone to disk) and final.
 
     Returns
     -------
@@ -88,8 +89,8 @@ def sketch_groups(
     where rows are so large or so small that sketches store them divided by a power of two, and some become denormal.)
 
     Memory beside max_memory: a few chunks of rows (8 MB each), and what the system keeps of files. A group takes up
-    (l + b) d numbers and 16 (l + 1) + 320 bytes and its key, b the buffer size; one with fewer rows than its buffer takes
-    at most half as much again as these.
+    (l + b) d numbers and 16 (l + 1) + 320 bytes and its key, b the buffer size; one with fewer rows than its buffer
+    takes at most half as much again as these.
 
     Examples
     --------
@@ -111,11 +112,12 @@ def sketch_groups(
 
 
 def _fill(
-    found: GroupSketches, rows: KeyedRows, *, max_memory: float, folder: str | None, progress: Progress | None
+    found: GroupSketches, rows: KeyedRows, *, max_memory: float, folder: str | None, progress: bool | Progress | None
 ) -> None:
     index, packed = KeyMap(), None
     gathering: Gathering | None = None
-    started, n_rows = perf_counter(), 0
+    told = _Told(progress, rows.source)
+    n_rows, place = 0, 0
     try:
         for batch, keys, first, position in rows.chunks():
             if not keys:
@@ -125,25 +127,45 @@ def _fill(
                 gathering = Gathering(layout, max_memory=max_memory, folder=folder)
             _check_kind(index, keys, rows, first)
             _add(gathering, as_rows(batch, gathering.layout.n_features), index.numbers(keys), len(index), rows, first)
-            n_rows = first + batch.shape[0]
-            if progress is not None:
-                seconds = perf_counter() - started
-                progress(
-                    {
-                        "rows": n_rows,
-                        "rows_per_second": n_rows / seconds if seconds else 0.0,
-                        "seconds": seconds,
-                        "groups": len(index),
-                        "share": position / rows.source.size if rows.source.size else None,
-                        "spilled": gathering.spilled,
-                    }
-                )
-        packed = None if gathering is None else gathering.finish()
+            n_rows, place = first + batch.shape[0], position
+            told.say(n_rows, place, len(index), spilled=gathering.spilled)
+        if gathering is not None:
+            packed = gathering.finish()
+            told.say(n_rows, place, len(index), spilled=gathering.spilled, final=True)
     finally:
         if gathering is not None:
             gathering.close()
-    if isinstance(packed, Packed):
+    if packed is not None:
         found._take_packed(list(index), packed)
+
+
+class _Told:
+    """Whoever wants to know how far a pass has come."""
+
+    def __init__(self, wanted: bool | Progress | None, source: Source) -> None:
+        if not (wanted is None or isinstance(wanted, bool) or callable(wanted)):
+            raise TypeError(f"progress must be True, False, None or a function, got {type(wanted).__name__}")
+        self._call = wanted if callable(wanted) else None
+        self._line = Line(source.name, False if callable(wanted) else wanted)
+        self._size, self._started = source.size, perf_counter()
+
+    def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:
+        """After a chunk, and at the end."""
+        fraction = 1.0 if final else min(1.0, position / self._size) if self._size else None
+        self._line.show(fraction or 0.0, n_rows, final=final, more=f"  {n_groups:,} groups")
+        if self._call is not None:
+            seconds = perf_counter() - self._started
+            self._call(
+                {
+                    "rows": n_rows,
+                    "rows_per_second": n_rows / max(seconds, 1e-9),
+                    "seconds": seconds,
+                    "fraction": fraction,
+                    "groups": n_groups,
+                    "spilled": spilled,
+                    "final": final,
+                }
+            )
 
 
 def _check_kind(index: KeyMap, keys: list[Any], rows: KeyedRows, first: int) -> None:

@@ -62,8 +62,8 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
 
     Notes
     -----
-    Two merge as their sketches do, group by group. A file that is loaded is in memory as a whole; of a pass whose groups
-    did not fit into memory rows are in a temporary file, from which ``save`` and ``groups[key]`` read them.
+    Two merge as their sketches do, group by group. A file that is loaded is in memory as a whole; of a pass whose
+    groups did not fit into memory rows are in a temporary file, from which ``save`` and ``groups[key]`` read them.
 
     Examples
     --------
@@ -83,10 +83,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     dtype: DTypeLike | None = float_dtype(default=None)
 
     _RENAMED: ClassVar[Mapping[str, str]] = {}
-    __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
         return self is other  # a mapping would compare sketch by sketch
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def _check(self) -> None:
         FrequentDirections(**self._of_a_group())  # which says what does not go together
@@ -176,12 +178,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             self._last = self._packed.last_numbers()
         return self._last
 
-    def to_parquet(self, path: str | PathLike[str]) -> None:
+    def to_parquet(self, path: str | PathLike[str] | BinaryIO) -> None:
         """Write a table of one row for each group (needs the extra "arrow").
 
         Parameters
         ----------
-        path : str or path
+        path : str, path or binary file
             Its columns: key (int64 or string), n_rows (int64), squared_norm, shrinkage, alpha and error_bound
             (float64), and sketch, the rows of B as a list of lists of d numbers. With ``center`` also mean.
 
@@ -194,8 +196,11 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         """
         from fastsketch.sketching._groups._parquet import write_parquet
 
-        with replacing(path) as file:
-            write_parquet(self, file)
+        if isinstance(path, str | PathLike):
+            with replacing(path) as file:
+                write_parquet(self, file)
+        else:
+            write_parquet(self, path)
 
     # -- required by the frame -----------------------------------------------------------------------------------------
     @property

@@ -13,8 +13,9 @@ from fastsketch.sketching._engines._base import SAFE_EXPONENTS
 
 Numbers = NDArray[np.int64]
 
-# Records of one size are taken from the system together: so many bytes at least, and this share of those there are.
-SLAB_BYTES, SLAB_SHARE = 1 << 20, 8
+# Records of one size are taken from the system together: so many bytes (or that part of what there may be), and this
+# part of those there are.
+SLAB_BYTES, SLABS, SLAB_SHARE = 1 << 20, 256, 16
 # A record that has become too small is replaced by one of this many times its rows.
 GROWTH = 1.5
 FIRST_ROOM = 2
@@ -66,8 +67,9 @@ class Layout:
 class Store:
     """The records of groups 0 .. n - 1, and what they take up."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, max_memory: float = float("inf")) -> None:
         self.layout = layout
+        self._slab_bytes = int(min(SLAB_BYTES, max_memory / SLABS))
         self.n = 0
         self._tables(0)
         self._slabs: list[list[NDArray[np.uint8]]] = [[] for _ in layout.rooms]
@@ -100,9 +102,16 @@ class Store:
 
     def bytes_of_growth(self, kinds: Numbers) -> int:
         """Bytes that must be taken from the system for records of these kinds."""
-        wanted = np.bincount(kinds, minlength=len(self.layout.rooms))
-        lacking = np.maximum(0, wanted - [len(free) for free in self._free])
-        return int((lacking * self.layout.record_bytes).sum())
+        wanted = np.bincount(kinds, minlength=len(self.layout.rooms)).tolist()
+        return sum(self._to_take(kind, n) * int(self.layout.record_bytes[kind]) for kind, n in enumerate(wanted))
+
+    def _to_take(self, kind: int, n: int) -> int:
+        """Records to take from the system, so that n are free."""
+        lacking = n - len(self._free[kind])
+        if lacking <= 0:
+            return 0
+        size = int(self.layout.record_bytes[kind])
+        return max(lacking, self._slab_bytes // size, self._n_records[kind] // SLAB_SHARE)
 
     def grow(self, group: Numbers, kinds: Numbers) -> None:
         """Move groups to larger records."""
@@ -123,9 +132,9 @@ class Store:
 
     def _take(self, kind: int, n: int) -> Numbers:
         free = self._free[kind]
-        if len(free) < n:
+        more = self._to_take(kind, n)
+        if more:
             size = int(self.layout.record_bytes[kind])
-            more = max(n - len(free), SLAB_BYTES // size, self._n_records[kind] // SLAB_SHARE)
             slab = np.empty(more * size + LINE, np.uint8)
             start = _lines(slab.ctypes.data)
             self._slabs[kind].append(slab)
