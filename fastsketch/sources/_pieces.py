@@ -57,7 +57,7 @@ class OfBatch:
     def put(self, first: int, out: NDArray[Any]) -> None:
         """See Piece; nulls become NaN."""
         found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
-        if isinstance(found, tuple):
+        if found is not None:
             row, column, length = found
             k = self._chosen.columns.index(column)
             width = self._chosen.widths[k]
