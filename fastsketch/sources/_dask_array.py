@@ -1,6 +1,7 @@
 """Arrays of dask: their blocks of rows are computed one after another, and are the parts."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class DaskSource(Source):
         from fastsketch._validation import is_sparse
 
         self._x: Any = x
-        self.dtype: np.dtype[Any] = x.dtype
+        self.dtype = self._dtype = np.dtype(x.dtype)
         self.sparse = is_sparse(getattr(x, "_meta", None))
         self.n_features = int(x.shape[1])
         self._count(0)
@@ -70,7 +71,7 @@ class DaskSource(Source):
         if self.n_rows is None:
             ends = list(range(1, len(blocks) + 1))
             return [self._blocks(end - 1, end, 0) for end in ends] or [self]
-        row_bytes = self.n_features * self.dtype.itemsize
+        row_bytes = self.n_features * self._dtype.itemsize
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
             return super().parts(n_bytes, multiple=multiple)
         found: list[Source] = []
@@ -90,7 +91,7 @@ class DaskSource(Source):
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         row = 0
-        chunk = max(1, _source.CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
+        chunk = max(1, _source.CHUNK_BYTES // (self.n_features * self._dtype.itemsize))
         for k in range(self._x.numblocks[0]):
             n = self._x.chunks[0][k]
             if n == n and row + n <= start_row:
@@ -107,11 +108,10 @@ class DaskSource(Source):
         """The rows of a block."""
         if self._given is not None:
             return self._given[k]
-        import dask
-
+        compute: Any = import_module("dask").compute
         block = self._x.blocks[k]
         # a part is read beside others: its tasks run in the thread that reads it
-        (rows,) = dask.compute(block, scheduler="synchronous") if self._alone else dask.compute(block)
+        (rows,) = compute(block, scheduler="synchronous") if self._alone else compute(block)
         return rows
 
     # -- for a cluster, which computes the blocks of all parts together ------------------------------------------------
