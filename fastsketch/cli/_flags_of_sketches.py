@@ -7,6 +7,7 @@ from fastsketch.cli._flags import (
     common,
     dtype,
     in_parts,
+    map_job,
     parameter,
     progress,
     renamed,
@@ -24,6 +25,7 @@ def add(commands: Any) -> None:
     """Add these commands."""
     _sketch(commands)
     _groups(commands)
+    _transform(commands)
     _audit(commands)
     _merge(commands)
     _info(commands)
@@ -119,6 +121,37 @@ def _groups(commands: Any) -> None:
     source(parser)
     progress(parser)
     common(parser, "_groups.groups")
+
+
+def _transform(commands: Any) -> None:
+    parser = commands.add_parser(
+        "transform",
+        help="the components of rows, or how unlikely they are, by a sketch or an estimator",
+        description="Rows on the principal components that a sketch of 'sketch' has, or a saved estimator; or "
+        "for each row one number: its log-density, or its squared Mahalanobis distance.",
+        epilog="example: fastsketch transform sketch.fsk 'rows/*.npy' -k 16 -o components.npy --workers 4",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="rows, as for 'sketch'")
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="OUT",
+        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
+    )
+    parser.add_argument(
+        "-k", "--n-components", type=int, metavar="K", help="of a sketch (default: all that it tells from noise)"
+    )
+    parser.add_argument(
+        "--what",
+        default="components",
+        metavar="{components,scores,distances}",
+        help="log-densities, or squared distances, in place of components (default components)",
+    )
+    zero_based(parser)
+    map_job(parser)
+    common(parser, "_transforming.transform")
 
 
 def _audit(commands: Any) -> None:
