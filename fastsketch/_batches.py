@@ -15,6 +15,7 @@ from fastsketch.sources import Source, open_rows
 
 FeatureNames = tuple[str, ...]
 
+IN_MEMORY = (list, tuple, dict, str, bytes, memoryview)
 # Names that a message lists at most.
 SHOWN = 3
 
@@ -25,7 +26,7 @@ def as_source(rows: Any) -> Source | None:
     What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
     read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files.
     """
-    if type(rows) is np.ndarray or isinstance(rows, list | tuple | str | bytes) or is_sparse(rows):  # as most are
+    if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # as most are
         return None
     if isinstance(rows, Source):
         return rows
@@ -34,7 +35,8 @@ def as_source(rows: Any) -> Source | None:
         return open_rows(rows) if mapped else None
     if is_table(rows):
         return _opened_table(rows)
-    lies_elsewhere = hasattr(rows, "__getitem__") and len(getattr(rows, "shape", ())) == 2
+    shape: Any = getattr(rows, "shape", None)
+    lies_elsewhere = hasattr(rows, "__getitem__") and isinstance(shape, tuple) and len(cast("Any", shape)) == 2
     in_memory = hasattr(rows, "__array_interface__") or hasattr(rows, "__dlpack__")
     return open_rows(rows) if lies_elsewhere and not in_memory else None
 

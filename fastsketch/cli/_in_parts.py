@@ -55,7 +55,7 @@ def learn_in_parts(
             found = run(
                 model,
                 source,
-                workers=_workers(args.workers),
+                workers=workers_of(args.workers),
                 engine="dask" if args.scheduler else args.engine,
                 scheduler=args.scheduler,
                 checkpoint=folder if source.repeatable else None,
@@ -82,7 +82,8 @@ def learn_in_parts(
     return facts if out.name is None else {**facts, "output": out.name}
 
 
-def _workers(given: str) -> int | str:
+def workers_of(given: str) -> int | str:
+    """The value of --workers."""
     try:
         return int(given)
     except ValueError:

@@ -13,7 +13,8 @@ import fastsketch as fs
 from fastsketch._model import Model
 from fastsketch.cli._events import Meaning, Taken, meaning_in
 from fastsketch.cli._job import given
-from fastsketch.cli._names import names_of, positions
+from fastsketch.cli._names import names_of
+from fastsketch.features._id_map import positions
 from fastsketch.io import StateError
 from fastsketch.lowrank import LowRankModel
 from fastsketch.ranking import top_items

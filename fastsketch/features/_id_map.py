@@ -302,6 +302,16 @@ class IdMap:
         return out
 
 
+def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
+    """Answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
+    if ids is None:
+        return found
+    out = np.full(found.shape, -1, np.int64)
+    there = ~np.isnan(scores)
+    out[there] = ids.places(found[there])
+    return out
+
+
 def array_names(name: str) -> tuple[str, str]:
     """The names of the arrays of a map, of which only strings have the second."""
     return name, f"{name}_ends"

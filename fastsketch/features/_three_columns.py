@@ -61,8 +61,13 @@ def _names(frame: Any) -> list[Any]:
 
 def looks_like_triples(frame: Any) -> bool:
     """Whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    return _only_arrow(frame) or len(_names(frame)) <= 3 or has_names_of_ids(frame)
+
+
+def has_names_of_ids(frame: Any) -> bool:
+    """Whether it is a data frame whose first two columns have such names."""
     names = _names(frame) if is_frame(frame) and not _only_arrow(frame) else []
-    return len(names) <= 3 or names_ids(str(names[0]), str(names[1]))
+    return len(names) > 1 and names_ids(str(names[0]), str(names[1]))
 
 
 def _only_arrow(frame: Any) -> bool:

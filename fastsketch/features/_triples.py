@@ -13,6 +13,7 @@ from fastsketch.features._id_map import IdMap, no_ids
 from fastsketch.features._three_columns import (
     ColumnNames,
     Three,
+    has_names_of_ids,
     is_frame,
     is_mapping,
     looks_like_triples,
@@ -191,11 +192,21 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     return None
 
 
+def table_of(X: Any) -> Triples | None:
+    """What an estimator is given, if it is a table; None if it is a matrix, as any data frame is to scikit-learn.
+
+    A data frame whose columns are named as those of users and items would be fitted as numbers: that is an error.
+    """
+    if isinstance(X, Triples) or is_mapping(X):
+        return Triples.of(X)
+    return as_triples(X, None) if has_names_of_ids(X) else None
+
+
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError("values must not be a masked array")
     try:
-        out: NDArray[Any] = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
             entries = cast("list[Any]", out.tolist())
             out = np.array([np.nan if _is_missing(value) else value for value in entries])

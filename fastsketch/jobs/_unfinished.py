@@ -36,8 +36,10 @@ class Unfinished:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool) -> Generator[Self]:
-        """That of an output; `job` says which one it is, None if nobody could go on with it.
+    def opened(
+        cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool, held: bool = False
+    ) -> Generator[Self]:
+        """That of an output; `job` says which one it is, None if nobody could go on with it; `held`: it is locked.
 
         Raises
         ------
@@ -53,7 +55,7 @@ class Unfinished:
         if resume and job is None:
             raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
         target = checked(output, sink)
-        with locked(target):
+        with contextlib.nullcontext() if held else locked(target):
             self = cls(target, sink)
             journal = self.place / JOURNAL
             if resume:

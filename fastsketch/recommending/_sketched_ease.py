@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._batches import is_table, names_of
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
@@ -16,11 +15,11 @@ from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
 from fastsketch.features._id_map import IdMap
 from fastsketch.features._three_columns import ColumnNames
-from fastsketch.features._triples import Table
+from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._events import MOST, column_squares, row_squares
+from fastsketch.recommending._events import MOST, as_events, column_squares, row_squares
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._reading import Reading, read
 from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
@@ -30,6 +29,7 @@ from fastsketch.recommending._tables import (
     events_of,
     held_with_items,
     ids_in,
+    ids_of_matrix,
     items_of,
     left_out,
     named,
@@ -179,7 +179,7 @@ class SketchedEASE(MergeableModel):
 
         Parameters
         ----------
-        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table
+        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
@@ -207,22 +207,22 @@ class SketchedEASE(MergeableModel):
             For anything that is no matrix of such numbers, naming the row and column, or of another width than the
             rows before. The model is then as it was before the call.
         """
-        if columns is None and item_ids is None and not is_table(rows):
-            return self._take_rows(rows, sample_weight)
-        # items that have ids have no other names
-        plain = columns is None and item_ids is None and self._ids is None
-        with self._named(names_of(rows) if plain else None, "rows"):
-            self._learn(rows, sample_weight, columns, item_ids)
+        table = as_triples(rows, columns, "rows")
+        if table is None:
+            given = item_ids if item_ids is None else ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+            self._take_rows(rows, sample_weight)
+            self._ids = self._ids if given is None else given
+            return self
+        batch = batch_of(table, self._ids, self.n_features, self._dtype, item_ids=item_ids)
+        if batch is not None:
+            self._learn(batch.events, batch.ids, sample_weight)
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
-        self._learn(rows, sample_weight, None, None)
+        self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
-    def _learn(self, rows: Any, sample_weight: Any, columns: ColumnNames | None, item_ids: Any) -> None:
-        batch = batch_of(rows, self._ids, self.n_features, self._dtype, columns=columns, item_ids=item_ids)
-        if batch is None:
-            return
-        events = batch.events
+    def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
+        """Rows in the items of these ids, which are those of the model, and perhaps more."""
         k, n_items = events.shape
         sketch, known, held = self._of_width(n_items)
         weights = self._row_weights(events, as_weights(sample_weight, k))
@@ -237,7 +237,7 @@ class SketchedEASE(MergeableModel):
         finally:
             if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last = n, squares, taken.held, None
-                self._sketch, self._ids = sketch, batch.ids
+                self._sketch, self._ids = sketch, ids
                 self._drop_names(n_items)
 
     def _drop_names(self, n_items: int) -> None:

@@ -36,13 +36,12 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
         return sources
     width = max(widths)
     fixed = [source for source in sources if not isinstance(source, SvmlightSource)]
-    first = fixed[0] if fixed else None
     for source in fixed:
-        if source.n_features != width or source.n_features != fixed[0].n_features:
-            other = next(other for other in sources if other.n_features != source.n_features)
+        if source.n_features != fixed[0].n_features or source.n_features < width:
+            other = next(other for other in sources if other.n_features != fixed[0].n_features)
             raise SourceError(
-                f"the inputs differ in their number of columns: {first.name if first else ''} has "
-                f"{fixed[0].n_features}, {other.name} has {other.n_features}"
+                f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, "
+                f"{other.name} has {other.n_features}"
             )
     return [source.widened(width) if isinstance(source, SvmlightSource) else source for source in sources]
 

@@ -98,7 +98,7 @@ def _is_one(item: Any) -> bool:
     return is_name(item) or isinstance(item, Source) or len(getattr(item, "shape", ())) == 2
 
 
-def _of_object(x: Any, options: Options) -> Source:
+def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
     if (name := _formats.of_object(x)) is not None:
         return _formats.function(name)(x, options)
     if isinstance(x, np.memmap):
@@ -109,9 +109,11 @@ def _of_object(x: Any, options: Options) -> Source:
         return SlicedSource(x)
     if hasattr(x, "__array__"):
         return ArraySource(x)
-    if isinstance(x, Iterable):
-        one = partial(_of_object, options=options)
-        return BatchSource(cast("Iterable[Any]", x), one, any_dtype=options.dtype is not None)
+    if batches and hasattr(x, "__iter__") and not isinstance(x, bytes | bytearray | dict):
+        one = partial(_of_object, options=options, batches=False)
+        return BatchSource(x, one, any_dtype=options.dtype is not None)
+    if not batches:
+        raise TypeError(f"it must be an array, a sparse matrix or a table, got {type(x).__name__}")
     raise TypeError(f"rows must be a path, an array, an iterator of batches or another source, got {type(x).__name__}")
 
 

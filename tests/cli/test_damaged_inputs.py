@@ -61,7 +61,7 @@ def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
     fs.SketchHash(3).update(ROWS).save(model)
     np.save(codes, fs.load(model).encode(ROWS))
     np.save(rows, ROWS * np.nan)
-    assert "r.npy: queries must be finite: row 0" in fails(capsys, "search", model, codes, rows)
+    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, codes, rows)
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
