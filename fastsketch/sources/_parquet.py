@@ -16,12 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io.arrow import Batch, fields
-from fastsketch.sources import _source
 from fastsketch.io._input import SourceError
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
-from fastsketch.sources._pieces import OfArray, OfBatch, Piece, Ragged, SideBySide, Values, chunks_of, rows_of_chunk, values_of
+from fastsketch.sources._pieces import (
+    OfArray,
+    OfBatch,
+    Piece,
+    Ragged,
+    SideBySide,
+    Values,
+    chunks_of,
+    rows_of_chunk,
+    values_of,
+)
 from fastsketch.sources._source import Source, rows_of_part
 from fastsketch.sources._table_columns import Chosen, Field, choose, named
 
