@@ -114,6 +114,16 @@ class IdMap:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrays = {name: array.copy() for name, array in arrays_of(self, "ids").items()}
+        return read_ids, (arrays, "ids", self.kind)
+
+    def __copy__(self) -> "IdMap":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "IdMap":
+        return self
+
     def __repr__(self) -> str:
         shown = ", ".join(repr(self[place]) for place in range(min(3, len(self))))
         return f"<IdMap: {len(self):,} {self.kind}{': ' if shown else ''}{shown}{', ...' if len(self) > 3 else ''}>"
@@ -150,8 +160,8 @@ class IdMap:
         out = self._find(keys, name).astype(np.int64)
         if len(out) and out.min() < 0:
             unknown = list(dict.fromkeys(keys[int(k)] for k in np.flatnonzero(out < 0)[:100]))
-            more = ", ..." if len(unknown) > 5 else ""
-            raise KeyError(f"{name} has ids that the model does not know: {', '.join(map(repr, unknown[:5]))}{more}")
+            shown, more = ", ".join(f"{value!r:.60}" for value in unknown[:5]), ", ..." if len(unknown) > 5 else ""
+            raise KeyError(f"{name} has ids that the model does not know: {shown}{more}")
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":

@@ -52,7 +52,10 @@ class Ids:
         """The index of one row or column, -1 for the index -1; KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
-            return int(as_indices([value], size, name)[0])
+            found = as_indices([value], size, name)
+            if len(found) != 1:
+                raise TypeError(f"{name} must be an integer, got {value!r:.60}")
+            return int(found[0])
         found = ids.known([value], name)
         return int(found[0])
 

@@ -1,5 +1,7 @@
 """Ids of any type: places, columns of data frames, files."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import uuid
@@ -34,6 +36,8 @@ def test_places(values):
         assert other.places([values[1]]).tolist() == [1]
         assert len(other) == len(values)
     assert ids != IdMap(values[::-1])
+    assert pickle.loads(pickle.dumps(ids)) == ids
+    assert copy.deepcopy(ids) is copy.copy(ids) is ids
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)), max_size=30), max_size=5))
