@@ -103,6 +103,7 @@ def extensions():
         "hashing/hamming": ["csrc/fs_hamming.c"],
         "io/arrow": ["csrc/fs_columns.c"],
         "io/svmlight": ["csrc/fs_svmlight.c"],
+        "io/table": ["csrc/fs_table.c"],
         "linalg/tridiagonal": ["csrc/fs_secular.c"],
         "linalg/row_parts": ["csrc/fs_rows.c"],
         "linalg/csr": ["csrc/fs_csr.c"],

@@ -8,7 +8,8 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.cli._appending import npy_rows
-from fastsketch.cli._job import given, learn, limited
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -33,8 +34,7 @@ def quantize(args: Namespace) -> None:
 
 def _learn(args: Namespace, model: Coder) -> None:
     with output_of(args) as out:
-        _, facts = learn(args, model, out)
-        report(args, facts, out)
+        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
 def load_coder(path: str) -> Coder:

@@ -15,7 +15,8 @@ import numpy as np
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import given, learn, limited
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -41,8 +42,7 @@ def sketch(args: Namespace) -> None:
     if as_integer(args.passes, "--passes", 1, 3) > 1:
         model._check_rereadable("--passes 2")
     with output_of(args) as out:
-        _, facts = learn(args, model, out)
-        report(args, facts, out)
+        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
 def audit(args: Namespace) -> int:

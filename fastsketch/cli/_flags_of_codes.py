@@ -6,7 +6,7 @@ from fastsketch.cli._flags import (
     choices,
     common,
     dtype,
-    long,
+    in_parts,
     or_none,
     parameter,
     progress,
@@ -60,7 +60,7 @@ def _hash(commands: Any) -> None:
     dtype(parser)
     renamed(parser, {"--bits": "--n-bits", "--sketch": "--method"})
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_coding.hash_rows")
 
 
@@ -87,7 +87,7 @@ def _quantize(commands: Any) -> None:
     )
     dtype(parser)
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_coding.quantize")
 
 

@@ -6,7 +6,7 @@ from fastsketch.cli._flags import (
     choices,
     common,
     dtype,
-    long,
+    in_parts,
     parameter,
     progress,
     renamed,
@@ -83,7 +83,7 @@ def _sketch(commands: Any) -> None:
     )
     renamed(parser, {"--rule": "--method"})
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_commands.sketch")
 
 

@@ -15,6 +15,10 @@ RAW_BYTES = 1 << 16
 XZ_MEMORY = 512 << 20
 
 
+# A file that somebody else has opened.
+Opened = BinaryIO | io.RawIOBase
+
+
 class SourceError(ValueError):
     """An input file that is missing, empty, damaged, cut short or of a format that is not read."""
 
@@ -85,7 +89,7 @@ class InputFile:
     def __init__(
         self,
         path: Path,
-        file: BinaryIO | None = None,
+        file: Opened | None = None,
         *,
         suffix: str | None = None,
         start: int = 0,
@@ -128,7 +132,7 @@ class InputFile:
         """Some of the next bytes, as many as are there; none at the end alone."""
         with self._errors():
             if self._make is None and isinstance(self._file, io.BufferedReader):
-                part = self._file.read1(size)
+                part = cast("io.BufferedIOBase", self._file).read1(size)
                 self.place += len(part)
                 return part
             return self._next(size)

@@ -47,14 +47,13 @@ def read_blocks(
     Raises SourceError with the line number and the reason for text that is not svmlight. `line_of` gives the number of
     a line that is counted from 0 where the file is read from; without it that is the first line.
     """
-    first_of = line_of or (lambda number: 1 + number)
     line = 0
     for text in whole_lines(file, block_bytes, LONGEST_LINE):
         try:
             labels, indptr, indices, data, width, newlines = kernel.parse_block(text, zero_based=zero_based)
         except ValueError:
             try:  # with the numbers of its lines, for which those before may have to be counted
-                kernel.parse_block(text, zero_based=zero_based, first_line=first_of(line))
+                kernel.parse_block(text, zero_based=zero_based, first_line=line_of(line) if line_of else 1 + line)
             except ValueError as error:
                 raise SourceError(f"{file.path}: {error}{_other_table(file.path)}") from None
             raise

@@ -81,7 +81,7 @@ _this_thread = threading.local()
 
 
 def tell(n_rows: int) -> None:
-    """For a task to call now and then: so many more rows are in. Raises TaskStopped where nobody waits for its result."""
+    """For a task to call now and then: so many more rows are in. Raises TaskStopped if nobody waits for its result."""
     listener = getattr(_this_thread, "listener", None)
     if listener is not None:
         listener(n_rows)

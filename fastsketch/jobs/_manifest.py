@@ -1,12 +1,17 @@
-"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest of it, to which lines are added.
+"""The checkpoint of a job: a folder with what has been learned of parts, and a manifest, to which lines are added.
 
-A line of it (``_journal``) names the file of a node, written before, and the parts that it covers: whatever covers
-some of these alone is done with, and its file goes.
+A line is the crc32 of its text, a blank, and JSON; it is on the disk before anything relies on it. The first line says
+which job it is. Each other line names the file of a node, written before, and the parts that it covers: whatever covers
+some of these alone is done with, and its file goes. A kill may tear the last line, which then counts for nothing; any
+other line that is damaged is an error.
 """
 
 import contextlib
+import json
+import os
 import warnings
-from collections.abc import Generator
+import zlib
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -14,21 +19,21 @@ from fastsketch._model import from_bytes
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import replacing, sweep
 from fastsketch.io._state import StateError
-from fastsketch.jobs._journal import add_line, begin, compare, contents
 from fastsketch.jobs._parts import Node
 from fastsketch.jobs._tree import Place
 
 NAME = "manifest.jsonl"
+VERSION = 1
 
 Identity = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A line: the node at (level, index) of the tree of a pass, which covers parts first to last."""
+    """A line: the node `at` a level of the tree of a pass, which covers parts first to last."""
 
     number: int  # of the pass, from 1
     level: int
-    index: int
+    at: int
     first: int
     last: int
     rows: int
@@ -67,11 +72,11 @@ class Manifest:
     # -- writing -----------------------------------------------------------------------------------------------------
     def add(self, number: int, place: Place, node: Node) -> None:
         """Keep a node, and let go of those that it covers."""
-        file = f"node-{number}-{place.level}-{place.index}.fsk"
-        entry = Entry(number, place.level, place.index, place.first, place.last, node.n_rows, file)
+        file = f"node-{number}-{place.level}-{place.at}.fsk"
+        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
         with replacing(self.folder / file) as out:
             out.write(node.as_bytes())
-        add_line(self.folder / NAME, entry._asdict())
+        _append(self.folder / NAME, entry._asdict())
         done = [other for other in self.entries if entry.covers(other)]
         self.entries = [other for other in self.entries if not entry.covers(other)] + [entry]
         for other in done:
@@ -103,12 +108,23 @@ class Manifest:
             entries: list[Entry] = []
             if resume:
                 then, entries = _read(manifest)
-                compare(manifest, job, then)
+                _compare(folder, job, then)
             else:
                 _make_room(folder)
-                begin(manifest, job)
+                with replacing(manifest) as out:
+                    out.write(_line({"version": VERSION, "job": job}))
             _tidy(folder, {entry.file for entry in entries})
             yield cls(folder, entries)
+
+
+def kept(folder: Path) -> tuple[int, int]:
+    """(number of the last pass, its rows) of what a checkpoint holds; (0, 0) if that is nothing."""
+    try:
+        entries = _read(folder / NAME)[1]
+    except (OSError, StateError):
+        return 0, 0
+    number = max((entry.number for entry in entries), default=0)
+    return number, sum(entry.rows for entry in entries if entry.number == number)
 
 
 def remove(folder: Path) -> None:
@@ -122,8 +138,9 @@ def remove(folder: Path) -> None:
 def _make_room(folder: Path) -> None:
     """Say so if there is a job in a folder from which one could go on."""
     with contextlib.suppress(OSError, StateError):
-        entries = _read(folder / NAME)[1]
-        if entries:
+        job, entries = _read(folder / NAME)
+        done = any(entry.number == job.get("passes") and entry.last + 1 == job.get("parts") for entry in entries)
+        if entries and not (done and len(entries) == 1):
             warnings.warn(f"the checkpoint in {folder} is replaced: resume would have gone on from it", stacklevel=2)
 
 
@@ -135,9 +152,46 @@ def _tidy(folder: Path, wanted: set[str]) -> None:
         sweep(path)
 
 
+# -- lines ---------------------------------------------------------------------------------------------------------
+def _line(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _append(manifest: Path, content: dict[str, Any]) -> None:
+    with manifest.open("ab", buffering=0) as file:
+        file.write(_line(content))
+        os.fsync(file.fileno())
+
+
+def _content(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None if it is damaged."""
+    crc, _, text = line.partition(b" ")
+    try:
+        return cast("dict[str, Any]", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
+    except ValueError:
+        return None
+
+
 def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
-    """The job of a manifest, and its nodes that no other covers."""
-    job, rest = contents(manifest)
+    """The job of a manifest, and its nodes that no other covers; a torn last line is cut off."""
+    content = manifest.read_bytes()
+    whole, _, torn = content.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    said = [_content(line) for line in lines]
+    if said and said[-1] is None:  # space that was given to the file, but not yet filled
+        torn = lines[-1] + b"\n" + torn
+        said.pop()
+    if None in said or not said:
+        number = said.index(None) + 1 if said else 1
+        raise StateError(f"{manifest}, line {number} is damaged: start without resume")
+    if torn:
+        with manifest.open("r+b") as file:
+            file.truncate(len(content) - len(torn))
+            os.fsync(file.fileno())
+    head, *rest = cast("list[dict[str, Any]]", said)
+    if head.get("version") != VERSION or not isinstance(head.get("job"), dict):
+        raise StateError(f"{manifest} is that of another version of fastsketch: start without resume")
     entries: list[Entry] = []
     for number, line in enumerate(rest, 2):
         try:
@@ -147,4 +201,77 @@ def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
         except TypeError:
             raise StateError(f"{manifest}, line {number} is none of a manifest: start without resume") from None
         entries = [other for other in entries if not entry.covers(other)] + [entry]
-    return job, entries
+    return head["job"], entries
+
+
+# -- identity ------------------------------------------------------------------------------------------------------
+def as_written(value: Any) -> Any:
+    """As it is when json has written and read it: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+class OtherJob(ValueError):
+    """A checkpoint belongs to another job. `found`: in what they differ, as (names from the outside in, now, then)."""
+
+    def __init__(
+        self, folder: Path, found: "list[Difference]", words: Callable[["Difference"], str] | None = None
+    ) -> None:
+        self.folder, self.found = folder, found
+        said = list(dict.fromkeys(map(words or in_words, found)))
+        more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
+        super().__init__(f"{folder} belongs to another job: {'; '.join(said[:4])}{more}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OtherJob, (self.folder, self.found)
+
+
+class Difference(NamedTuple):
+    """One thing in which two descriptions of a job differ."""
+
+    names: tuple[str, ...]  # from the outside in
+    now: Any
+    then: Any
+    path: str | None  # of the file that it is about
+
+
+def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | None = None) -> list[Difference]:
+    """In what two things that json can write differ; a file that was moved, and not written to, is the same."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        mine, theirs = cast("dict[str, Any]", now), cast("dict[str, Any]", then)
+        path = mine.get("path", path)
+        keys = [key for key in {**mine, **theirs} if key != "path"]
+        return [one for key in keys for one in differences(mine.get(key), theirs.get(key), (*names, key), path)]
+    if isinstance(now, list) and isinstance(then, list):
+        some, others = cast("list[Any]", now), cast("list[Any]", then)
+        if len(some) != len(others):
+            return [Difference(names, now, then, path)]
+        return [one for pair in zip(some, others, strict=True) for one in differences(*pair, names, path)]
+    return [] if now == then else [Difference(names, now, then, path)]
+
+
+def in_words(found: Difference) -> str:
+    """A difference as part of a message."""
+    name = found.names[-1]
+    if found.path is not None and name == "bytes":
+        return f"{found.path} has {found.now:,} bytes now and had {found.then:,}"
+    if found.path is not None and name == "digest":
+        return f"the content of {found.path} is not what it was"
+    if found.path is not None and name == "modified":
+        return f"{found.path} was written to since"
+    if isinstance(found.now, list) and isinstance(found.then, list):
+        return f"{name} are {len(cast('list[Any]', found.now))} now and were {len(cast('list[Any]', found.then))}"
+    return f"{name} is {shown(found.now)} now and was {shown(found.then)}"
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "on", False: "off"}[value]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _compare(folder: Path, now: Identity, then: Identity) -> None:
+    found = differences(now, then)
+    if found:
+        raise OtherJob(folder, found)

@@ -73,12 +73,20 @@ def learn(template: Any, begin: Begin, part: Source, number: int, as_bytes: bool
 
 def take(model: Any, part: Source) -> None:
     """All rows of a source into a model, whose errors then name the file and its row."""
-    row = 0
-    for rows, _ in part.chunks():
-        with naming(part, row):
-            model.update(rows)
-        row += rows.shape[0]
-        tell(rows.shape[0])
+    row, chunks = 0, part.chunks()
+    model._name_columns(part)
+    try:
+        for rows, _ in chunks:
+            with naming(part, row):
+                model.update(rows)
+            row += rows.shape[0]
+            tell(rows.shape[0])
+    finally:
+        getattr(chunks, "close", _nothing)()  # a traceback would keep it, and what it has open
+
+
+def _nothing() -> None:
+    pass
 
 
 def join(nodes: Sequence[Node]) -> Node:

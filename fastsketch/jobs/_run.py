@@ -1,30 +1,29 @@
-"""fs.run: a source cut into parts, a model of each, and one of all of them, along a tree that the parts alone decide."""
+"""fs.run: a source cut into parts, a model of each, and one of them all, along a tree that the parts alone decide."""
 
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from fastsketch import __version__
 from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
-from fastsketch._validation import as_flag, as_integer
+from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
-from fastsketch.jobs._journal import as_written, differences
-from fastsketch.jobs._manifest import Identity, Manifest
-from fastsketch.jobs._parts import Begin, Node
-from fastsketch.jobs._progress import Progress, Report
+from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences, in_words
+from fastsketch.jobs._parts import Node
+from fastsketch.jobs._progress import Progress, Wanted
 from fastsketch.jobs._tree import Place, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
-from fastsketch.sources._source import rows_of_part
-from fastsketch._validation import as_choice
 
 M = TypeVar("M")
 
@@ -32,6 +31,8 @@ M = TypeVar("M")
 PART_BYTES = 128 << 20
 # Parts are so many times as large as the state of their model, at least.
 STATES_OF_A_PART = 16
+# Most bytes of a part, but for blocks that are larger: states of sparse rows may be far smaller than they could be.
+LARGEST_PART = 1 << 30
 
 
 def run(
@@ -43,7 +44,7 @@ def run(
     scheduler: Any = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
-    progress: bool | Callable[[Report], object] | None = None,
+    progress: Wanted = None,
     passes: int = 1,
     retries: int = 3,
 ) -> M:
@@ -66,11 +67,13 @@ def run(
     scheduler : str, distributed.Client or None
         For engine "dask": the address of a scheduler or a client; None for the active one.
     checkpoint : path, optional
-        A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill.
+        A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill. In the
+        end it holds the result alone; a job of one part has none.
     resume : bool, default False
         Whether to go on from what is in ``checkpoint``; only parts of which nothing is there are learned.
-    progress : bool or callable, optional
-        Whether to print a line on standard error (None: on a terminal), or what to call with a ``Report`` (a dict).
+    progress : bool, "json" or callable, optional
+        Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
+        ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
     passes : {1, 2}, default 1
         2: read the rows once more, for a better sketch (``FrequentDirections.refine``).
     retries : int, default 3
@@ -96,8 +99,8 @@ def run(
     Notes
     -----
     Models that need their rows in order (sketches with decay, learners) learn here, part after part: then ``workers``
-    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one thread
-    each.
+    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one
+    thread each.
 
     Examples
     --------
@@ -107,11 +110,12 @@ def run(
     >>> sketch.n_rows
     2000
     """
+    rows = open_rows(source)
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job()
+        template, finish = cast("Any", model)._job(rows)
     else:
         template, finish = model, _same
-    job = _Job(template, open_rows(source), passes=passes, engine=engine, workers=workers)
+    job = _Job(template, rows, passes=passes, engine=engine, workers=workers)
     resume = as_flag(resume, "resume")
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to go on from")
@@ -120,7 +124,7 @@ def run(
     if folder is not None and not job.source.repeatable:
         what = "resume" if resume else "checkpoint"
         raise ValueError(f"{what}: the rows of {job.source.name} come once, and nobody could go on with the rest")
-    with Progress(progress, job.source, len(job.parts)) as told:
+    with Progress(progress, job.source, len(job.parts), passes=job.passes) as told:
         return finish(job.run(folder, resume=resume, told=told))
 
 
@@ -134,15 +138,18 @@ class _Job:
     retries: int = 3
     scheduler: Any = None
 
-    def __init__(self, template: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
-        if not isinstance(template, Model) or not hasattr(template, "update"):
-            raise TypeError(f"model must be a model that learns by update, got {type(template).__name__}")
+    def __init__(self, given: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
+        if not (isinstance(given, Model) and hasattr(given, "update")):
+            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}")
+        template: Any = given
+        if "targets" in signature(template.update).parameters:
+            raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
         if template.n_rows:
             raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
         as_choice(engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
-        self.template: Any = template
+        self.template = template
         self.source = source
         self.passes = as_integer(passes, "passes", 1, 3)
         if self.passes == 2:
@@ -153,13 +160,14 @@ class _Job:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
         self.in_order = template._in_order()
         self.parts, self.part_bytes = self._cut()
-        self.engine, self.workers = engine, self._workers(workers)
+        self.engine = engine
+        self.workers = self._workers(workers)
 
     def _cut(self) -> tuple[list[Source], int]:
         d = self.source.n_features
         if self.in_order is not None:
             return self.source.parts(PART_BYTES), PART_BYTES
-        size = max(PART_BYTES, STATES_OF_A_PART * self.template._state_bytes(d))
+        size = max(PART_BYTES, min(LARGEST_PART, STATES_OF_A_PART * self.template._state_bytes(d)))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
     def _workers(self, wanted: int | str) -> int:
@@ -181,7 +189,7 @@ class _Job:
         before = as_written(self.source.identity()) if self.source.repeatable else None
         with contextlib.ExitStack() as stack:
             manifest = None
-            if folder is not None:
+            if folder is not None and (resume or len(self.parts) > 1):
                 identity = self._identity(before)
                 manifest = stack.enter_context(Manifest.opened(folder, identity, resume=resume))
             engine = stack.enter_context(self._engine(told))
@@ -193,12 +201,12 @@ class _Job:
         if before is not None:
             found = differences(as_written(self.source.identity()), before)
             if found:
-                raise SourceError(f"{self.source.name} has changed while it was read: {found[0]}")
+                raise SourceError(f"the rows changed while they were read: {in_words(found[0])}")
         return model
 
     def _identity(self, source: Any) -> Identity:
         return {
-            "fastsketch": __version__,
+            "schema": SCHEMA,
             "kind": type(self.template).__name__,
             "parameters": as_written(plain(self.template.parameters)),
             "resolved": as_written(plain(self.template.resolved)),
@@ -232,17 +240,20 @@ class _Job:
         def finished(place: Place, node: Node) -> Node:
             if manifest is not None:
                 manifest.add(number, place, node)
-            told.finished(place, node)
+            told.finished(node)
             return node
 
         root = climbed(engine, tree, leaves(), _parts.join, known=known, finished=finished)
         model = root.opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
-        return template.copy().merge(model)
+        if plain(model.parameters) != plain(template.parameters):  # those of the first part
+            return template.copy().merge(model)
+        model.notes = deepcopy(template.notes)
+        return model
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
-        found = [(tree.place(entry.level, entry.index), node) for entry, node in manifest.nodes(number)]
+        found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
     def _chain(self, template: Any, manifest: Manifest | None, told: Progress) -> Any:
@@ -258,7 +269,7 @@ class _Job:
                 node = _parts.node_of(model, 0, index, as_bytes=False)
                 if manifest is not None:
                     manifest.add(1, Place(0, index, 0, index), node)
-                told.finished(Place(0, index, index, index), node)
+                told.finished(node)
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
         return model

@@ -1,7 +1,7 @@
 """The one tree that results join along, by their places alone: whichever of them come first, and from wherever.
 
 Leaves 0 to n - 1 are level 0. Neighbours join, `fan_in` at a time, level by level; the last one of a level may have no
-neighbour, and climbs as it is. So node (level, index) covers leaves index * fan_in**level up to the next node's first.
+neighbour, and climbs as it is. So node (level, at) covers leaves at * fan_in**level up to the next node's first.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ class Place(NamedTuple):
     """Where a node stands: it covers leaves `first` to `last`."""
 
     level: int
-    index: int
+    at: int  # counted within its level
     first: int
     last: int
 
@@ -43,27 +43,27 @@ class Tree(Generic[Node]):
         self._waiting: dict[tuple[int, int], dict[int, Node]] = {}
         self.root: Node | None = None
 
-    def place(self, level: int, index: int) -> Place:
+    def place(self, level: int, at: int) -> Place:
         """The place of a node; ValueError if the tree has none there."""
-        if not (0 <= level < len(self._widths) and 0 <= index < self._widths[level]):
-            raise ValueError(f"there is no node {index} on level {level} of a tree over {self._n} parts")
+        if not (0 <= level < len(self._widths) and 0 <= at < self._widths[level]):
+            raise ValueError(f"there is no node {at} on level {level} of a tree over {self._n} parts")
         span = self._fan_in**level
-        return Place(level, index, index * span, min((index + 1) * span, self._n) - 1)
+        return Place(level, at, at * span, min((at + 1) * span, self._n) - 1)
 
     def add(self, place: Place, node: Node) -> Join[Node] | None:
         """Put a node into its place; returns what can be joined now."""
-        level, index = place.level, place.index
+        level, at = place.level, place.at
         while level + 1 < len(self._widths):
-            parent, at = divmod(index, self._fan_in)
+            parent, which = divmod(at, self._fan_in)
             siblings = min(self._fan_in, self._widths[level] - parent * self._fan_in)
             if siblings > 1:
                 group = self._waiting.setdefault((level, parent), {})
-                group[at] = node
+                group[which] = node
                 if len(group) < siblings:
                     return None
                 del self._waiting[level, parent]
                 return Join(self.place(level + 1, parent), [group[number] for number in range(siblings)])
-            level, index = level + 1, parent
+            level, at = level + 1, parent
         self.root = node
         return None
 

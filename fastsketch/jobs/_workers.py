@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from fastsketch._kernels import pool
 from fastsketch._kernels.cpus import groups_of
-from fastsketch._model import Model
 from fastsketch.sources import Source
 from fastsketch.sources._source import CHUNK_BYTES
 
@@ -18,16 +18,12 @@ BYTES_OF_A_PROCESS = 100 << 20
 CHUNKS = 6
 
 
-def automatic(template: Model, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
+def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
     """The most workers that the CPUs, the memory, the number of parts and the size of the job have use for."""
-    return useful(len(parts), n_bytes, 2 * template._state_bytes(parts[0].n_features), processes=processes)
-
-
-def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:
-    """The most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
-    need = model_bytes + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
+    n_features = parts[0].n_features
+    need = 2 * template._state_bytes(n_features) + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
     room = free_memory()
-    most = min(pool.usable, n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
+    most = min(pool.get(), len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
     return max(1, most if room is None else min(most, int(0.8 * room) // need))
 
 

@@ -1,7 +1,7 @@
 """Models that are there, or that tasks make, as one. Nothing here knows more of them than ``copy`` and ``merge``."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
 from fastsketch import _threads
 from fastsketch._kernels import pool as cores

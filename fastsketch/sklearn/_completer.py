@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastsketch._keywords import named_keywords
@@ -16,11 +16,12 @@ from fastsketch._losses import LossName
 from fastsketch._validation import Rows
 from fastsketch.lowrank import LowRankModel
 from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._learned import FromModel
 from fastsketch.sklearn._random_state import seed_of
 
 
 @named_keywords
-class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModel):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
     Parameters
@@ -61,8 +62,10 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     _RENAMED: ClassVar = {"shrink": "learning_rate", "seed": "random_state"}
 
+    _MODEL: ClassVar = "model_"
+    _KIND: ClassVar = LowRankModel
+
     model_: LowRankModel
-    n_features_in_: int
 
     def __init__(
         self,
@@ -115,8 +118,13 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if isinstance(self.rank, int | np.integer):
             parameters["rank"] = min(self.rank, *rows.shape)
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
-        self._n_features_out = self.rank_ + 1
+        self._name_features(self.model_)
+        self._fix_parameters()
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.rank_ + 1
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}

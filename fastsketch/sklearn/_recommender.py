@@ -16,15 +16,16 @@ from fastsketch._validation import Rows
 from fastsketch.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._sketched_ease import Recommendations
-from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._random_state import seed_of
+from fastsketch.sklearn._sketched import Merging
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
 
 
 @named_keywords
-class EASERecommender(Begun):
+class EASERecommender(Merging):
     """Recommends items to users by EASE, learned in one pass over users' rows; for GridSearchCV, pipelines and streams.
 
     Parameters
@@ -73,10 +74,10 @@ class EASERecommender(Begun):
     """
 
     _RENAMED: ClassVar = {"seed": "random_state"}
+    _MODEL: ClassVar = "model_"
+    _KIND: ClassVar = SketchedEASE
 
     model_: SketchedEASE
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
@@ -100,22 +101,26 @@ class EASERecommender(Begun):
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), nonnegative.
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), not negative, or a source.
 
-        sample_weight (n_samples,), nonnegative: how much each user counts.
+        sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """
+        if sample_weight is None and self._fit_source(X):
+            return self
         rows = self._checked(X, reset=True)
-        return self._take(rows, self._begin(rows.dtype), sample_weight)
+        return self._take(rows, self._template(*rows.shape, rows.dtype), sample_weight)
 
     def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the rows of more users, in batches of any size."""
+        """Learn from the rows of more users, in batches of any size, or from a source of rows."""
+        if sample_weight is None and self._partial_fit_source(X):
+            return self
         first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first)
-        return self._take(rows, self._begin(rows.dtype) if first else self.model_, sample_weight)
+        return self._take(rows, self._template(*rows.shape, rows.dtype) if first else self.model_, sample_weight)
 
-    def _begin(self, dtype: Any) -> SketchedEASE:
+    def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)
         seed = seed_of(parameters.pop("random_state"))
         return SketchedEASE(**parameters, dtype=dtype, seed=seed)
@@ -127,6 +132,8 @@ class EASERecommender(Begun):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         first = model.n_features is None
+        if first:
+            self._name_features(model)
         self.model_ = model.update(X, sample_weight)
         if first:
             self._fix_parameters()

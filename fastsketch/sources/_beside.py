@@ -4,7 +4,7 @@ A format that reads columns of its own (text, tables) takes the column out itsel
 gives it by ``read_beside``; of others, whose columns are all numbers, it is taken out of the rows here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -55,8 +55,8 @@ class Apart(Derived):
         for rows, position in self._of.read(start_row):
             if is_sparse(rows):
                 others = np.delete(np.arange(last + 1), k)
-                some: Any = rows
-                yield some[:, others], some[:, [k]].toarray()[:, 0], position
+                sparse = cast("Any", rows)
+                yield sparse[:, others], sparse[:, [k]].toarray()[:, 0], position
                 continue
             dense = cast("NDArray[Any]", rows)
             # at either end nothing need be copied
@@ -66,32 +66,3 @@ class Apart(Derived):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return {**self._of.identity(), "beside": self._place}
-
-
-# -- for formats that have a type for each column --------------------------------------------------------------------
-def name_beside(column: str | int, names: Sequence[str], columns: Sequence[str | int] | None, of: str) -> str:
-    """The name of the column beside the rows of a table, which is none of the `columns` that make up rows."""
-    if isinstance(column, int):
-        if not -len(names) <= column < len(names):
-            raise ValueError(f"beside: {of} has {len(names)} columns, got position {column}")
-        column = names[column]
-    if column not in names:
-        known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-        raise ValueError(f"{of} has no column {column!r}: it has {known}")
-    if names.count(column) > 1:
-        raise ValueError(f"{of} has {names.count(column)} columns {column!r}: rename them")
-    if columns is not None and column in columns:
-        raise ValueError(f"columns: {column!r} lies beside the rows, and is none of their columns")
-    return column
-
-
-def aligned(rows: Iterator[tuple[Any, int]], values: Iterator[NDArray[Any]]) -> Iterator[tuple[Any, NDArray[Any], int]]:
-    """Chunks of rows with the values beside them, which come in pieces of their own."""
-    left: list[NDArray[Any]] = []
-    for chunk, position in rows:
-        n = chunk.shape[0]
-        while sum(map(len, left)) < n:
-            left.append(next(values))
-        found = left[0] if len(left) == 1 else np.concatenate(left)
-        left = [found[n:]]
-        yield chunk, found[:n], position

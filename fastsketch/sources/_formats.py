@@ -34,9 +34,23 @@ class Options:
 BY_SUFFIX = {
     ".npy": "_opening.npy",
     ".npz": "_opening.npz",
+    ".parquet": "_parquet.open_parquet",
+    ".pq": "_parquet.open_parquet",
+    ".arrow": "_ipc.open_ipc",
+    ".feather": "_ipc.open_ipc",
+    ".ipc": "_ipc.open_ipc",
+    ".arrows": "_ipc.open_ipc",
+    ".h5": "_hdf5.open_hdf5",
+    ".hdf5": "_hdf5.open_hdf5",
+    ".hdf": "_hdf5.open_hdf5",
+    ".h5ad": "_anndata.open_h5ad",
+    ".zarr": "_zarr.open_zarr",
 }
 # Text that may be compressed, by the suffix before that of compression.
 TEXT_BY_SUFFIX = {
+    ".csv": "_opening.table",
+    ".tsv": "_opening.table",
+    ".mtx": "_opening.market",
     ".svm": "_opening.svmlight",
     ".svmlight": "_opening.svmlight",
     ".libsvm": "_opening.svmlight",
@@ -56,7 +70,6 @@ TEXT_STREAMS = {
 
 # Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
 Test = Callable[[Any], bool]
-BY_KIND: list[tuple[Test, str]] = []
 
 
 def known_as(module: str, *names: str) -> Test:
@@ -66,6 +79,20 @@ def known_as(module: str, *names: str) -> Test:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
 
     return test
+
+
+def _gives_batches(x: Any) -> bool:
+    return hasattr(type(x), "__arrow_c_stream__") or known_as("pyarrow", "RecordBatch")(x)
+
+
+BY_KIND: list[tuple[Test, str]] = [
+    (known_as("pandas", "DataFrame"), "_pandas.open_frame"),
+    (known_as("h5py", "Dataset"), "_hdf5.open_dataset"),
+    (known_as("zarr", "Array"), "_zarr.open_array"),
+    (known_as("anndata", "AnnData"), "_anndata.open_object"),
+    (known_as("dask", "Array"), "_dask_array.open_dask"),
+    (_gives_batches, "_dataframes.open_table"),
+]
 
 
 def function(name: str) -> Callable[[Any, Options], Source]:

@@ -60,7 +60,7 @@ class Joined(Source):
         known = [dtype for dtype in dtypes if dtype is not None]
         self.dtype = np.result_type(*known) if len(known) == len(dtypes) else None
         self.complete = all(source.complete for source in self.sources)
-        self.beside = first.beside
+        self.beside, self.taken = first.beside, first.taken
         self.sparse = any(source.sparse for source in self.sources)
         self.repeatable = all(source.repeatable for source in self.sources)
         self.waits = self.repeatable and any(source.waits for source in self.sources)

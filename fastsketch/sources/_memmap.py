@@ -14,9 +14,9 @@ from fastsketch.sources._source import Source
 
 def open_memmap(x: "np.memmap[Any, Any]") -> Source:
     """The rows of a memory map, or of a contiguous part of one; of any other view as of an array."""
-    root: Any = cast("Any", x)
-    while isinstance(cast("Any", root.base), np.memmap):
-        root = root.base
+    root: Any = x
+    while isinstance(root.base, np.memmap):
+        root = cast("Any", root.base)
     name = root.filename
     if not isinstance(root.base, mmap.mmap) or name is None or root.mode == "c" or x.ndim != 2 or 0 in x.shape:
         return ArraySource(x)

@@ -1,10 +1,11 @@
 """Sparse matrices of scipy in .npz files: their arrays are read whole, their rows are never made dense."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from fastsketch._validation import is_sparse
 from fastsketch.io._npz import read_matrix
 from fastsketch.sources import _source
 from fastsketch.sources._files import FileSource, reading
@@ -17,32 +18,37 @@ def open_npz(path: Path) -> Source:
 
 
 class SparseMatrix(FileSource):
-    """A CSR matrix written by scipy.sparse.save_npz."""
+    """A CSR matrix written by scipy.sparse.save_npz; subclasses read other files whole."""
 
-    sparse = True
     waits = False
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         matrix = self._matrix()
-        self.dtype = matrix.dtype
+        self.dtype, self.sparse = matrix.dtype, is_sparse(matrix)
         self._length, self.n_features = matrix.shape
         self.n_rows = self.size = self._length
-        self._entries_of_row = max(1, matrix.nnz // max(1, self._length))
+        self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self._length))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
 
+    @staticmethod
+    def load(path: Path) -> Any:
+        """The matrix in a file."""
+        with reading(path):
+            return read_matrix(path)
+
     def _matrix(self) -> Any:
         """The matrix, which all parts in a process share."""
         if "_held" not in self.__dict__:
-            self._held = _LAST.get(self.path, self._stamp)
+            self._held = _LAST.get(self.path, self._stamp, self.load)
         return self._held
 
     @property
     def n_bytes(self) -> int:
         """See Source."""
-        return 16 * self._entries_of_row * self.size
+        return self._bytes_of_row * self.size
 
     def between(self, start: int, stop: int) -> Self:
         """See Source."""
@@ -69,7 +75,7 @@ class _Last:
     def __init__(self) -> None:
         self._lock, self._of, self._matrix = threading.Lock(), None, None
 
-    def get(self, path: Path, stamp: tuple[int, int]) -> Any:
+    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[Path], Any]) -> Any:
         """The matrix in a file, read where it is another one than before."""
         import weakref
 
@@ -77,8 +83,7 @@ class _Last:
         with self._lock:
             held = None if self._matrix is None else self._matrix()
             if held is None or self._of != key:
-                with reading(path):
-                    held = read_matrix(path)
+                held = load(path)
                 self._of, self._matrix = key, weakref.ref(held)
             return held
 

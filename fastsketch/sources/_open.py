@@ -29,7 +29,7 @@ from fastsketch.sources._streams import open_stream
 def open_rows(
     x: Any,
     *,
-    columns: Sequence[str | int] | None = None,
+    columns: str | Sequence[str | int] | None = None,
     dtype: DTypeLike | None = None,
     fill: float | None = None,
     n_features: int | None = None,
@@ -55,12 +55,14 @@ def open_rows(
     source = _opened(x, options)
     if options.beside is not None:
         source = set_apart(source, options.beside)
-    return chosen(source, columns=options.columns, dtype=options.dtype, fill=fill)
+    # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
+    columns = None if source.taken is not None and source.taken == options.columns else options.columns
+    return chosen(source, columns=columns, dtype=options.dtype, fill=fill)
 
 
-def _as_columns(columns: Sequence[str | int]) -> tuple[str | int, ...]:
+def _as_columns(columns: str | Sequence[str | int]) -> tuple[str | int, ...]:
     if isinstance(columns, str):
-        raise TypeError(f"columns must be a sequence of names or positions, got {columns!r}: [{columns!r}] is one")
+        return (columns,)
     found: list[str | int] = []
     for column in columns:
         found.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
@@ -75,10 +77,20 @@ def _opened(x: Any, options: Options) -> Source:
     if is_name(x):
         if comes_once(x):
             return open_stream(Path(x), options)
-        return joined([_of_file(path, options) for path in files_of(x)])
+        return _joined([_of_file(path, options) for path in files_of(x)], options)
     if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
-        return joined([_opened(item, options) for item in cast("Iterable[Any]", x)])
+        return _joined([_opened(item, options) for item in cast("Iterable[Any]", x)], options)
     return _of_object(x, options)
+
+
+def _joined(sources: list[Source], options: Options) -> Source:
+    """Sources as one; where some have taken their columns, the others take theirs before they are joined."""
+    wanted = options.columns
+    if wanted is not None and any(source.taken is not None for source in sources):
+        sources = [source if source.taken == wanted else chosen(source, columns=wanted) for source in sources]
+        for source in sources:
+            source.taken = wanted
+    return joined(sources)
 
 
 def _is_one(item: Any) -> bool:

@@ -7,6 +7,7 @@ as rows, all its columns are decoded side by side, a chunk of rows at a time.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -17,13 +18,12 @@ from numpy.typing import NDArray
 from fastsketch._kernels.io.arrow import Batch, fields
 from fastsketch.sources import _source
 from fastsketch.io._input import SourceError
-from fastsketch.sources._beside import aligned, name_beside
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
-from fastsketch.sources._pieces import OfArray, OfBatch, Piece, Ragged, SideBySide, chunks_of, rows_of_chunk
+from fastsketch.sources._pieces import OfArray, OfBatch, Piece, Ragged, SideBySide, Values, chunks_of, rows_of_chunk, values_of
 from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._table_columns import Chosen, Field, choose
+from fastsketch.sources._table_columns import Chosen, Field, choose, named
 
 # Rows that are held at a time, in bytes of rows: a group with more is read a chunk at a time.
 HELD_BYTES = 112 << 20
@@ -40,24 +40,20 @@ def open_parquet(path: Path, options: Options) -> Source:
         schema, about = file.schema_arrow, file.metadata
         groups = tuple(about.row_group(k).num_rows for k in range(about.num_row_groups))
         found = fields(schema.__arrow_c_schema__())
-        left_out = index_columns(schema.metadata, found)
-        beside = None if options.beside is None else name_beside(options.beside, schema.names, options.columns, str(path))
-        if beside is not None:
-            left_out.append(beside)
+        beside = None if options.beside is None else named(found, options.beside, str(path), "beside")
         chosen = choose(
             found,
             options.columns,
             of=str(path),
-            left_out=left_out,
+            left_out=[*index_columns(schema.metadata, found), *([] if beside is None else [beside])],
             dtype=options.dtype,
             width=lambda k: _width(file, found[k][0], groups),
         )
-        several = [name for name in chosen.names if schema.names.count(name) > 1]
-        if several:
-            raise SourceError(f"{path} has {schema.names.count(several[0])} columns {several[0]!r}: rename them")
-        source = ParquetSource(path, groups, chosen, options.columns)
-        source.beside, source.name_beside = options.beside, beside
-        return source
+        counts = Counter(name for name, *_ in found)
+        several = next((name for name in chosen.names if counts[name] > 1), None)
+        if several is not None:
+            raise SourceError(f"{path} has {counts[several]} columns {several!r}: rename them")
+        return ParquetSource(path, groups, chosen, options, beside)
 
 
 def index_columns(metadata: dict[bytes, bytes] | None, found: Sequence[Field]) -> list[str]:
@@ -89,14 +85,12 @@ def first_width(batch: Batch, column: int) -> int:
 class ParquetSource(FileSource):
     """Some columns of a Parquet file."""
 
-    name_beside: str | None = None
-
     def __init__(
-        self, path: Path, groups: tuple[int, ...], chosen: Chosen, taken: tuple[str | int, ...] | None
+        self, path: Path, groups: tuple[int, ...], chosen: Chosen, options: Options, beside: str | None
     ) -> None:
         super().__init__(path)
         self._ends: NDArray[np.int64] = np.cumsum(groups, dtype=np.int64)
-        self.taken = taken
+        self.taken, self.beside, self._beside = options.columns, options.beside, beside
         self.n_rows: int = int(self._ends[-1]) if groups else 0
         self._length = self.size = self.n_rows
         self._take(chosen)
@@ -158,31 +152,22 @@ class ParquetSource(FileSource):
         self.check_unchanged()
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
-        """See Source."""
-        return aligned(self.read(start_row), self._values_beside(start_row))
-
-    def _values_beside(self, start_row: int) -> Iterator[NDArray[Any]]:
+        """See Source: values of the type that the column has, strings as objects."""
         pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-        place, stop = self.first_row + start_row, self.first_row + self.n_rows
-        group = int(np.searchsorted(self._ends, place, side="right"))
-        before = int(self._ends[group - 1]) if group else 0
         with damaged(self.path, "Parquet file"), pyarrow.ParquetFile(self.path, pre_buffer=False) as file:
-            groups = range(group, len(self._ends))
-            for batch in file.iter_batches(row_groups=groups, columns=[self.name_beside], use_threads=False):
-                first, before = before, before + batch.num_rows
-                if first >= stop:
-                    return
-                if before > place:
-                    column = batch.column(0)
-                    if hasattr(column, "dictionary_decode"):
-                        column = column.dictionary_decode()
-                    found = column.to_numpy(zero_copy_only=False)
-                    yield found[max(0, place - first) : stop - first]
+            first = self.first_row + start_row
+            group = int(np.searchsorted(self._ends, first, side="right"))
+            skip = first - (int(self._ends[group - 1]) if group else 0)
+            groups = list(range(group, len(self._ends)))
+            batches = file.iter_batches(1 << 16, row_groups=groups, columns=[self._beside], use_threads=False)
+            values = Values((values_of(batch.column(self._beside)) for batch in batches), skip)
+            for rows, position in self.read(start_row):
+                yield rows, values.next(len(rows)), position
 
     def _pieces(self, file: Any, group: int, stop: int) -> Iterator[Piece]:
         """The rows from a group of rows on, until row `stop`."""
         before = int(self._ends[group - 1]) if group else 0
-        space: list[NDArray[Any]] = []
+        space = _Space(self._chosen.dtype)
         chunk = rows_of_chunk(self.n_features, self._chosen.dtype)
         while group < len(self._ends) and before < stop:
             together = [group]  # small groups of rows, as many as make a chunk
@@ -194,29 +179,25 @@ class ParquetSource(FileSource):
             before, group = before + n, together[-1] + 1
 
     def _of_groups(
-        self, file: Any, groups: list[int], before: int, n: int, space: list[NDArray[Any]]
+        self, file: Any, groups: list[int], before: int, n: int, space: "_Space"
     ) -> Iterator[Piece]:
         """The n rows of some groups; `space` is memory for them, and is used again."""
         chosen = self._chosen
-        held = n * chosen.n_features * chosen.dtype.itemsize
-        if len(chosen.columns) == 1 or held > HELD_BYTES:
+        n_bytes = n * chosen.n_features * chosen.dtype.itemsize
+        if len(chosen.columns) == 1 or n_bytes > HELD_BYTES:
             yield from self._side_by_side(groups, n)
             return
-        at_a_time = max(1, DECODED_BYTES * len(chosen.columns) // held)
+        at_a_time = max(1, DECODED_BYTES * len(chosen.columns) // n_bytes)
         if at_a_time >= len(chosen.columns):
             yield from self._some_columns(file, groups, range(len(chosen.columns)), n)
             return
+        held = space.of(n * chosen.n_features)
         pieces: list[tuple[slice, OfArray]] = []
         places = [*chosen.places().tolist(), chosen.n_features]
-        for k, first in enumerate(range(0, len(chosen.columns), at_a_time)):
+        for first in range(0, len(chosen.columns), at_a_time):
             some = range(first, min(first + at_a_time, len(chosen.columns)))
             columns = slice(places[some[0]], places[some[-1] + 1])
-            width = columns.stop - columns.start
-            if k == len(space):
-                space.append(np.empty(0, chosen.dtype))
-            if space[k].size < n * width:
-                space[k] = np.empty(n * width, chosen.dtype)
-            rows = space[k][: n * width].reshape(n, width)
+            rows = held[n * columns.start : n * columns.stop].reshape(n, -1)
             done = 0
             for piece in self._some_columns(file, groups, some, n):
                 try:
@@ -246,3 +227,17 @@ class ParquetSource(FileSource):
         buffer = max(4096, min(1 << 20, BUFFERED_BYTES // len(chosen.columns)))
         with pyarrow.ParquetFile(self.path, pre_buffer=False, buffer_size=buffer) as file:
             yield from self._some_columns(file, groups, range(len(chosen.columns)), step)
+
+
+class _Space:
+    """Memory for the rows of one group after another."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._memory: NDArray[Any] = np.empty(0, dtype)
+
+    def of(self, size: int) -> NDArray[Any]:
+        """So many entries, which are anything."""
+        if self._memory.size < size:
+            self._memory = np.empty(0, self._memory.dtype)  # before there are two
+            self._memory = np.empty(size, self._memory.dtype)
+        return self._memory[:size]

@@ -123,3 +123,39 @@ def chunks_of(
                 out = None
     if out is not None and filled:
         yield out[:filled]
+
+
+def values_of(column: Any) -> NDArray[Any]:
+    """The values of an array of pyarrow, of any type: objects with None where they are no numbers or some are missing."""
+    if _is_number(column) and column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False)
+    out = np.empty(len(column), object)
+    out[:] = column.to_pylist()
+    return out
+
+
+def _is_number(column: Any) -> bool:
+    return str(column.type) in ("bool", "float", "double", "halffloat") or str(column.type).lstrip("u").startswith("int")
+
+
+class Values:
+    """Values of a column beside rows: arrays one after another, as many values at a time as are asked for."""
+
+    def __init__(self, arrays: Iterator[NDArray[Any]], skip: int) -> None:
+        self._arrays, self._left = arrays, np.empty(0)
+        while skip:
+            self._left = next(arrays)
+            gone = min(skip, len(self._left))
+            self._left, skip = self._left[gone:], skip - gone
+
+    def next(self, count: int) -> NDArray[Any]:
+        """The next values."""
+        found: list[NDArray[Any]] = []
+        while count:
+            if len(self._left) == 0:
+                self._left = next(self._arrays)
+                continue
+            found.append(self._left[:count])
+            count -= len(found[-1])
+            self._left = self._left[len(found[-1]) :]
+        return found[0] if len(found) == 1 else np.concatenate(found)

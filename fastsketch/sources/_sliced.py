@@ -1,7 +1,7 @@
 """Objects with a shape whose slices are rows: read a chunk at a time, never whole."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fastsketch.sources._source import Source, rows_of_part
 
 def has_slices(x: Any) -> bool:
     """Whether x has a shape and can be sliced."""
-    return isinstance(getattr(x, "shape", None), tuple) and hasattr(cast("Any", x), "__getitem__")
+    return isinstance(getattr(x, "shape", None), tuple) and callable(getattr(x, "__getitem__", None))
 
 
 class SlicedSource(Source):

@@ -89,6 +89,8 @@ class Source(ABC):
             return ahead(self.read(start_row))
         return self.read(start_row)
 
+    # The columns as they were asked for, of a format that takes them where it is opened.
+    taken: tuple[str | int, ...] | None = None
     # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
     beside: str | int | None = None
 

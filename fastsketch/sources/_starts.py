@@ -2,8 +2,6 @@
 
 import re
 
-from fastsketch.sources._formats import Options
-
 # How compressed streams begin, and the suffix of such files.
 COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 # What is read from its end, or here and there.
@@ -19,7 +17,7 @@ SVMLIGHT, TABLE, MARKET = "svmlight", "table", "market"
 _PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
 
 
-def text_format(head: bytes, options: Options) -> str:
+def text_format(head: bytes) -> str:
     """What a text is, by its first lines: "svmlight", "table" or "market"."""
     if head[:14].lower() == b"%%matrixmarket":
         return MARKET

@@ -39,9 +39,9 @@ class Stream(io.RawIOBase):
         """See RawIOBase."""
         return True
 
-    def head(self, size: int, *, line: bool = False) -> bytes:
-        """The first bytes, which will be read again; `line`: no more of them than end the first line."""
-        while len(self._head) < size and not (line and b"\n" in self._head):
+    def head(self, size: int, *, lines: int = 0) -> bytes:
+        """The first bytes, which will be read again; of text no more than end so many lines are waited for."""
+        while len(self._head) < size and not (lines and self._head.count(b"\n") >= lines):
             more = self._text.read_some(size - len(self._head))
             if not more:
                 break
@@ -84,7 +84,7 @@ def of_stream(stream: Stream, options: Options) -> Source:
     for magic, name in _formats.STREAMS_BY_START.items():
         if start.startswith(magic):
             return _formats.function(name)(stream, options)
-    kind = text_format(stream.head(HEAD_BYTES, line=True), options)
+    kind = text_format(stream.head(HEAD_BYTES, lines=1))
     return _formats.function(_formats.TEXT_STREAMS[kind])(stream, options)
 
 

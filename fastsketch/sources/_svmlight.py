@@ -2,24 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io._input import InputFile, SourceError
+from fastsketch.io._input import InputFile, Opened, SourceError
 from fastsketch.io._svmlight import count_features, read_blocks
 from fastsketch.sources import _source
-from fastsketch.sources._source import Source
 from fastsketch.sources._text import TextSource
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-
-def open_svmlight(path: Path, *, n_features: int | None, zero_based: bool) -> Source:
-    """The rows of a file of svmlight text, which may be compressed."""
-    return SvmlightSource(path, n_features=n_features, zero_based=zero_based)
 
 
 class SvmlightSource(TextSource):
@@ -32,7 +26,7 @@ class SvmlightSource(TextSource):
     sparse = complete = True
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, *, n_features: int | None, zero_based: bool, file: BinaryIO | None = None) -> None:
+    def __init__(self, path: Path, *, n_features: int | None, zero_based: bool, file: Opened | None = None) -> None:
         super().__init__(path, file)
         self._zero_based = zero_based
         if file is None:

@@ -1,6 +1,7 @@
 """Columns of tables as Arrow describes them: which are taken, how many numbers a row has, and in which dtype."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,8 +131,10 @@ def choose(
     if columns is None:
         chosen = [k for k, name in enumerate(names) if name not in left_out]
     else:
-        chosen = [_position(column, names, of) for column in columns]
-        twice = next((column for column, k in zip(columns, chosen, strict=True) if chosen.count(k) > 1), None)
+        place = {name: k for k, name in enumerate(names)}
+        chosen = [_position(column, names, place, of) for column in columns]
+        counts = Counter(chosen)
+        twice = next((column for column, k in zip(columns, chosen, strict=True) if counts[k] > 1), None)
         if twice is not None:
             raise ValueError(f"columns: {twice!r} stands there twice")
     if not chosen:
@@ -150,14 +153,23 @@ def choose(
     return Chosen(tuple(chosen), tuple(names[k] for k in chosen), tuple(widths), own if dtype is None else dtype)
 
 
-def _position(column: str | int, names: Sequence[str], of: str) -> int:
+def named(fields: Sequence[Field], column: str | int, of: str, argument: str) -> str:
+    """The name of a column by name or position; ValueError, beginning with the argument, if there is none."""
+    names = [field[0] for field in fields]
+    try:
+        return names[_position(column, names, {name: k for k, name in enumerate(names)}, of)]
+    except ValueError as error:
+        raise ValueError(f"{argument}{str(error).removeprefix('columns')}") from None
+
+
+def _position(column: str | int, names: Sequence[str], place: dict[str, int], of: str) -> int:
     if isinstance(column, str):
-        if column not in names:
+        if column not in place:
             known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             raise ValueError(f"columns: {of} has no column {column!r}: it has {known}")
-        if names.count(column) > 1:
+        if len(place) < len(names) and names.count(column) > 1:
             raise ValueError(f"columns: {of} has {names.count(column)} columns {column!r}: give positions")
-        return names.index(column)
+        return place[column]
     if not -len(names) <= column < len(names):
         raise ValueError(f"columns: {of} has {len(names)} columns, got position {column}")
     return column % len(names)

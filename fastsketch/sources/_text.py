@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
-from fastsketch.io._input import DECOMPRESSORS, InputFile, SourceError, whole_lines
+from fastsketch.io._input import DECOMPRESSORS, InputFile, Opened, SourceError, whole_lines
 from fastsketch.io._svmlight import BLOCK_BYTES, LONGEST_LINE
 from fastsketch.sources._files import FileSource, reading
 from fastsketch.sources._source import Place, Source
@@ -19,7 +19,7 @@ class TextSource(FileSource):
 
     n_rows: int | None = None
 
-    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
+    def __init__(self, path: Path, file: Opened | None = None) -> None:
         self._file = file
         if file is None:
             super().__init__(path)

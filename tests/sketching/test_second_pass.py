@@ -238,8 +238,15 @@ def test_rows_of_files(tmp_path, monkeypatch, kind):
     assert np.isclose(sketch.audit(path).error, sketch.audit(given).error)
     twice = fs.FrequentDirections(6, method="tfd", solver="gram").update(given).update(given)
     assert np.allclose(twice.copy().refine([path, path]).singular_values, np.sqrt(2) * expected, rtol=1e-2)
-    with pytest.raises(ValueError, match="not with files"):
-        sketch.refine(path, np.ones(200))
+    heavy = fs.FrequentDirections(6, method="tfd", solver="gram").update(given, np.arange(200.0))
+    assert np.allclose(
+        heavy.copy().refine(path, np.arange(200.0)).singular_values,
+        heavy.copy().refine(given, np.arange(200.0)).singular_values,
+        rtol=1e-10,
+    )
+    for wrong in (199, 201):
+        with pytest.raises(ValueError, match="sample_weight must have one entry for each"):
+            sketch.refine(path, np.ones(wrong))
 
 
 def test_continues_well():
