@@ -55,7 +55,7 @@ def sketch_groups(
         Whatever ``fs.open_rows`` takes. Sparse rows are made dense a few megabytes at a time.
     by : str, int, or array_like (n,)
         The column whose values are the keys of the groups, by name or position: the rows are then without it. Or the
-        keys of the rows themselves. Integers of 64 bits, or strings.
+        keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
     sketch_size, method, alpha0, beta, buffer_size, center, dtype
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
     columns, fill, header, n_features, zero_based
