@@ -434,9 +434,10 @@ class MergeableModel(Model, abstract=True):
         wanted = self.resolved.get("dtype")
         if wanted is not None and other.resolved.get("dtype") != wanted:
             raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
-        if self.n_features not in (None, other.n_features) and not self._joins_columns(other):
+        joins = self._joins_columns(other)
+        if self.n_features not in (None, other.n_features) and not joins:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
-        with self._named(other._feature_names, "the columns of other"):
+        with self._named(None if joins else other._feature_names, "the columns of other"):
             if self.n_features is None:
                 self._adopt(other)
             else:

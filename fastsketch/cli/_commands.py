@@ -27,13 +27,8 @@ from fastsketch.sketching._rows_again import OtherRows
 from fastsketch.sources import Source
 from fastsketch.sources._source import Place
 
-# Notes of a model with the ids of its rows and columns: as long as its data.
-ID_LISTS = ("rows", "columns")
-# Notes that models must have in common to be merged, and what is said if they differ.
-OF_COLUMNS = {
-    "columns": "its columns have other names",
-    "events": "its events have another meaning (--relevant, --binary)",
-}
+# The note of an item model that says what its events mean, which models must have in common to be merged.
+EVENTS = "events"
 
 
 def sketch(args: Namespace) -> None:
@@ -95,26 +90,22 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
-            of_columns = _of_columns(models[0])
+            meaning = models[0].notes.get(EVENTS)
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                for name, note in _of_columns(other).items():
-                    if note != of_columns[name]:
-                        raise ValueError(f"{path}: {OF_COLUMNS[name]} than those of {args.inputs[0]}")
+                if other.notes.get(EVENTS) != meaning:
+                    raise ValueError(
+                        f"{path}: its events have another meaning (--relevant, --binary) than those of {args.inputs[0]}"
+                    )
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            merged.notes |= {name: note for name, note in of_columns.items() if note is not None}
+            merged.notes |= {} if meaning is None else {EVENTS: meaning}
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)
-
-
-def _of_columns(model: MergeableModel) -> dict[str, Any]:
-    """The notes of an item model that say what its columns are."""
-    return {name: model.notes.get(name) for name in OF_COLUMNS}
 
 
 def _mergeable(path: str) -> MergeableModel:
@@ -148,8 +139,7 @@ def info(args: Namespace) -> None:
 
         plot_spectrum(facts, args.plot)
     if args.json:
-        notes = {name: note for name, note in model.notes.items() if name not in ID_LISTS}
-        print(json.dumps(finite({**facts, "notes": notes})))
+        print(json.dumps(finite({**facts, "notes": model.notes})))
         return
     report(args, {name: fact for name, fact in facts.items() if fact is not certain})
     if certain:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,15 @@ def rows_of(args: Namespace) -> Source:
 
 
 def learn_in_parts(
-    args: Namespace, model: Any, out: Output, source: Source, *, notes: dict[str, Any] | None = None
+    args: Namespace,
+    model: Any,
+    out: Output,
+    source: Source,
+    *,
+    notes: dict[str, Any] | None = None,
+    finish: Callable[[Any], object] = lambda model: None,
 ) -> dict[str, Any]:
-    """Learn the rows of a source in parts, save the model, and return its facts.
+    """Learn the rows of a source in parts, save the model when `finish` has seen it, and return its facts.
 
     What has been learned of parts is in a folder beside the output until then, or in that of --checkpoint.
     """
@@ -52,6 +59,7 @@ def learn_in_parts(
                 progress=tell,
                 passes=getattr(args, "passes", 1),
             )
+            finish(found)
             with held():  # what is complete is saved
                 found.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
                 out.save(found)

@@ -16,6 +16,7 @@ from fastsketch.io import SourceError
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending._tables import put_item_ids
 from fastsketch.sources import Source
 from fastsketch.sources._select import Derived
 
@@ -28,11 +29,16 @@ def items(args: Namespace) -> None:
     model = SketchedEASE(**given(args))
     with output_of(args) as out:
         source = rows_of(args)
+        names = None if args.names is None else _names(args.names, source)
         # as `recommend` reads it: which values count, and whether they count as 1
         notes: dict[str, Any] = {"events": {"relevant": None, "binary": args.binary}}
-        if args.names is not None:
-            notes = {"columns": _names(args.names, source), **notes}
-        facts = learn_in_parts(args, model, out, Ones(source) if args.binary else source, notes=notes)
+
+        def finish(model: SketchedEASE) -> None:  # the names are ids in the state of the model
+            if names is not None and model.item_ids is None:
+                put_item_ids(model, names)
+
+        source = Ones(source) if args.binary else source
+        facts = learn_in_parts(args, model, out, source, notes=notes, finish=finish)
         report(args, facts, out)
 
 

@@ -40,11 +40,22 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = None) -> tuple[L, dict[str, Any]]:
+def _as_it_is(model: Any) -> None:
+    """What most commands do with a model that has learned."""
+
+
+def learn(
+    args: Namespace,
+    model: L,
+    out: Output,
+    *,
+    reader: Reader | None = None,
+    finish: Callable[[Any], None] = _as_it_is,
+) -> tuple[L, dict[str, Any]]:
     """Put the rows of args.inputs through the model and save it; returns the model learned and its facts.
 
-    With --passes 2 a sketch reads them twice. An interrupt leaves a partial result, from which --resume goes on to the
-    same bits.
+    `finish` is what is done to the model before it is saved. With --passes 2 a sketch reads them twice. An interrupt
+    leaves a partial result, from which --resume goes on to the same bits.
     """
     reader = reader or PlainRows()
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
@@ -83,6 +94,7 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
             notes = {"inputs": [Path(path).name for path in args.inputs], **reader.notes()}
             with held():  # a fit that is complete is saved
                 model.notes = notes
+                finish(model)
                 out.save(model)
                 if out.partial is not None:
                     out.partial.unlink(missing_ok=True)

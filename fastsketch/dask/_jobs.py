@@ -5,7 +5,7 @@
 # pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,14 @@ from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
+from fastsketch.dask._engine import computed
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
+from fastsketch.sources import Source
+from fastsketch.sources._paths import is_name
 
 M = TypeVar("M", bound=MergeableModel)
 
@@ -71,7 +74,9 @@ def _partitions(data: Any) -> _Partitions:
         return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
     # a sparse matrix would be iterated row by row, by scipy, unseen
     if isinstance(data, str | bytes) or is_sparse(data) or not hasattr(data, "__iter__"):
-        raise TypeError(f"data must be a dask array or a list of delayed partitions, got {type(data).__name__}")
+        raise TypeError(
+            f"data must be a dask array, a list of delayed partitions or names of files, got {type(data).__name__}"
+        )
     parts = [part if isinstance(part, Delayed) else delayed(part)() if callable(part) else None for part in data]
     if any(part is None for part in parts):
         raise TypeError("data must be a dask array, or a list of delayed partitions or of functions that load one")
@@ -80,17 +85,21 @@ def _partitions(data: Any) -> _Partitions:
     return _Partitions(parts, None, None)
 
 
-def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
-    """Learn from the rows of a Dask collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
+def fit(model: M, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> M:
+    """Learn from rows on Dask: of a collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
 
     Parameters
     ----------
-    model : fs.FrequentDirections, fs.SketchHash or another model that merges
+    model : fs.FrequentDirections, fs.SketchHash, or another model or estimator that learns from parts of rows
         A template that has seen no rows: its parameters and its notes count, and it is not changed.
     data : dask.array.Array (n, d), or list of dask.delayed partitions or of functions without arguments
-        Each partition is an array or scipy.sparse matrix of rows, loaded by the worker that learns from it.
+        Each partition is an array or scipy.sparse matrix of rows, loaded by the worker that learns from it. Names of
+        files, and what ``fs.open_rows`` gives, are cut into parts as in ``fs.run(model, data, engine="dask")``, which
+        this then is.
     fan_in : int, default 4
-        Models merged by one task.
+        Models merged by one task; of no meaning for files.
+    scheduler : str, distributed.Client or a cluster, optional
+        Where to run; by default on the active client.
 
     Returns
     -------
@@ -101,15 +110,20 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     ------
     TypeError, ValueError
         If the model or the data cannot serve, or ``update`` refuses a partition.
+    ConnectionError
+        If no scheduler answers.
+    WorkerLost
+        If one task loses its worker again and again.
     StateError
         If what comes back from a worker is no consistent model; the message names the partitions.
 
     Notes
     -----
-    Runs on the active ``dask.distributed`` client if there is one, else on Dask's threads. The result depends on the
-    partitions, not on the number of workers, the order in which they finish, or failures. A SketchHash of an array of
-    which every partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for
-    bit; otherwise each partition is a part that is sealed.
+    Without a scheduler or an active ``dask.distributed`` client a collection is learned on Dask's threads, and files
+    on a cluster of processes on this machine, for as long as that takes. The result depends on the partitions, not on
+    the number of workers, the order in which they finish, or failures. A SketchHash of an array of which every
+    partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for bit;
+    otherwise each partition is a part that is sealed.
 
     Examples
     --------
@@ -123,6 +137,11 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     from dask.delayed import delayed
 
     fan_in = as_integer(fan_in, "fan_in", 2)
+    if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
+        return fs.run(model, data, engine="dask", scheduler=scheduler)
+    if hasattr(model, "_job"):
+        template, finish = cast("Any", model)._job(data)
+        return finish(fit(template, data, fan_in=fan_in, scheduler=scheduler))
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"model must be a model that merges, got {type(model).__name__}")
     if model.n_features is not None:
@@ -139,18 +158,18 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
         for number, (empty, part) in enumerate(zip(models, parts, strict=True))
     ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
-    return model.copy().merge(root.compute().opened())
+    return model.copy().merge(computed(root, scheduler).opened())
 
 
-def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> FrequentDirections:
+def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:
     """Read the rows of a Dask collection once more: ``FrequentDirections.refine``, one task a partition.
 
     Parameters
     ----------
     model : fs.FrequentDirections
         A sketch: what ``fit`` gave for the same data; it is not changed.
-    data, fan_in
-        As for ``fit``.
+    data, fan_in, scheduler
+        As for ``fit``, but no files: ``fs.run(..., passes=2)`` reads those twice.
 
     Returns
     -------
@@ -195,7 +214,7 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> Frequent
     learn, join, empty = delayed(_learn), delayed(_join), delayed(again)
     leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
-    return again.merge(root.compute().opened()).finish()
+    return again.merge(computed(root, scheduler).opened()).finish()
 
 
 def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:

@@ -3,22 +3,28 @@
 import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
-from uuid import UUID
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.features.ids import IdTable, strings_of
+from fastsketch.features._id_columns import (
+    INTEGERS,
+    KINDS,
+    MIXED,
+    STRINGS,
+    Keys,
+    keys_of,
+    objects,
+    plain,
+    rank,
+    unplain,
+)
 from fastsketch.io import _checks as checks
 
 Places = NDArray[np.int32]
 
-# Kinds of ids, as files name them.
-INTEGERS: Final = "integers"
-STRINGS: Final = "strings"
-MIXED: Final = "mixed"
-_KINDS = (INTEGERS, STRINGS, MIXED)
 # Strings that are decoded, or made, at a time.
 PIECE = 1 << 16
 
@@ -50,14 +56,14 @@ class IdMap:
     """
 
     def __init__(self, ids: Any) -> None:
-        keys = keys_of(ids, "ids")
+        keys = _keys(ids, "ids")
         other = _of(_table(keys.kind))
         places = other._put(keys)
         if len(other) < len(places):
             # the first entry that has the place of an earlier one: it lies below its own position
             at = int(np.argmax(places < np.arange(len(places))))
             raise ValueError(f"ids must be different, got {other[int(places[at])]!r} again as entry {at}")
-        self._made = other._made
+        self._made = other._table
 
     _made: "IdTable | dict[Any, int] | None" = None
     _held: "tuple[dict[str, NDArray[Any]], str, str] | None" = None  # arrays, name and kind that make it
@@ -68,7 +74,7 @@ class IdMap:
         """Of a map out of its own arrays only when it is first asked for a place: copies of a model do not ask."""
         if self._made is None:
             assert self._held is not None
-            self._made = IdMap.of_arrays(*self._held)._made
+            self._made = IdMap.of_arrays(*self._held)._table
             self._held = None
         assert self._made is not None
         return self._made
@@ -115,7 +121,7 @@ class IdMap:
         """All ids in the order of their places, (n,): int64, or an object array; not to be changed."""
         table = self._table
         if isinstance(table, dict):
-            return _objects(list(table))
+            return objects(list(table))
         if not table.is_text:
             return table.integers()
         if self._strings is None:
@@ -146,11 +152,11 @@ class IdMap:
         ValueError
             If one is missing: None, NaN.
         """
-        return self._find(keys_of(ids, name), name).astype(np.int64)
+        return self._find(_keys(ids, name), name).astype(np.int64)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
         """The same, or a KeyError that names those that are not in the map."""
-        keys = keys_of(ids, name)
+        keys = _keys(ids, name)
         out = self._find(keys, name).astype(np.int64)
         if len(out) and out.min() < 0:
             unknown = list(dict.fromkeys(keys[int(k)] for k in np.flatnonzero(out < 0)[:100]))
@@ -160,7 +166,7 @@ class IdMap:
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
         """(a map that also has the new ones of these, at its end; their places); this one stays as it is."""
-        keys = keys_of(ids, name)
+        keys = _keys(ids, name)
         if len(self) == 0:  # which has no kind yet
             out = _of(_table(keys.kind))
             return out, out._put(keys).astype(np.int64)
@@ -177,7 +183,7 @@ class IdMap:
         ids = self.ids
         if self.kind == MIXED:
             entries = ids.tolist()
-            order = np.array(sorted(range(len(entries)), key=lambda k: _rank(entries[k])), np.intp)
+            order = np.array(sorted(range(len(entries)), key=lambda k: rank(entries[k])), np.intp)
         else:
             order = np.argsort(ids, kind="stable")
         out = _of(_table(self.kind))
@@ -193,7 +199,7 @@ class IdMap:
         """
         strings = list(texts)
         if self.kind != INTEGERS:
-            return _objects(strings)
+            return objects(strings)
         found = [int(text) if _is_integer(text) else None for text in strings]
         lacking = _unused(self)
         return np.array([lacking if value is None else value for value in found], np.int64)
@@ -227,7 +233,7 @@ class IdMap:
             out = np.full(len(keys), -1, np.int32)
             which = np.array([isinstance(key, mine) for key in keys.values.tolist()], bool)
             if which.any():
-                out[which] = self._put(keys_of(keys.values[which], "ids"), add=False)
+                out[which] = self._put(_keys(keys.values[which], "ids"), add=False)
             return out
         if not table.is_text:
             return table.numbers_to_places(keys.values, add)
@@ -248,7 +254,7 @@ class IdMap:
             return {name + key.removeprefix(held[1]): array for key, array in held[0].items()}
         table = self._table
         if isinstance(table, dict):
-            return {name: np.frombuffer(json.dumps([_plain(key) for key in table]).encode(), np.uint8)}
+            return {name: np.frombuffer(json.dumps([plain(key) for key in table]).encode(), np.uint8)}
         if not table.is_text:
             return {name: table.integers()}
         return {name: table.utf8(), f"{name}_ends": table.integers()}
@@ -263,8 +269,8 @@ class IdMap:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> "IdMap":
         """The inverse of ``arrays``, of a stranger's; ValueError for what is none."""
-        if kind not in _KINDS:
-            raise ValueError(f"ids are {', '.join(_KINDS)}, not {kind!r}")
+        if kind not in KINDS:
+            raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
         if name not in arrays:
             raise ValueError(f"array {name!r} is missing")
         size = arrays[name].size
@@ -272,11 +278,11 @@ class IdMap:
         table = out._table
         if isinstance(table, dict):
             text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
-            entries = cast("Any", json.loads(text))
+            entries: Any = json.loads(text)
             if not isinstance(entries, list):
                 raise ValueError(f"array {name!r} holds no list of ids")
             n = len(cast("list[Any]", entries))
-            out._put(keys_of(_objects([_unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True))
+            out._put(_keys(objects([unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True))
         elif not table.is_text:
             n = size
             table.numbers_to_places(checks.array_of(arrays, name, (size,), checks.INT64), True)
@@ -312,13 +318,17 @@ def _require_text(text: NDArray[np.uint8], name: str) -> None:
         raise ValueError(f"array {name!r} holds no UTF-8 text: {error}") from None
 
 
+def _keys(values: Any, name: str, *, mixed: bool = False) -> Keys:
+    return Keys(values.kind, values.ids) if isinstance(values, IdMap) else keys_of(values, name, mixed=mixed)
+
+
 def _table(kind: str) -> "IdTable | dict[Any, int]":
     return {} if kind == MIXED else IdTable(kind == STRINGS)
 
 
 def _of(table: "IdTable | dict[Any, int]") -> IdMap:
     out = IdMap.__new__(IdMap)
-    out._made = table
+    out._made = table  # pyright: ignore[reportPrivateUsage]
     return out
 
 
@@ -341,156 +351,25 @@ def as_id_map(ids: Any, size: int, name: str) -> IdMap:
     return out
 
 
-# -- columns of ids ----------------------------------------------------------------------------------------------------
-class Keys:
-    """A column of ids of one kind."""
+def ids_of_notes(notes: dict[str, Any], sides: Mapping[str, int]) -> list[IdMap] | None:
+    """The ids of sides that a command of an older version left in the notes of a model, and takes out of them.
 
-    def __init__(self, kind: str, values: NDArray[Any]) -> None:
-        self.kind, self.values = kind, values  # int64, or objects
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, place: int) -> Any:
-        return self.values[place : place + 1].tolist()[0]
-
-
-def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
-    """A column of ids from a sequence, an array, a column of a data frame, or one id."""
-    if isinstance(values, IdMap):
-        return Keys(values.kind, values.ids)
-    if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
-        # one id; a tuple is one too, as a row of a table is
-        values = _objects([values])
-    array = _as_array(values, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be a vector of ids, got shape {array.shape}")
-    kind = array.dtype.kind
-    if kind == "O":
-        return _of_objects(array, name, mixed=mixed)
-    if kind == "i" or (array.size == 0 and kind == "f"):
-        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
-    if kind == "u":
-        if array.size and array.max() > np.iinfo(np.int64).max:
-            raise ValueError(f"{name} must be below 2**63, got {array.max()}: as strings they may be anything")
-        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
-    if kind == "f":
-        return Keys(INTEGERS, _whole(array, name))
-    if kind == "U":
-        return Keys(STRINGS, array.astype(object))
-    raise TypeError(f"{name} must be integers or strings, got dtype {array.dtype}: astype(str) makes strings of them")
-
-
-def _as_array(values: Any, name: str) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
-    if isinstance(values, np.ndarray):
-        return cast("NDArray[Any]", values)
-    if hasattr(values, "to_numpy"):  # a column of pandas, polars or pyarrow
-        return np.asarray(values.to_numpy())
-    if isinstance(values, Mapping) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be a vector of ids, got {type(values).__name__}")
-    # NumPy would make strings of the numbers beside a string
-    return _objects(list(cast("Iterable[Any]", values)))
-
-
-def _objects(values: list[Any]) -> NDArray[Any]:
-    out = np.empty(len(values), object)
-    for k, value in enumerate(values):
-        out[k] = value
+    None, and the notes as they are, unless each side has so many different strings.
+    """
+    for side, size in sides.items():
+        found = notes.get(side)
+        if not isinstance(found, list):
+            return None
+        names = cast("list[Any]", found)
+        if len(names) != size or not all(isinstance(name, str) for name in names) or len(set(names)) < size:
+            return None
+    try:
+        out = [IdMap(notes[side]) for side in sides]
+    except ValueError:  # what is no Unicode text
+        return None
+    for side in sides:
+        del notes[side]
     return out
-
-
-def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Integers that stand in a column of floats, as pandas keeps them beside missing ones."""
-    missing = np.isnan(array)
-    if missing.any():
-        raise _missing(name, int(np.argmax(missing)), np.nan)
-    good = (np.abs(array) <= 2.0**53) & (array == np.floor(array))
-    if not good.all():
-        at = int(np.argmin(good))
-        raise TypeError(f"{name} must be integers or strings: entry {at} is {array[at]!r}")
-    return array.astype(np.int64)
-
-
-def _missing(name: str, at: int, value: Any) -> ValueError:
-    return ValueError(f"{name} must not be missing: entry {at} is {value!r}")
-
-
-def _of_objects(array: NDArray[Any], name: str, *, mixed: bool = False) -> Keys:
-    values = cast("list[Any]", array.tolist())
-    types = set(map(type, values))
-    if not mixed:
-        if types <= {str}:
-            return Keys(STRINGS if types else INTEGERS, array if types else np.empty(0, np.int64))
-        if types <= {int} and -(2**63) <= min(values) and max(values) < 2**63:
-            return Keys(INTEGERS, array.astype(np.int64))
-    plain = _objects([_as_id(value, name, k) for k, value in enumerate(values)])
-    if mixed:
-        return Keys(MIXED, plain)
-    types = set(map(type, plain.tolist()))
-    if types == {str}:
-        return Keys(STRINGS, plain)
-    return Keys(INTEGERS, plain.astype(np.int64)) if types == {int} else Keys(MIXED, plain)
-
-
-def _as_id(value: Any, name: str, at: int) -> Any:
-    """An id as Python's own type, or an error that names its position."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if not -(2**63) <= value < 2**63:
-            raise ValueError(f"{name} must be below 2**63: entry {at} is {value}: as strings they may be anything")
-        return int(value)
-    if isinstance(value, bytes | UUID):
-        return value
-    if isinstance(value, tuple):
-        return tuple(_as_id(item, name, at) for item in cast("tuple[Any, ...]", value))
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        raise _missing(name, at, value)
-    if isinstance(value, float | np.floating):
-        return int(_whole(np.array([value], np.float64), name)[0]) if value == value else _raise_missing(name, at)
-    raise TypeError(
-        f"{name} must be integers or strings: entry {at} is {value!r:.60}, of type {type(value).__name__} (str() makes "
-        "a string of it)"
-    )
-
-
-def _raise_missing(name: str, at: int) -> int:
-    raise _missing(name, at, np.nan)
-
-
-def _rank(value: Any) -> tuple[str, Any]:
-    """What a mixture is put in order by."""
-    kind = type(value).__name__
-    if isinstance(value, tuple):
-        return kind, [_rank(item) for item in cast("tuple[Any, ...]", value)]
-    return kind, value
-
-
-def _plain(value: Any) -> Any:
-    """An id of a mixture as json can write it: {"type": what} but for integers and strings."""
-    if isinstance(value, bytes):
-        return {"bytes": value.hex()}
-    if isinstance(value, UUID):
-        return {"uuid": value.hex}
-    if isinstance(value, tuple):
-        return {"tuple": [_plain(item) for item in cast("tuple[Any, ...]", value)]}
-    return value
-
-
-def _unplain(value: Any) -> Any:
-    """The inverse; ValueError or TypeError for what is none."""
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = cast("dict[str, Any]", value).items()
-    if kind == "bytes":
-        return bytes.fromhex(content)
-    if kind == "uuid":
-        return UUID(hex=content)
-    if kind == "tuple" and isinstance(content, list):
-        return tuple(_unplain(item) for item in cast("list[Any]", content))
-    raise ValueError(f"there are no ids of the type {kind!r}")
 
 
 def _is_integer(text: str) -> bool:

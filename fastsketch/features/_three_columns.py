@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,6 +192,11 @@ def _of_text(path: Path, columns: ColumnNames | None, *, header: bool | None) ->
     return Three(users, items, numbers if len(places) == 3 else None, np.array(lines))
 
 
+def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether it is a dict; scipy's matrices of keys are some."""
+    return isinstance(table, Mapping) and not is_sparse(table)
+
+
 # -- Python's own ------------------------------------------------------------------------------------------------------
 def of_mapping(table: Mapping[Any, Any]) -> Three:
     """{user: [items]} or {user: {item: value}}; users without items have no line, and are users."""
@@ -215,7 +220,7 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
 
 def of_tuples(table: Sequence[Any]) -> Three:
     """[(user, item)] or [(user, item, value)]."""
-    widths = {len(line) if isinstance(line, tuple | list) else 0 for line in table}
+    widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")
     columns = [list(column) for column in zip(*table, strict=True)] or [[], []]

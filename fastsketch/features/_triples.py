@@ -1,7 +1,7 @@
 """Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeAlias, cast
@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import is_sparse
 from fastsketch.features._id_map import IdMap, no_ids
 from fastsketch.features._three_columns import (
     ColumnNames,
     Three,
     is_frame,
+    is_mapping,
     looks_like_triples,
     of_file,
     of_frame,
@@ -24,6 +24,7 @@ from fastsketch.features._three_columns import (
 from fastsketch.io._input import SourceError
 
 Index = NDArray[Any]
+
 
 class Triples:
     """A table whose lines are (user, item, value), or (user, item): a sparse matrix users x items, by ids.
@@ -113,8 +114,8 @@ class Triples:
                 return cls(found.users, found.items, values=found.values)
         if is_frame(table):
             found = of_frame(table, columns)
-        elif isinstance(table, Mapping) and not is_sparse(table):
-            found = of_mapping(cast("Mapping[Any, Any]", table))
+        elif is_mapping(table):
+            found = of_mapping(table)
         elif isinstance(table, Sequence):
             found = of_tuples(cast("Sequence[Any]", table))
         else:
@@ -179,7 +180,7 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
-    if isinstance(table, str | PathLike) or (isinstance(table, Mapping) and not is_sparse(table)):
+    if isinstance(table, str | PathLike) or is_mapping(table):
         return Triples.of(table)
     if is_frame(table) and looks_like_triples(table):
         raise ValueError(
@@ -217,7 +218,7 @@ def _is_missing(value: Any) -> bool:
 
 
 @contextmanager
-def _in_file(path: str | PathLike[str], found: Three) -> Iterator[None]:
+def _in_file(path: str | PathLike[str], found: Three) -> Generator[None]:
     """Errors that name an entry name the file, and the line of text."""
     try:
         yield
@@ -229,7 +230,7 @@ def _in_file(path: str | PathLike[str], found: Three) -> Iterator[None]:
 
 
 @contextmanager
-def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Iterator[None]:
+def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
     """Errors that name the entry of a matrix by its indices name it by its ids, where there are any."""
     try:
         yield

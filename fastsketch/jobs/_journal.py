@@ -65,34 +65,3 @@ def _said(line: bytes) -> Line | None:
         return cast("Line", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
     except ValueError:
         return None
-
-
-def compare(path: Path, now: Line, then: Line) -> None:
-    """ValueError if a journal is of another job, with the first differences."""
-    found = differences(as_written(now), then)
-    if found:
-        more = f"; and {len(found) - 4} more" if len(found) > 4 else ""
-        raise ValueError(f"{path.parent} belongs to another job: {'; '.join(found[:4])}{more}")
-
-
-def as_written(value: Any) -> Any:
-    """As it is when json has written and read it: tuples are lists."""
-    return json.loads(json.dumps(value))
-
-
-def differences(now: Any, then: Any, name: str = "") -> list[str]:
-    """In what two things that json can write differ, each in words."""
-    if isinstance(now, dict) and isinstance(then, dict):
-        mine, theirs = cast("Line", now), cast("Line", then)
-        pairs = [(f"{name}.{key}" if name else key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs}]
-    elif isinstance(now, list) and isinstance(then, list) and len(cast("Any", now)) == len(cast("Any", then)):
-        both = zip(cast("list[Any]", now), cast("list[Any]", then), strict=True)
-        pairs = [(f"{name}[{number}]", one, other) for number, (one, other) in enumerate(both)]
-    else:
-        return [] if now == then else [f"{name} is {_shown(now)} now and was {_shown(then)}"]
-    return [text for pair in pairs for text in differences(pair[1], pair[2], pair[0])]
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,16 +1,12 @@
 """The checkpoint of a job: a folder with what has been learned of parts, and a manifest, to which lines are added.
 
-A line is the crc32 of its text, a blank, and JSON; it is on the disk before anything relies on it. The first line says
-which job it is. Each other line names the file of a node, written before, and the parts that it covers: whatever covers
-some of these alone is done with, and its file goes. A kill may tear the last line, which then counts for nothing; any
-other line that is damaged is an error.
+A line of it (``_journal``) names the file of a node, written before, and the parts that it covers: whatever covers
+some of these alone is done with, and its file goes.
 """
 
 import contextlib
 import json
-import os
 import warnings
-import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -19,11 +15,11 @@ from fastsketch._model import from_bytes
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import replacing, sweep
 from fastsketch.io._state import StateError
+from fastsketch.jobs._journal import add_line, begin, contents
 from fastsketch.jobs._parts import Node
 from fastsketch.jobs._tree import Place
 
 NAME = "manifest.jsonl"
-VERSION = 1
 
 Identity = dict[str, Any]
 
@@ -76,7 +72,7 @@ class Manifest:
         entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
         with replacing(self.folder / file) as out:
             out.write(node.as_bytes())
-        _append(self.folder / NAME, entry._asdict())
+        add_line(self.folder / NAME, entry._asdict())
         done = [other for other in self.entries if entry.covers(other)]
         self.entries = [other for other in self.entries if not entry.covers(other)] + [entry]
         for other in done:
@@ -108,11 +104,10 @@ class Manifest:
             entries: list[Entry] = []
             if resume:
                 then, entries = _read(manifest)
-                _compare(folder, job, then)
+                compare(folder, job, then)
             else:
                 _make_room(folder)
-                with replacing(manifest) as out:
-                    out.write(_line({"version": VERSION, "job": job}))
+                begin(manifest, job)
             _tidy(folder, {entry.file for entry in entries})
             yield cls(folder, entries)
 
@@ -152,46 +147,9 @@ def _tidy(folder: Path, wanted: set[str]) -> None:
         sweep(path)
 
 
-# -- lines ---------------------------------------------------------------------------------------------------------
-def _line(content: dict[str, Any]) -> bytes:
-    text = json.dumps(content, separators=(",", ":")).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def _append(manifest: Path, content: dict[str, Any]) -> None:
-    with manifest.open("ab", buffering=0) as file:
-        file.write(_line(content))
-        os.fsync(file.fileno())
-
-
-def _content(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None if it is damaged."""
-    crc, _, text = line.partition(b" ")
-    try:
-        return cast("dict[str, Any]", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
-    except ValueError:
-        return None
-
-
 def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
-    """The job of a manifest, and its nodes that no other covers; a torn last line is cut off."""
-    content = manifest.read_bytes()
-    whole, _, torn = content.rpartition(b"\n")
-    lines = whole.split(b"\n") if whole else []
-    said = [_content(line) for line in lines]
-    if said and said[-1] is None:  # space that was given to the file, but not yet filled
-        torn = lines[-1] + b"\n" + torn
-        said.pop()
-    if None in said or not said:
-        number = said.index(None) + 1 if said else 1
-        raise StateError(f"{manifest}, line {number} is damaged: start without resume")
-    if torn:
-        with manifest.open("r+b") as file:
-            file.truncate(len(content) - len(torn))
-            os.fsync(file.fileno())
-    head, *rest = cast("list[dict[str, Any]]", said)
-    if head.get("version") != VERSION or not isinstance(head.get("job"), dict):
-        raise StateError(f"{manifest} is that of another version of fastsketch: start without resume")
+    """The job of a manifest, and its nodes that no other covers."""
+    job, rest = contents(manifest)
     entries: list[Entry] = []
     for number, line in enumerate(rest, 2):
         try:
@@ -201,7 +159,7 @@ def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
         except TypeError:
             raise StateError(f"{manifest}, line {number} is none of a manifest: start without resume") from None
         entries = [other for other in entries if not entry.covers(other)] + [entry]
-    return head["job"], entries
+    return job, entries
 
 
 # -- identity ------------------------------------------------------------------------------------------------------
@@ -271,7 +229,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _compare(folder: Path, now: Identity, then: Identity) -> None:
+def compare(folder: Path, now: Identity, then: Identity) -> None:
     found = differences(now, then)
     if found:
         raise OtherJob(folder, found)

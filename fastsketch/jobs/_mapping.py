@@ -14,16 +14,16 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from fastsketch import __version__
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
 from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
-from fastsketch.jobs._journal import as_written, differences
+from fastsketch.jobs._manifest import as_written, differences
 from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
 from fastsketch.jobs._parts import Node
-from fastsketch.jobs._progress import Progress
+from fastsketch.jobs._progress import Progress, Wanted
 from fastsketch.jobs._tree import Place
 from fastsketch.jobs._unfinished import Unfinished
 from fastsketch.jobs._workers import useful
@@ -57,7 +57,7 @@ def map_rows(
     engine: str = "processes",
     scheduler: Any = None,
     resume: bool = False,
-    progress: Any = None,
+    progress: Wanted = None,
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
@@ -149,7 +149,7 @@ class Job(NamedTuple):
     engine: str = "processes"
     scheduler: Any = None
     resume: bool = False
-    progress: Any = None
+    progress: Wanted = None
     part_bytes: int = PART_BYTES
     retries: int = 3
 
@@ -164,7 +164,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job) 
     firsts = _first_rows(parts)
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
-        Progress(job.progress, source, len(parts), title=name) as told,
+        Progress(job.progress, source, len(parts)) as told,
         Unfinished.opened(output, sink, about, resume=job.resume) as kept,
     ):
         done = kept.done(firsts)
@@ -174,11 +174,11 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job) 
         tasks = ((n, answer_part, (name, parts[n], writer)) for n, writer in writers.items())
         for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, told):
             kept.add(number, rows, spec)
-            told.finished(Place(0, number, number, number), _node(number, rows))
+            told.finished(_node(number, rows))
         if about is not None and differences(about["rows"], as_written(source.identity())):
             raise SourceError(f"{source.name} has changed while it was read")
         lengths, spec = kept.all(len(parts))
-        kept.finish(lengths, spec or _spec_of_nothing(method, name, source), known=None not in firsts)
+        kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
     return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
 
 
@@ -295,8 +295,9 @@ def digest_of(method: Method) -> str:
 # -- inside ------------------------------------------------------------------------------------------------------------
 def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> dict[str, Any]:
     return {
-        "fastsketch": __version__,
-        "method": {"name": name, "digest": digest_of(method)},
+        "schema": SCHEMA,
+        "method": name,
+        "digest of the model": digest_of(method),
         "part_bytes": job.part_bytes,
         "parts": len(parts),
         "rows": as_written(source.identity()),

@@ -59,7 +59,7 @@ class Sink(Protocol):
         """Whether a file of a folder may be one of an earlier output."""
         ...
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, *, known: bool) -> Path:
+    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """Put the parts together; what is to be called by the name of the output. Nothing that it needs is removed."""
         ...
 
@@ -171,18 +171,20 @@ class Npy:
         """See Sink."""
         return False
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, *, known: bool) -> Path:
+    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
         result, header = place / self.RESULT, npy_header(spec, sum(lengths))
         with result.open("r+b") as file:
-            if not known:
-                file.truncate(0)
             file.write(header)
-            for number in range(0 if known else len(lengths)):
-                with self._part(place, number).open("rb") as part:
-                    shutil.copyfileobj(part, file, 1 << 20)
+            row = 0
+            for number, length in enumerate(lengths):
+                if firsts[number] is None and length:
+                    file.seek(len(header) + row * spec.row_bytes)
+                    with self._part(place, number).open("rb") as part:
+                        shutil.copyfileobj(part, file, 1 << 20)
+                row += length
             file.flush()
-            file.truncate(len(header) + sum(lengths) * spec.row_bytes)
+            file.truncate(len(header) + row * spec.row_bytes)
             os.fsync(file.fileno())
         return result
 
@@ -251,7 +253,7 @@ class Csv:
         """See Sink."""
         return False
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, *, known: bool) -> Path:
+    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
         result = place / self.RESULT
         with result.open("wb") as file:
@@ -259,9 +261,10 @@ class Csv:
                 head = io.StringIO()
                 csv.writer(head, lineterminator="\n").writerow(self._heads)
                 file.write(head.getvalue().encode())
-            for number in range(len(lengths)):
-                with (place / f"{_numbered(number)}.csv").open("rb") as part:
-                    shutil.copyfileobj(part, file, 1 << 20)
+            for number, length in enumerate(lengths):
+                if length:
+                    with (place / f"{_numbered(number)}.csv").open("rb") as part:
+                        shutil.copyfileobj(part, file, 1 << 20)
             file.flush()
             os.fsync(file.fileno())
         return result
@@ -342,7 +345,7 @@ class Parquet:
         """See Sink."""
         return self.NAME.fullmatch(name) is not None
 
-    def finish(self, place: Path, lengths: list[int], spec: Spec, *, known: bool) -> Path:
+    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
         return place / self.RESULT
 

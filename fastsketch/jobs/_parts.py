@@ -14,7 +14,7 @@ from fastsketch.sources._naming import naming
 
 
 class Node(NamedTuple):
-    """What was learned of parts `first` to `last`: a model, or its bytes where it goes from process to process."""
+    """What was learned of parts `first` to `last`: a model, its bytes, or what fetches these from where they are."""
 
     content: Any
     n_rows: int
@@ -24,17 +24,19 @@ class Node(NamedTuple):
 
     def opened(self) -> Any:
         """The model; StateError naming the parts if the bytes are none."""
-        if not isinstance(self.content, bytes):
-            return self.content
+        content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
+        if not isinstance(content, bytes):
+            return content
         try:
-            return from_bytes(self.content)
+            return from_bytes(content)
         except StateError as error:
             which = f"part {self.first}" if self.first == self.last else f"parts {self.first} to {self.last}"
             raise StateError(f"what came back from {which} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
         """The model as a state file has it."""
-        return self.content if isinstance(self.content, bytes) else cast("bytes", self.content.to_bytes())
+        content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
+        return content if isinstance(content, bytes) else cast("bytes", content.to_bytes())
 
 
 class Begin(NamedTuple):

@@ -213,7 +213,7 @@ class _Job:
             "passes": self.passes,
             "part_bytes": self.part_bytes,
             "parts": len(self.parts),
-            "source": source,
+            "inputs": source if source is None or "sources" in source else {"sources": [source]},
         }
 
     def _engine(self, told: Progress) -> Engine:
@@ -228,6 +228,7 @@ class _Job:
         known = [] if manifest is None else self._known(tree, manifest, number, here=engine.here)
         for _, node in known:
             told.known(node)
+        shared = engine.share(template)
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
         def leaves() -> Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]]:
@@ -235,7 +236,7 @@ class _Job:
                 zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
             ):
                 if index not in there:
-                    yield tree.place(0, index), _parts.learn, (template, begin, part, index, not engine.here)
+                    yield tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here)
 
         def finished(place: Place, node: Node) -> Node:
             if manifest is not None:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from fastsketch.io._lock import locked
-from fastsketch.io._replacing import LONGEST_STEM, regular_target, replacing, temporary_name
+from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
+from fastsketch.io._state import StateError
 from fastsketch.jobs._answers import Spec
-from fastsketch.jobs._journal import add_line, begin, compare, contents
+from fastsketch.jobs._journal import add_line, begin, contents
+from fastsketch.jobs._manifest import compare
 from fastsketch.jobs._outputs import Sink
 
 JOURNAL = "manifest.jsonl"
@@ -58,11 +60,11 @@ class Unfinished:
                 if not journal.exists():
                     raise ValueError(f"nothing to resume: {journal} does not exist")
                 then, lines = contents(journal)
-                compare(journal, job or {}, then)
+                compare(self.place, job or {}, then)
                 self._take(lines)
                 _tidy(self.place)
             else:
-                if journal.exists() and job is not None:
+                if job is not None and _has_parts(journal):
                     warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
                 _remove(self.place)
                 self.place.mkdir()
@@ -116,9 +118,9 @@ class Unfinished:
         """(rows of each part, what answers are): None if there is none."""
         return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
 
-    def finish(self, lengths: list[int], spec: Spec, *, known: bool) -> None:
+    def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
         """Put the parts together, and give them the name of the output."""
-        result = self._sink.finish(self.place, lengths, spec, known=known)
+        result = self._sink.finish(self.place, lengths, firsts, spec)
         old = None
         if self._sink.folder and self._target.exists():
             old = temporary_name(self._target)
@@ -180,6 +182,12 @@ def checked(output: Path, sink: Sink) -> Path:
     if not found.parent.is_dir():
         raise ValueError(f"{output} is a link to {found}, whose folder does not exist")
     return found
+
+
+def _has_parts(journal: Path) -> bool:
+    with contextlib.suppress(OSError, StateError):
+        return bool(contents(journal)[1])
+    return False
 
 
 def _remove(place: Path) -> None:

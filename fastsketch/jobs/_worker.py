@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import pickle
 import signal
 import threading
 import traceback
+import uuid
 import warnings
 from collections.abc import Generator
 from typing import Any
@@ -27,6 +29,42 @@ class TraceOfWorker(Exception):
         return f"\n{self.args[0]}"
 
 
+class Shared:
+    """A value for many tasks, which a process is sent with the first of them alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.name = uuid.uuid4().hex
+        self._content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+    def in_full(self) -> "_Sent":
+        """For a process that does not have it yet."""
+        return _Sent(self.name, self._content)
+
+
+class _Sent:
+    """A shared value on its way: what comes out of the pipe is the value."""
+
+    def __init__(self, name: str, content: bytes | None = None) -> None:
+        self._about = name, content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return shared_value, self._about
+
+
+# Values that were sent to this process, the last few of them.
+_values: dict[str, Any] = {}
+MOST_VALUES = 4
+
+
+def shared_value(name: str, content: bytes | None) -> Any:
+    """The value of this name; content if it is new to this process."""
+    if content is not None and name not in _values:
+        while len(_values) >= MOST_VALUES:
+            del _values[next(iter(_values))]
+        _values[name] = pickle.loads(content)
+    return _values[name]
+
+
 class Worker:
     """One spawned process and the pipe to it."""
 
@@ -34,9 +72,19 @@ class Worker:
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs,), daemon=True, name="fastsketch-worker")
         self.greeted = False
+        self._has: set[str] = set()
         with _no_ctrl_c():
             self._process.start()
         theirs.close()  # or the end of the process would not close the pipe
+
+    def known(self, argument: Any) -> Any:
+        """An argument as it is sent: a shared value by its name, if the process has it."""
+        if not isinstance(argument, Shared):
+            return argument
+        if argument.name in self._has:
+            return _Sent(argument.name)
+        self._has.add(argument.name)
+        return argument.in_full()
 
     def send(self, task: Any) -> None:
         """Send (function, arguments); Lost if nobody is there, and what pickle raises if they cannot be sent."""

@@ -20,10 +20,14 @@ CHUNKS = 6
 
 def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
     """The most workers that the CPUs, the memory, the number of parts and the size of the job have use for."""
-    n_features = parts[0].n_features
-    need = 2 * template._state_bytes(n_features) + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
+    return useful(len(parts), n_bytes, 2 * template._state_bytes(parts[0].n_features), processes=processes)
+
+
+def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:
+    """The most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
+    need = model_bytes + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
     room = free_memory()
-    most = min(pool.get(), len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
+    most = min(pool.get(), n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
     return max(1, most if room is None else min(most, int(0.8 * room) // need))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
 from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Triples, as_triples
 from fastsketch.lowrank._data import Array
@@ -86,6 +86,12 @@ class Ids:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
         return cls(*found)
 
+    @classmethod
+    def of_notes(cls, notes: dict[str, Any], shape: tuple[int, int]) -> "Ids":
+        """Those that a file of an older version has in its notes, which then lose them."""
+        found = ids_of_notes(notes, dict(zip(("rows", "columns"), shape, strict=True)))
+        return cls() if found is None else cls(*found)
+
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
     """The other arrays of a file."""
@@ -126,7 +132,10 @@ def given(
     ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
     weight = None if sample_weight is None else _weights(table, sample_weight, ids, shape)
     return Given(
-        _matrix(table, ids, shape, "X"), weight, held if other is None else _matrix(other, ids, shape, "validation"), ids
+        _matrix(table, ids, shape, "X"),
+        weight,
+        held if other is None else _matrix(other, ids, shape, "validation"),
+        ids,
     )
 
 
@@ -161,7 +170,7 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
     out = table.placed(*_moved(table, ids), shape)
     if out.nnz < len(table):
         raise ValueError(
-            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or their mean"
+            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or the mean"
         )
     return out
 

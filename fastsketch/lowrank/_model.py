@@ -437,8 +437,10 @@ class LowRankModel(Answers):
         if table is not None:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for matrices: X is a table")
-            X, new_ids = table
-        data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
+            matrix, new_ids = table
+        else:
+            matrix = X
+        data = observed(matrix, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         biases, size, side = (fitted.column, data.n, "columns") if axis == 0 else (fitted.row, data.m, "rows")
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")
@@ -522,7 +524,8 @@ class LowRankModel(Answers):
         if state:
             own = without_ids(arrays, state)
             validate(state, own, dtype=self.dtype)
-            self._ids = Ids.of(state, arrays, shape=(own["row"].size, own["column"].size))
+            shape = own["row"].size, own["column"].size
+            self._ids = Ids.of(state, arrays, shape=shape) if "ids" in state else Ids.of_notes(self.notes, shape)
             if state.get("loss_parameter") is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:

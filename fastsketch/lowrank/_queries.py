@@ -69,9 +69,7 @@ def as_pairs(
     return of_one_shape(as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns"))
 
 
-def of_one_shape(
-    rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def of_one_shape(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The two, or ValueError if they make no pairs."""
     if rows.shape != columns.shape:
         raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
@@ -108,7 +106,11 @@ def recommended(
     own_lines = (
         exclude is not None
         and exclude.shape[0] == len(rows)
-        and not (n_rows is not None and exclude.shape[0] == n_rows == len(rows) and not np.array_equal(rows, np.arange(n_rows)))
+        and not (
+            n_rows is not None
+            and exclude.shape[0] == n_rows == len(rows)
+            and not np.array_equal(rows, np.arange(n_rows))
+        )
     )
     allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
     left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
@@ -224,7 +226,7 @@ class FoldedIn:
     def _left_out(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:
             raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
-        users, items, shape = table.user_ids, table.item_ids, (len(self), len(self._known_ids))
+        users, items, n = table.user_ids, table.item_ids, len(self._known_ids)
         if self.axis == 0:
-            return table.placed(self.ids.places(users), self._known_ids.places(items), shape)
-        return table.placed(self._known_ids.places(users), self.ids.places(items), shape[::-1]).T
+            return table.placed(self.ids.places(users), self._known_ids.places(items), (len(self), n))
+        return table.placed(self._known_ids.places(users), self.ids.places(items), (n, len(self))).T

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
 from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Triples, as_triples
 from fastsketch.io import _checks as checks
@@ -44,7 +44,9 @@ def batch_of(
     if item_ids is not None:
         raise ValueError("item_ids is for matrices: rows are a table, which has ids")
     if n_items is not None and known is None:
-        raise ValueError("rows are a table, and the model has seen a matrix without ids: begin with item_ids, or a table")
+        raise ValueError(
+            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or a table"
+        )
     if len(table) == 0:
         return None
     ids, places = (no_ids() if known is None else known).extended(table.item_ids, "items")
@@ -128,3 +130,14 @@ def without_ids(arrays: checks.Arrays, state: Any) -> dict[str, NDArray[Any]]:
     """The other arrays of a file."""
     own = array_names(ITEM_IDS) if "ids" in state else ()
     return {name: array for name, array in arrays.items() if name not in own}
+
+
+def ids_in(notes: dict[str, Any], n_items: int) -> IdMap | None:
+    """The ids that a file of an older version has in its notes, which then lose them."""
+    found = ids_of_notes(notes, {"columns": n_items})
+    return None if found is None else found[0]
+
+
+def put_item_ids(model: Any, ids: Any) -> None:
+    """Call the items of a SketchedEASE, which has seen matrices without ids, by these."""
+    model._ids = as_id_map(ids, model.n_features, ITEM_IDS)

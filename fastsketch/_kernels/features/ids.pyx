@@ -265,5 +265,3 @@ def strings_of(const uint8_t[::1] text, const int64_t[::1] ends):
         strings[i] = PyUnicode_DecodeUTF8(first + start, ends[i] - start, "strict")
         start = ends[i]
     return out
-
-
