@@ -106,7 +106,7 @@ def _groups(commands: Any) -> None:
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep of a group (default 16)")
     parameter(parser, "method", metavar=choices(GROUP_METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
-    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default 0.2)")
+    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default: 0.2)")
     parameter(parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L)")
     parameter(parser, "center", action="store_true", help="subtract the mean of each group, exactly and online")
     dtype(parser)

@@ -10,12 +10,11 @@ from typing import Any
 from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
 from fastsketch.cli._output import Output
-from fastsketch.cli._reading import comes_once
 from fastsketch.cli._signals import held
 from fastsketch.jobs import Report, run
 from fastsketch.jobs._manifest import Difference, OtherJob, in_words, kept, remove, shown
 from fastsketch.jobs._progress import Printed
-from fastsketch.sources import Source, open_rows
+from fastsketch.sources import Source, comes_once, open_rows
 
 
 def rows_of(args: Namespace) -> Source:

@@ -51,7 +51,7 @@ def assert_bits(groups, rows, keys, **parameters):
 def test_reference():
     rows, keys = rows_and_keys(600)
     groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
-    for key, (b, alpha, delta) in reference.group_sketches(rows, keys.tolist(), L).items():
+    for key, (b, alpha, delta) in reference.group_sketches(rows, keys.tolist(), m=L).items():
         found = groups[key]
         mine = found.gram()
         if len(b) > L:  # the algorithm's buffer, as it is before the last shrink

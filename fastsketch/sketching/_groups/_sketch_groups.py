@@ -16,8 +16,7 @@ from fastsketch.jobs._progress import Line
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows, keyed
-from fastsketch.sketching._groups._sketches import GroupSketches
-from fastsketch.sketching._methods import MethodName
+from fastsketch.sketching._groups._sketches import GroupMethod, GroupSketches
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sources import Source, naming
 
@@ -32,7 +31,7 @@ def sketch_groups(
     *,
     by: str | int | ArrayLike,
     sketch_size: int = 16,
-    method: MethodName = "rfd",
+    method: GroupMethod = "rfd",
     alpha0: float = 0.0,
     beta: float | None = None,
     buffer_size: int | None = None,
