@@ -151,7 +151,7 @@ class _Told:
     def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:
         """After a chunk, and at the end."""
         fraction = 1.0 if final else min(1.0, position / self._size) if self._size else None
-        self._line.show(fraction or 0.0, n_rows, final=final, more=f"  {n_groups:,} groups")
+        self._line.show(fraction or 0.0, n_rows, final=final, more={"groups": n_groups})
         if self._call is not None:
             seconds = perf_counter() - self._started
             self._call(
