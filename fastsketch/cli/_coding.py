@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-import fastsketch as fs
 from fastsketch.cli._appending import npy_rows
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import given, limited
+from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -39,7 +39,7 @@ def _learn(args: Namespace, model: Coder) -> None:
 
 def load_coder(path: str) -> Coder:
     """The model of 'hash' or 'quantize' in a file."""
-    model = fs.load(path)
+    model = load_model(path)
     if not isinstance(model, SketchHash | SketchQuantizer):
         raise StateError(f"{path} holds a {type(model).__name__}, not a SketchHash or a SketchQuantizer")
     return model
