@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-import fastsketch as fs
 from fastsketch._model import Model
 from fastsketch.cli._events import Meaning, Taken, meaning_in
 from fastsketch.cli._job import given
+from fastsketch.cli._models import load_model
 from fastsketch.cli._names import names_of
 from fastsketch.features._id_map import ids_of_text, positions, taken
 from fastsketch.io import StateError
@@ -163,7 +163,7 @@ def learned(name: str, taken: Taken, entries: Any, meaning: Meaning, args: Names
 
 def loaded(path: str, rank: int | None) -> Recommender:
     """The recommender in a state file."""
-    model = fs.load(path)
+    model = load_model(path)
     if isinstance(model, LowRankModel):
         names = names_of(model, path)
         return Ratings(model, names[0], names[1], rank)

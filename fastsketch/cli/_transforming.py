@@ -4,6 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 import fastsketch as fs
+from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
@@ -45,7 +46,7 @@ def load_estimator(args: Namespace) -> Any:
         if cls is None or not hasattr(cls, "load"):
             raise StateError(f"{args.model} holds a {about['kind']}, which this version of fastsketch does not know")
         return cls.load(args.model)
-    model = fs.load(args.model)
+    model = load_model(args.model)
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}, not a sketch or an estimator with components")
     if args.what != "components":
