@@ -35,6 +35,7 @@ COMMANDS = {
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
+    "sources": "4 GB as .npy, 40 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
@@ -99,6 +100,9 @@ def main():
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        if name == "sources":
+            command.add_argument("--rows", type=int, default=0, help="of 1,024 float32 numbers; 1,048,576 if not given")
+            command.add_argument("--only", default="", help="names of sets with commas between them")
         if name == "samples":
             command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
         if name == "codes":

@@ -48,12 +48,9 @@ def is_table(rows: Any) -> bool:
 
 def _opened_table(rows: Any) -> Source | None:
     try:
-        source = open_rows(rows)
-    except ImportError:  # without pyarrow a table is what NumPy makes of it, whole
+        return open_rows(rows)
+    except ImportError:  # of a package that reads such tables: it is what NumPy makes of it, whole
         return None
-    if hasattr(rows, "column_names") or hasattr(rows, "columns"):
-        source.feature_names = names_of(rows)
-    return source
 
 
 def names_of(rows: Any) -> FeatureNames | None:
@@ -65,7 +62,7 @@ def names_of(rows: Any) -> FeatureNames | None:
     if all(named) and named:
         return tuple(str(name) for name in columns)
     if any(named):
-        raise TypeError("rows must have columns whose names are all strings, or none: rename those that are not")
+        raise TypeError("rows must have names of columns that are all strings, or none: rename those that are not")
     return None
 
 

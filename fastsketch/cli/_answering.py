@@ -7,11 +7,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-import fastsketch as fs
 from fastsketch.cli import _lowrank
 from fastsketch.cli._answers import Answers, as_answers, shown
 from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import Reading, reading_as_learned
+from fastsketch.cli._models import load_model
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import InTurn, job_of, named_output, suffix_of, timed, write_answers
@@ -32,7 +32,7 @@ MOST_SHOWN = 20
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
     """Labels, values, probabilities or scores of rows; for a low-rank model values of pairs."""
-    model = fs.load(args.model)
+    model = load_model(args.model)
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
         return
@@ -64,7 +64,7 @@ def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any]
 def score(args: Namespace) -> None:
     """What a learned model is worth on labelled rows."""
     args.output = None
-    answers = as_answers(fs.load(args.model), args.model)
+    answers = as_answers(load_model(args.model), args.model)
     with output_of(args) as out:
         started = time.perf_counter()
         with limited(args.threads):

@@ -3,9 +3,9 @@
 from argparse import Namespace
 from typing import Any
 
-import fastsketch as fs
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import given
+from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
@@ -34,7 +34,7 @@ def _learn(args: Namespace, model: Coder) -> None:
 
 def load_coder(path: str) -> Coder:
     """The model of 'hash' or 'quantize' in a file."""
-    model = fs.load(path)
+    model = load_model(path)
     if not isinstance(model, SketchHash | SketchQuantizer):
         raise StateError(f"{path} holds a {type(model).__name__}, not a SketchHash or a SketchQuantizer")
     return model

@@ -26,6 +26,7 @@ def add(commands: Any) -> None:
     _hash(commands)
     _quantize(commands)
     _encode(commands)
+    _decode(commands)
     _search(commands)
 
 
@@ -107,6 +108,20 @@ def _encode(commands: Any) -> None:
     zero_based(parser)
     map_job(parser)
     common(parser, "_coding.encode")
+
+
+def _decode(commands: Any) -> None:
+    parser = commands.add_parser(
+        "decode",
+        help="the rows that codes stand for",
+        description="What the codes of 'encode' stand for, as the rows of an .npy of float32: of a model of "
+        "'quantize', or of 'hash', for codes with --factors.",
+    )
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("codes", metavar="CODES.npy", help="codes from 'encode'")
+    parser.add_argument("-o", "--output", required=True, metavar="ROWS.npy", help="file for the rows, or -")
+    progress(parser)
+    common(parser, "_decoding.decode")
 
 
 def _search(commands: Any) -> None:

@@ -21,11 +21,15 @@ from fastsketch import _threads
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs import WorkerLost
 from fastsketch.jobs._parts import Node
+from fastsketch.sources import Source
+from fastsketch.sources._dask_array import DaskSource, array_in, with_array
 
 # Seconds until a scheduler that does not answer is an error, and until one without workers is.
 PATIENCE, PATIENCE_FOR_WORKERS = 5.0, 30.0
 # How long what was read of the number of workers counts: it may change.
 FRESH = 2.0
+# Tasks over blocks of one array, of which all are submitted at once.
+ALL = 1 << 30
 # Joins go before leaves, so that what waits on the cluster is little.
 BEFORE = 10
 
@@ -62,6 +66,12 @@ class _Task:
         self.lost = 0
 
 
+class _OfBlocks(_Task):
+    """A task over blocks of a dask array: all of them are handed to the cluster at once, which computes no block twice,
+    nor what several are made of.
+    """
+
+
 class _Model(_Task):
     """What many tasks are given. It comes of a task, since what is scattered goes with the workers that have it."""
 
@@ -82,6 +92,8 @@ class _Slot(NamedTuple):
 
     number: int
     node: Node | None
+    blocks: int = 0  # so many results are the rows of one part
+    part: Source | None = None
 
 
 def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any) -> tuple[Any, bytes | None]:
@@ -89,6 +101,10 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
 
     def filled(value: Any) -> Any:
         if isinstance(value, _Slot):
+            if value.part is not None:
+                array = cast("DaskSource", array_in(value.part))
+                blocks = list(results[value.number : value.number + value.blocks])
+                return with_array(value.part, array.given(blocks))
             found = results[value.number]
             return found if value.node is None else value.node._replace(content=found[1])
         return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
@@ -98,6 +114,16 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
     if isinstance(found, Node) and isinstance(found.content, bytes):
         return found._replace(content=None), found.content
     return found, None
+
+
+class _Performing:
+    """A task as a function of what its slots wait for."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function, self._args = function, args
+
+    def __call__(self, *results: Any) -> tuple[Any, bytes | None]:
+        return _perform(self._function, self._args, *results)
 
 
 def _without_bytes(result: tuple[Any, bytes | None]) -> tuple[Any, bool]:
@@ -128,6 +154,8 @@ class Cluster:
         self._tasks: dict[str, tuple[_Task, Any]] = {}  # under way, by the name of what is waited for, and that
         self._run = uuid.uuid4().hex[:8]
         self._count = 0
+        self._together: list[_Task] = []  # what is yet to be submitted
+        self._of_blocks = False
         self._workers = 0, 0.0
 
     def __enter__(self) -> Self:
@@ -181,16 +209,25 @@ class Cluster:
     @property
     def room(self) -> int:
         """See Engine."""
+        if self._of_blocks:
+            return ALL
         return self.n_workers if self._limit else 2 * self.n_workers
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
         """See Engine."""
-        self._begin(_Task(key, function, args))
+        if any(array_in(value) is not None for value in args):
+            self._together.append(_OfBlocks(key, function, args))
+            self._of_blocks = True
+        else:
+            self._begin(_Task(key, function, args))
 
     def _begin(self, task: _Task) -> None:
         """Submit a task, and wait for what may be told of its result."""
         task.future = self._submitted(task)
+        self._await(task)
+
+    def _await(self, task: _Task) -> None:
         told = self._client.submit(
             _without_bytes, task.future, key=f"{task.future.key}-told", pure=False, priority=BEFORE
         )
@@ -204,6 +241,8 @@ class Cluster:
             warnings.filterwarnings("ignore", "Sending large graph")  # rows that are in memory here have to be sent
             if isinstance(task, _Model):
                 return self._client.submit(task.function, *task.args, key=name, pure=False, priority=BEFORE)
+            if isinstance(task, _OfBlocks):
+                return self._client.compute([self._delayed(task, name)])[0]
             task.made_of = []
             args = tuple(self._sendable(value, task.made_of) for value in task.args)
             futures = [self._future_of(other) for other in task.made_of]
@@ -211,6 +250,32 @@ class Cluster:
             return self._client.submit(
                 _perform, task.function, args, *futures, key=name, pure=False, priority=BEFORE if joins else 0
             )
+
+    def _begin_together(self) -> None:
+        """Submit what is over blocks of arrays, in one graph."""
+        tasks, self._together = self._together, []
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            names = [f"fastsketch-{task.function.__name__}-{self._run}-blocks-{k}" for k, task in enumerate(tasks)]
+            found = self._client.compute([self._delayed(task, name) for task, name in zip(tasks, names, strict=True)])
+        for task, future in zip(tasks, found, strict=True):
+            task.future = future
+            self._await(task)
+
+    def _delayed(self, task: _Task, name: str) -> Any:
+        """A task and all that computes its blocks."""
+        from dask.delayed import delayed
+
+        made_of: list[_Task] = []
+        args = [self._sendable(value, made_of) for value in task.args]
+        results: list[Any] = [self._future_of(other) for other in made_of]
+        for at, value in enumerate(task.args):
+            if (array := array_in(value)) is not None:
+                blocks = array.delayed_blocks()
+                args[at] = _Slot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
+                results += blocks
+        perform: Any = delayed(_Performing(task.function, tuple(args)), pure=False, traverse=False)
+        return perform(*results, dask_key_name=name)
 
     def _sendable(self, value: Any, made_of: list[_Task]) -> Any:
         """An argument with slots in the place of what is on the cluster."""
@@ -232,6 +297,8 @@ class Cluster:
 
     def next(self) -> tuple[Any, Any]:
         """See Engine."""
+        if self._together:
+            self._begin_together()
         while True:
             told = self._next_done()
             task, _ = self._tasks.pop(told.key)

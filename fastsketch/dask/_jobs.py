@@ -21,7 +21,7 @@ from fastsketch.hashing._hasher import Hasher
 from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
-from fastsketch.sources import Source
+from fastsketch.sources import Source, open_rows
 from fastsketch.sources._paths import is_name
 
 M = TypeVar("M", bound=MergeableModel)
@@ -140,7 +140,11 @@ def fit(model: M, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> M:
     if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
         return fs.run(model, data, engine="dask", scheduler=scheduler)
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job(data)
+        from dask import array
+
+        if not isinstance(data, array.Array):
+            raise TypeError(f"data must be a dask array or names of files for an estimator, got {type(data).__name__}")
+        template, finish = cast("Any", model)._job(open_rows(data))
         return finish(fit(template, data, fan_in=fan_in, scheduler=scheduler))
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"model must be a model that merges, got {type(model).__name__}")

@@ -273,11 +273,11 @@ def frozen(method: Method) -> Method:
 def check_names(method: Method, source: Source) -> None:
     """ValueError if the columns of a source are not those that a model has learned, by their names, in their order."""
     owner = getattr(unwrapped(method), "__self__", None)
-    known = getattr(owner, "feature_names", None)
+    known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
     if known is None or source.feature_names is None or callable(known):
         return
-    for place, (mine, theirs) in enumerate(zip_longest(known, source.feature_names)):
+    for place, (mine, theirs) in enumerate(zip_longest(map(str, known), source.feature_names)):
         if mine != theirs:
             raise ValueError(
                 f"{source.name}: column {place} is {theirs!r}, and the model has learned {mine!r} there: "

@@ -80,8 +80,9 @@ class Unfinished:
 
     def _take(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
-            names, dtypes, shapes = line["answers"]
-            spec = Spec(tuple(names), tuple(dtypes), tuple(map(tuple, shapes)))
+            answers: list[list[Any]] = line["answers"]
+            names, dtypes, shapes = answers
+            spec = Spec(tuple(names), tuple(dtypes), tuple(tuple(shape) for shape in shapes))
             self._parts[int(line["part"])] = int(line["rows"]), spec
 
     def done(self, firsts: list[int | None]) -> dict[int, int]:

@@ -13,7 +13,7 @@ from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
-from fastsketch.features._id_map import IdMap
+from fastsketch.features._id_map import IdMap, arrays_of, own_ids
 from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
@@ -29,11 +29,11 @@ from fastsketch.recommending._tables import (
     events_of,
     held_with_items,
     ids_in,
+    ids_of_file,
     ids_of_matrix,
     items_of,
     left_out,
     named,
-    read_ids,
     widened,
     without_ids,
 )
@@ -604,7 +604,7 @@ class SketchedEASE(MergeableModel):
         arrays = {"squares": self._squares, **held_out.arrays_of(self._held), **of_sketch}
         if self._ids is None:
             return state, arrays
-        return {**state, "ids": self._ids.kind}, {**arrays, **self._ids.arrays(ITEM_IDS)}
+        return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
@@ -625,14 +625,14 @@ class SketchedEASE(MergeableModel):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
+        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated
         self._begin()
         self._n = state["n_rows"]
         if arrays:
-            self._ids = IdMap.of_own(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
+            self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
             self._sketch._restore(state["sketch"], _of_sketch(arrays))

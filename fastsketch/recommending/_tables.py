@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
-from fastsketch.features._triples import Triples, as_triples
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids, read_ids, taken
+from fastsketch.features._triples import Triples, as_triples, pair_of, placed
 from fastsketch.io import _checks as checks
 from fastsketch.recommending._events import as_events, as_items
 from fastsketch.recommending._held_out import HeldOut
@@ -72,10 +72,10 @@ def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTy
     values = table.values
     if values is not None and len(values) and values.min() < 0:
         line = int(np.argmax(values < 0))
-        raise ValueError(f"values must not be negative: entry {line}, {table.pair(line)}, has {values[line]}")
+        raise ValueError(f"values must not be negative: entry {line}, {pair_of(table, line)}, has {values[line]}")
     shape = len(table.user_ids), n_items
     try:
-        return as_events(table.placed(np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
+        return as_events(placed(table, np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
     except ValueError as error:
         found = re.search(r"row (\d+) holds (\S+) in column (\d+)", str(error))
         if found is None:
@@ -93,7 +93,7 @@ def left_out(exclude: Any, users: IdMap | None, known: IdMap | None) -> Any:
     if users is None or known is None:
         raise ValueError("exclude is a table: rows must be one too, whose users it names")
     shape = len(users), len(known)
-    return table.placed(users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
+    return placed(table, users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
 
 
 def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArr
 
 def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
     """What these are called: themselves if they have no ids."""
-    return items if known is None else known.take(items)
+    return items if known is None else taken(known, items)
 
 
 # -- more items --------------------------------------------------------------------------------------------------------
@@ -126,9 +126,9 @@ def held_with_items(held: HeldOut, places: NDArray[np.int64], width: int) -> Hel
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def read_ids(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
+def ids_of_file(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
     """The ids of n_items items out of a stranger's file; ValueError for what is none."""
-    ids = IdMap.of_arrays(arrays, ITEM_IDS, kind)
+    ids = read_ids(arrays, ITEM_IDS, kind)
     if len(ids) != n_items:
         raise ValueError(f"there are {len(ids)} ids of {n_items} items")
     return ids

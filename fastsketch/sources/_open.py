@@ -20,7 +20,7 @@ from fastsketch.sources._formats import Options
 from fastsketch.sources._joined import joined
 from fastsketch.sources._memmap import open_memmap
 from fastsketch.sources._paths import comes_once, files_of, is_name
-from fastsketch.sources._select import chosen
+from fastsketch.sources._select import chosen, picked, positions
 from fastsketch.sources._sliced import SlicedSource, has_slices
 from fastsketch.sources._source import Source
 from fastsketch.sources._streams import open_stream
@@ -87,9 +87,12 @@ def _joined(sources: list[Source], options: Options) -> Source:
     """Sources as one; where some have taken their columns, the others take theirs before they are joined."""
     wanted = options.columns
     if wanted is not None and any(source.taken is not None for source in sources):
-        sources = [source if source.taken == wanted else chosen(source, columns=wanted) for source in sources]
-        for source in sources:
-            source.taken = wanted
+        sources = [
+            source if source.taken == wanted else picked(source, positions(source, wanted)) for source in sources
+        ]
+        out = joined(sources)
+        out.taken = wanted
+        return out
     return joined(sources)
 
 

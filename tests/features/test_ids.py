@@ -1,5 +1,7 @@
 """Ids of any type: places, columns of data frames, files."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import uuid
@@ -11,14 +13,14 @@ from hypothesis import strategies as st
 
 from fastsketch._kernels.features.ids import IdTable
 from fastsketch.features import IdMap
-from fastsketch.features._id_map import no_ids
+from fastsketch.features._id_map import arrays_of, ids_of_text, no_ids, own_ids, read_ids, taken
 
 TEXTS = ["Alien", "Heat", "Solaris", "", "Ä", "日本"]
 OWN = (TEXTS, [7, -1, 2**62, 0], [7, "7", b"7", uuid.UUID(int=7), (7, ("7", b""))])
 
 
 def back(ids):
-    return IdMap.of_arrays(ids.arrays("x"), "x", ids.kind)
+    return read_ids(arrays_of(ids, "x"), "x", ids.kind)
 
 
 @pytest.mark.parametrize("values", OWN)
@@ -29,11 +31,13 @@ def test_places(values):
     assert [ids[k] for k in range(-len(values), len(values))] == values * 2
     assert values[0] in ids
     assert object() not in ids
-    for other in (back(ids), IdMap.of_own(ids.arrays("x"), "x", ids.kind), IdMap(ids)):
+    for other in (back(ids), own_ids(arrays_of(ids, "x"), "x", ids.kind), IdMap(ids)):
         assert other == ids
         assert other.places([values[1]]).tolist() == [1]
         assert len(other) == len(values)
     assert ids != IdMap(values[::-1])
+    assert pickle.loads(pickle.dumps(ids)) == ids
+    assert copy.deepcopy(ids) is copy.copy(ids) is ids
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)), max_size=30), max_size=5))
@@ -141,10 +145,10 @@ def test_unknown_ids():
         ids.known(["z", "a", "y", "z"], "allow")
     with pytest.raises(TypeError, match="rows must be strings, as the ids of the model are, got 3"):
         ids.places([3], "rows")
-    assert ids.take(np.array([[1, -1]])).tolist() == [["b", None]]
-    assert IdMap([5, 6]).take(np.array([1, -1])).tolist() == [6, -1]
-    assert IdMap([5, 6]).as_ids(["6", "x", "-1"]).tolist()[0] == 6
-    assert IdMap([5, -1]).places(IdMap([5, -1]).as_ids(["-1", "x", "007"])).tolist() == [1, -1, -1]
+    assert taken(ids, np.array([[1, -1]])).tolist() == [["b", None]]
+    assert taken(IdMap([5, 6]), np.array([1, -1])).tolist() == [6, -1]
+    assert ids_of_text(IdMap([5, 6]), ["6", "x", "-1"]).tolist()[0] == 6
+    assert IdMap([5, -1]).places(ids_of_text(IdMap([5, -1]), ["-1", "x", "007"])).tolist() == [1, -1, -1]
     with pytest.raises(ValueError, match="ids must be different, got 'a' again as entry 2"):
         IdMap(["a", "b", "a"])
 
@@ -152,7 +156,7 @@ def test_unknown_ids():
 @pytest.mark.parametrize("values", OWN)
 def test_files_of_strangers(values):
     ids = IdMap(values)
-    good = ids.arrays("x")
+    good = arrays_of(ids, "x")
     assert back(ids) == ids
     damaged = [{}, {**good, "x": good["x"].astype(np.float64)}, {**good, "x": good["x"][:-1]}]
     if "x_ends" in good:
@@ -179,10 +183,10 @@ def test_files_of_strangers(values):
         damaged = [*damaged[:2], {"x": np.append(good["x"], good["x"][0])}, {"x": good["x"][np.newaxis]}]
     for arrays in damaged:
         with pytest.raises((ValueError, TypeError, LookupError, ArithmeticError)):
-            IdMap.of_arrays(arrays, "x", ids.kind)
+            read_ids(arrays, "x", ids.kind)
     for kind in ("words", None, ["strings"]):
         with pytest.raises(ValueError, match="ids are integers, strings, mixed"):
-            IdMap.of_arrays(good, "x", kind)
+            read_ids(good, "x", kind)
 
 
 def test_names_of_a_table_are_copied():

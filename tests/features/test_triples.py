@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastsketch.features import Triples
+from fastsketch.features._triples import repeated
 from fastsketch.io import SourceError
 
 COLUMNS = {"user": ["ann", "bob", "ann"], "item": ["Heat", "Heat", "Alien"], "rating": [5.0, 3.0, 4.0]}
@@ -35,8 +36,8 @@ def test_values():
     table = Triples([1, 1, 2], ["a", "a", "b"], values=np.array([1, 2, 3], np.float32))
     assert table.values.dtype == np.float32
     assert table.matrix().toarray().tolist() == [[3, 0], [0, 3]]  # one pair twice
-    assert table.repeated() == "the pair (1, a)"
-    assert Triples([1, 2], [1, 1]).repeated() is None
+    assert repeated(table) == "the pair (1, a)"
+    assert repeated(Triples([1, 2], [1, 1])) is None
     assert Triples([1], [1], values=[True]).values.dtype == np.float64
     everybody = Triples.of({"new": [], "me": ["a"], "odd": []})
     assert list(everybody.user_ids) == ["new", "me", "odd"]

@@ -243,7 +243,7 @@ def test_files_that_differ_are_refused_with_file_and_column(tmp_path):
     with pytest.raises(SourceError, match=r"c\.csv: column 2 is 'z', in .*a\.csv it is 'y' \(the same columns in anot"):
         open_rows(tmp_path)
     (tmp_path / "c.csv").write_text("x,y\n1,2\n")
-    with pytest.raises(SourceError, match=r"a\.csv has 3, .*c\.csv has 2"):
+    with pytest.raises(SourceError, match=r"c\.csv has 2 columns, .*a\.csv has 3: only .*a\.csv has 'z'"):
         open_rows(tmp_path)
     (tmp_path / "c.csv").write_text("4,5,6\n")
     assert open_rows(tmp_path).feature_names == ("x", "y", "z")
