@@ -131,8 +131,8 @@ class InputFile:
     def read_some(self, size: int) -> bytes:
         """Some of the next bytes, as many as are there; none at the end alone."""
         with self._errors():
-            if self._make is None and isinstance(self._file, io.BufferedReader):
-                part = cast("io.BufferedIOBase", self._file).read1(size)
+            if self._make is None and hasattr(self._file, "read1"):
+                part = self._file.read1(size)
                 self.place += len(part)
                 return part
             return self._next(size)
