@@ -121,7 +121,8 @@ class Completion(Model, abstract=True):
         if not self.biases:
             return no_biases(data), None
         loss = LossSetting(self._loss_name(), 0.0)
-        start = begin(data, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
+        ground = InMemory(Problem(data, None, data.o[:0], data.o[:0]))
+        start = begin(ground, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
         return start.biases, start.bias_ridge
 
     def _most(self) -> int:
