@@ -5,23 +5,25 @@
 # pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch._model import MergeableModel
+from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
+from fastsketch.lowrank import LowRankModel
 from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
 
-M = TypeVar("M", bound=MergeableModel)
+M = TypeVar("M", bound=Model)
 
 
 def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
@@ -80,7 +82,7 @@ def _partitions(data: Any) -> _Partitions:
     return _Partitions(parts, None, None)
 
 
-def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
+def fit(model: M, data: Any, *, fan_in: int = 4, **options: Any) -> M:
     """Learn from the rows of a Dask collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
 
     Parameters
@@ -123,6 +125,10 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     from dask.delayed import delayed
 
     fan_in = as_integer(fan_in, "fan_in", 2)
+    if isinstance(model, LowRankModel):
+        return _fit_low_rank(model, data, options)
+    if options:
+        raise TypeError(f"{', '.join(options)}: of a LowRankModel alone, got {type(model).__name__}")
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"model must be a model that merges, got {type(model).__name__}")
     if model.n_features is not None:
@@ -140,6 +146,19 @@ def fit(model: M, data: Any, *, fan_in: int = 4) -> M:
     ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
     return model.copy().merge(root.compute().opened())
+
+
+def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> Any:
+    from fastsketch.dask import _low_rank
+
+    wanted = _low_rank.fit.__kwdefaults__
+    if unknown := sorted(set(options) - set(wanted)):
+        raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
+    for name in ("sample_weight", "validation"):
+        given = options.get(name)
+        if given is not None and not isinstance(given, Real):
+            options[name] = _partitions(given).parts
+    return _low_rank.fit(model, _partitions(data).parts, **options)
 
 
 def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> FrequentDirections:

@@ -279,7 +279,7 @@ class LowRankModel(Answers):
                 "add_ranks goes on from a fit in memory: call fit first (files and pickles do not hold the data)"
             )
         total = fitted.ranks + n
-        _check_rank(total, before.problem.data)
+        check_rank(total, before.problem.data.m, before.problem.data.n)
         held = before.problem.held is not None
         watch = Watch(held=held, patience=patience, callback=callback, history=fitted.history)
         pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting(self._loss_setting(fitted)))
@@ -308,7 +308,7 @@ class LowRankModel(Answers):
             held = observed(validation, loss=self.loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
             if held.m != data.m or len(held.o) == 0:
                 raise ValueError(f"validation must have the {data.m} rows of X and at least one entry")
-        _check_rank(self.rank, data)
+        check_rank(self.rank, data.m, data.n)
         left, right = (degree_scale(count, data.o.dtype, self.scaling) for count in data.counts)
         return Problem(data, held, left, right)
 
@@ -511,9 +511,9 @@ class LowRankModel(Answers):
         return parameters, state, kept
 
 
-def _check_rank(rank: int, data: Observed) -> None:
-    if rank > min(data.m, data.n):
-        raise ValueError(f"rank must be at most min(m, n) = {min(data.m, data.n)}, got {rank}")
+def check_rank(rank: int, m: int, n: int) -> None:
+    if rank > min(m, n):
+        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
 
 
 def degree_scale(
