@@ -17,6 +17,7 @@ from fastsketch.lowrank._setting import SideSetting
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
 RIDGES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # noise levels
 
+
 def along(path: Sequence[float], start: float, score: Callable[[float], float]) -> float:
     """The value with the least score, up or down the path from `start` as long as each step gains."""
     found = {start: score(start)}

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-
 # Neighbours whose sums are added by one call: the shape of the tree, and with it the bits, depend on nothing else.
 FAN_IN = 4
 
@@ -70,12 +69,20 @@ class Partitions:
         """What they answer, added: few numbers."""
         return added(self.all(function, *args))
 
-    def summed(self, function: Callable[..., Any], *args: Any, then: Callable[..., Any], also: Sequence[Any]) -> Any:
-        """A promise of then(what they answer, added along a tree, *also): many numbers."""
-        crew, nodes = self.crew, list(self.each(function, *args))
+    def nodes(self, answers: Sequence[Any]) -> list[Any]:
+        """At most FAN_IN promises, of which the sum is that of all answers: added along a tree."""
+        nodes = list(answers)
         while len(nodes) > FAN_IN:
-            nodes = [crew.call(added, nodes[k : k + FAN_IN]) for k in range(0, len(nodes), FAN_IN)]
-        return crew.call(_then, then, nodes, *also)
+            nodes = [self.crew.call(added, nodes[k : k + FAN_IN]) for k in range(0, len(nodes), FAN_IN)]
+        return nodes
+
+    def summed(self, function: Callable[..., Any], *args: Any, then: Callable[..., Any], also: Sequence[Any]) -> Any:
+        """A promise of then(what they answer, added, *also): many numbers, of which few come of `then`."""
+        return self.crew.call(_then, then, self.nodes(self.each(function, *args)), *also)
+
+    def gathered(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What they answer, added: some numbers for every column."""
+        return added(self.crew.fetch(self.nodes(self.each(function, *args))))
 
 
 def _own(args: tuple[Any, ...], k: int) -> list[Any]:
@@ -93,15 +100,17 @@ def item(of: Any, k: int) -> Any:
 
 def added(answers: Sequence[Any]) -> Any:
     """Named tuples of numbers and arrays, added field by field in their order; of fields most_* the largest is kept, of
-    least_* the least. None where all are None.
+    least_* the least, of same_* the first.
     """
     first = answers[0]
-    if first is None or len(answers) == 1:
+    if len(answers) == 1:
         return first
     out: list[Any] = []
     for k, name in enumerate(first._fields):
         values = [answer[k] for answer in answers]
-        if name.startswith("most_"):
+        if name.startswith("same_"):
+            out.append(values[0])
+        elif name.startswith("most_"):
             out.append(max(values))
         elif name.startswith("least_"):
             out.append(min(values))

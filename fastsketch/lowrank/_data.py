@@ -51,7 +51,7 @@ class Observed:
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
     def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
-        """The entries of each stride-th row from `first` on, in a matrix whose other rows are empty; and which of all they are."""
+        """The entries of each stride-th row from `first` on, where other rows are empty; and which of all they are."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[first::stride] = self.counts[0][first::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])

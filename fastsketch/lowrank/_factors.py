@@ -24,7 +24,8 @@ def fit_side(
 ) -> Side:
     """The rows of `data` fitted to the columns `other`, beginning with `own`.
 
-    smooth: ``smoothing`` of all observations, where `data` is a part of them. With setting.biases the row biases are fitted too, as the coefficient of a factor of ones.
+    smooth: ``smoothing`` of all observations, where `data` is a part of them. With setting.biases the row
+    biases are fitted too, as the coefficient of a factor of ones.
     """
     t, dtype, biased = other.factors.shape[1], data.o.dtype, setting.biases
     wide = widened(other.factors, setting, dtype)

@@ -1,4 +1,4 @@
-"""The one flow of a fit, over entries that are in memory or in partitions: biases, ranks, sweeps, what validation says."""
+"""The one flow of a fit, over entries in memory or in partitions: biases, ranks, sweeps, what validation says."""
 
 from dataclasses import dataclass, replace
 from typing import Any

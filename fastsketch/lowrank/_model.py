@@ -14,10 +14,10 @@ from fastsketch._parameters import choice, flag, float_dtype, integer, parameter
 from fastsketch._validation import Rows, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
-from fastsketch.lowrank._data import Array, Observed, observed
+from fastsketch.lowrank._data import Array, observed
 from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, Ridges, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, SideSetting
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._climb import Callback
@@ -516,9 +516,7 @@ def check_rank(rank: int, m: int, n: int) -> None:
         raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
 
 
-def degree_scale(
-    count: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None
-) -> Array:
+def degree_scale(count: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
     """Of rows or columns with this many observations: at most 1, the same for all without `scaling`.
 
     least: observations of the row or column that has fewest, where these are not all.

@@ -13,6 +13,7 @@ from fastsketch._kernels.linalg.block import BLOCK, gram_block, next_block, orth
 from fastsketch._kernels.lowrank import coefficients, entries
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.lowrank._biases import ColumnSums, RowBiases, RowSteps
+from fastsketch.lowrank._crew import added
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Side
 from fastsketch.lowrank._ground import losses_of
@@ -137,13 +138,6 @@ def _loss(data: Observed, loss: LossSetting, z: Array) -> float:
 
 
 # -- the leading pair --------------------------------------------------------------------------------------------------
-class Products(NamedTuple):
-    """For block V: A'A V and V'A'A V."""
-
-    w: Array  # (n, 8)
-    inner: Floats  # (8, 8)
-
-
 class Search(NamedTuple):
     """A step of subspace iteration."""
 
@@ -153,6 +147,14 @@ class Search(NamedTuple):
     done: bool
 
 
+class Products(NamedTuple):
+    """For the block V of a search: A'A V and V'A'A V; of partitions they are added."""
+
+    w: Array  # (n, 8)
+    inner: Floats  # (8, 8)
+    same_search: Search
+
+
 def began(start: Array) -> Search:
     """With the span of start (n, 8)."""
     v = np.empty_like(start)
@@ -160,20 +162,26 @@ def began(start: Array) -> Search:
     return Search(v, v[:, 0], 0.0, False)
 
 
-def products(place: Place, state: State, search: Search, exponent: int) -> Products | None:
-    """Of the gradient over 2^exponent; None if the search is over."""
+def products(place: Place, state: State, before: list[Products], start: Search | None, exponent: int) -> Products:
+    """Of the gradient over 2^exponent, for the search that the products of all partitions before have come to.
+
+    Every partition takes that step for itself: it is little work beside the way to somebody who would do it for all.
+    """
+    search = start or searched(before, last=False)
     if search.done:
-        return None
+        return Products(np.zeros(0), np.zeros(0), search)
     w, u = np.empty_like(search.v), np.empty((place.data.m, BLOCK), search.v.dtype)
     inner = gram_block(*place.data.where, _modest(state.a, exponent), search.v, u, w)
     if not place.data.m:
         w[:] = 0
-    return Products(w, inner)
+    return Products(w, inner, search)
 
 
-def searched(found: Products | None, before: Search, last: bool) -> Search:
-    """The next step."""
-    if found is None:
+def searched(nodes: list[Products], *, last: bool) -> Search:
+    """The next step; `nodes` are added."""
+    found = added(nodes)
+    before: Search = found.same_search
+    if before.done:
         return before
     v, right = np.empty_like(before.v), np.empty(len(before.v), before.v.dtype)
     w, inner = found.w.copy(), found.inner.copy()

@@ -49,8 +49,7 @@ class _RowBiases:
 
     def columns(self, level: float, cb: Array) -> ColumnSums:
         sent = self.parts.crew.put(cb)
-        found = self.parts.summed(place.bias_columns, *self.known, self.row, level, sent, then=_same, also=())
-        return self.parts.crew.fetch([found])[0]
+        return self.parts.gathered(place.bias_columns, *self.known, self.row, level, sent)
 
     def move(self, level: float, cb: Array, ridge: float, limit: float) -> RowSteps:
         crew = self.parts.crew
@@ -62,10 +61,6 @@ class _RowBiases:
     def biases(self, level: float, columns: Array) -> SpreadBiases:
         rows = self.parts.each(place.row_biases, self.row, level)
         return SpreadBiases(level, rows, columns, self.parts.crew.put(columns))
-
-
-def _same(found: Any) -> Any:
-    return found
 
 
 class Spread:
@@ -138,9 +133,7 @@ class Spread:
     def _column_fits(self) -> dict[float, ColumnFit]:
         return {}
 
-    def swept(
-        self, fitted: SpreadFitted, setting: SideSetting, *, sweeps: int, noise: NoiseLevel
-    ) -> SpreadFitted:
+    def swept(self, fitted: SpreadFitted, setting: SideSetting, *, sweeps: int, noise: NoiseLevel) -> SpreadFitted:
         smooth, crew = self._smooth(setting.loss), self.parts.crew
         if smooth not in self._column_fits:
             self._column_fits[smooth] = ColumnFit(self.parts, smooth)
@@ -234,7 +227,7 @@ def residual_sizes(where: Place, rows: Array | None, other: Any) -> tuple[NDArra
     return left, None, place.moments(left)
 
 
-# -- the unit of the ridge -----------------------------------------------------------------------------------------------
+# -- the unit of the ridge ---------------------------------------------------------------------------------------------
 class SlopeSums(NamedTuple):
     """At some entries."""
 
@@ -339,8 +332,8 @@ class Room:
         t = wanted.rank + wanted.biases
         sums = f"{n:,} columns x {t} x {t + 1} / 2 numbers in a sweep" if own > 64 * n else f"{n:,} columns x 8 numbers"
         raise ValueError(
-            f"the sums of a step, {sums}, take {each / 1e6:,.0f} MB for a partition and {need / 1e6:,.0f} MB on a worker "
-            f"of {self.partitions} partitions, more than max_memory={self.max_memory / 1e6:,.0f} MB: lower rank"
+            f"the sums of a step, {sums}, take {each / 1e6:,.0f} MB for a partition and {need / 1e6:,.0f} MB on a "
+            f"worker of {self.partitions} partitions, more than max_memory={self.max_memory / 1e6:,.0f} MB: lower rank"
             f"{' (or sweeps to 0)' if own > 64 * n else ''}, have fewer partitions a worker, or raise max_memory"
         )
 

@@ -130,10 +130,6 @@ def column_counts(cut: Cut) -> Columns:
     return Columns(cut.data.counts[1])
 
 
-def _kept(columns: Columns) -> Columns:
-    return columns
-
-
 def placed(cut: Cut, first_row: int, scaling: bool, least: int) -> Place:
     """With the degree scaling of its rows."""
     counts = cut.data.counts[0]
@@ -178,8 +174,7 @@ def spread_out(
         raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
     check_rank(rank, m, n)
     spread = merged_moments(crew.fetch([crew.call(item, own, 3) for own in cuts]))
-    counting = Partitions(crew, cuts)
-    columns = crew.fetch([counting.summed(column_counts, then=_kept, also=())])[0].counts
+    columns = Partitions(crew, cuts).gathered(column_counts).counts
     least = sums.least_count
     places = Each(crew.call(placed, own, first, scaling, least) for own, first in zip(cuts, firsts, strict=True))
     about = Overview(

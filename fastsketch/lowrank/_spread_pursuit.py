@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank import _place as place
-from fastsketch.lowrank._crew import Each, Partitions, item
+from fastsketch.lowrank._crew import Each, Partitions, added, item
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Biases, Fitted, HistoryLine, Problem
 from fastsketch.lowrank._leading import MODEST, TURNED, Triplet, block_start
 from fastsketch.lowrank._order import least_reaching
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._refine import Floats, Refinement, Terms, Terms_at
-from fastsketch.lowrank._setting import LossSetting, PursuitSetting, Ridges
+from fastsketch.lowrank._setting import PursuitSetting, Ridges
 
 # Steps of a search that are asked for at once: most ranks take as many, and those after the last cost nothing.
 AT_ONCE = 8
@@ -69,9 +69,7 @@ class SpreadFitted(Fitted):
 class SpreadPursuit(Pursuit):
     """As Pursuit; vectors of rows are Each of promises."""
 
-    def __init__(
-        self, parts: Partitions, about: Overview, biases: SpreadBiases, setting: PursuitSetting
-    ) -> None:
+    def __init__(self, parts: Partitions, about: Overview, biases: SpreadBiases, setting: PursuitSetting) -> None:
         none, empty = about.without_rows(), np.empty(0, about.dtype)
         here = Biases(biases.level, empty, biases.columns)
         self.parts, self.about, self.spread = parts, about, biases
@@ -154,7 +152,9 @@ class SpreadPursuit(Pursuit):
     # -- smooth losses -----------------------------------------------------------------------------------------------
     def _as_they_are(self, found: Triplet) -> Triplet:
         parts = self.parts
-        rows: Any = Each(parts.crew.call(place.unscaled, where, u) for where, u in zip(parts.places, found.u, strict=True))
+        rows: Any = Each(
+            parts.crew.call(place.unscaled, where, u) for where, u in zip(parts.places, found.u, strict=True)
+        )
         return Triplet(rows, found.s, found.v * self.about.right)
 
     def _leading_triplet(self) -> Triplet | None:
@@ -163,16 +163,13 @@ class SpreadPursuit(Pursuit):
         crew, parts = self.parts.crew, self.parts
         start = block_start(self.setting.seed, self.about.n, self.block, self._random_start())
         search = crew.call(place.began, np.ascontiguousarray(start, self.about.dtype))
-        most = self.setting.max_power_iterations
+        most, nodes = self.setting.max_power_iterations, []
         for k in range(most):
-            last = k + 1 == most
-            args = self.state, search, self.exponent
-            search = parts.summed(place.products, *args, then=place.searched, also=(search, last))
-            if last or (k + 1) % AT_ONCE == 0:
-                found = crew.fetch([search])[0]
-                if found.done:
-                    break
-        if not found.top > 0:  # pyright: ignore[reportPossiblyUnboundVariable]
+            nodes = parts.nodes(parts.each(place.products, self.state, nodes, None if k else search, self.exponent))
+            if (k + 1) % AT_ONCE == 0 and k + 1 < most and crew.fetch(nodes)[0].same_search.done:
+                break
+        found = place.searched(crew.fetch(nodes), last=True)
+        if not found.top > 0:
             return None
         self.block = found.v
         return self._triplet(found.right, self.exponent, ())
@@ -180,13 +177,9 @@ class SpreadPursuit(Pursuit):
     def _triplet(self, v: Array, exponent: int, minus: Sequence[Triplet]) -> Triplet | None:
         """Of the gradient less `minus`, with the right vector known."""
         crew, parts = self.parts.crew, self.parts
-        weights = [each.s * entries.dot(each.v, v) for each in minus]
-        less = self._less(minus, weights)
-        raw = Each(
-            crew.call(place.direction, where, state, crew.put(v) if k == 0 else v, exponent, own, k)
-            for k, (where, state, own) in enumerate(zip(parts.places, self.state, less, strict=True))
-        )
-        length = _added([crew.call(item, own, 1) for own in raw], crew)
+        less = self._less(minus, [each.s * entries.dot(each.v, v) for each in minus])
+        raw = parts.each(place.direction, self.state, crew.put(v), exponent, less, Each(range(len(parts))))
+        length = added(crew.fetch([crew.call(item, own, 1) for own in raw]))
         s = float(np.sqrt(length.squares))
         if not s > 0:
             return None
@@ -272,9 +265,7 @@ class SpreadRefinement(Refinement):
     """As Refinement, with sums of the partitions."""
 
     def __init__(self, pursuit: SpreadPursuit, *, steps: int | None, first_objective: float) -> None:
-        super().__init__(
-            pursuit.data, pursuit.biases, pursuit.loss, steps=steps, first_objective=first_objective
-        )
+        super().__init__(pursuit.data, pursuit.biases, pursuit.loss, steps=steps, first_objective=first_objective)
         self.pursuit = pursuit
 
     def dots(self, z: Any, u: Any, v: Array, keep: float, theta: float) -> Floats:
@@ -290,12 +281,3 @@ class SpreadRefinement(Refinement):
             return pursuit.parts.total(place.newton_terms, *known, theta, curved)
 
         return terms
-
-
-def _added(promises: list[Any], crew: Any) -> Any:
-    from fastsketch.lowrank._crew import added
-
-    return added(crew.fetch(promises))
-
-
-__all__ = ["LossSetting", "Overview", "SpreadBiases", "SpreadFitted", "SpreadPursuit"]

@@ -13,7 +13,7 @@ from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._factors import ENOUGH, fit_side, penalties, widened
 from fastsketch.lowrank._fitted import Side
 from fastsketch.lowrank._place import Place
-from fastsketch.lowrank._setting import LossSetting, SideSetting
+from fastsketch.lowrank._setting import SideSetting
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -99,19 +99,14 @@ class ColumnFit:
         t = columns.factors.shape[1] + biased
         ridge = penalties(setting, t - biased)
         own = np.full(n, setting.level, dtype) if biased else np.asarray(columns.biases + setting.level, dtype)
-        if setting.loss.number == SQUARE:
-            at = At(np.arange(n), np.zeros((n, t)), np.ones(n), own)
-            a = np.zeros((n, t))
-            a[:, : t - biased] = columns.factors
-            if biased:
-                a[:, t - 1] = columns.biases
-            found = self._moves(at, rows, setting, ridge)
+        a = np.zeros((n, t))
+        a[:, : t - biased] = columns.factors
+        if biased:
+            a[:, t - 1] = columns.biases
+        if setting.loss.number == SQUARE:  # one step from anywhere
+            found = self._moves(At(np.arange(n), np.zeros((n, t)), np.ones(n), own), rows, setting, ridge)
             a[found.solved] = found.moves[found.solved]
         else:
-            a = np.zeros((n, t))
-            a[:, : t - biased] = columns.factors
-            if biased:
-                a[:, t - 1] = columns.biases
             self._descend(a, own, rows, setting, ridge, turns)
         a = a.astype(dtype)
         biases = a[:, t - 1].copy() if biased else np.asarray(columns.biases, dtype)
@@ -129,9 +124,7 @@ class ColumnFit:
         known = self.flipped, rows, sent, setting, self.smooth, False
         return self.parts.total(column_sums, *known).values + penalty(at.a, ridge)
 
-    def _descend(
-        self, a: Floats, own: Array, rows: Each[Any], setting: SideSetting, ridge: Floats, turns: int
-    ) -> None:
+    def _descend(self, a: Floats, own: Array, rows: Each[Any], setting: SideSetting, ridge: Floats, turns: int) -> None:
         """a (n, t) <- the least of every column, as fit_one of lowrank/fits goes down a row."""
         n, smooth, loss = len(a), self.smooth, setting.loss
         left, width, value = np.arange(n), np.full(n, 64.0 * smooth), np.empty(0)
@@ -168,6 +161,3 @@ def bytes_of_sums(n: int, rank: int, *, biases: bool) -> int:
     """Of the normal equations of n columns."""
     t = rank + biases
     return 8 * n * (t * (t + 1) // 2 + t + 1)
-
-
-__all__ = ["ColumnFit", "LossSetting", "bytes_of_sums", "fit_rows"]

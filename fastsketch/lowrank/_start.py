@@ -20,9 +20,7 @@ class Start(NamedTuple):
     selection: tuple[SelectionLine, ...] = ()  # what held-out entries have said of bias ridges
 
 
-def begin(
-    ground: Ground, loss: LossSetting, *, given: bool, biases: bool, bias_ridge: float | None
-) -> Start:
+def begin(ground: Ground, loss: LossSetting, *, given: bool, biases: bool, bias_ridge: float | None) -> Start:
     """`given`: whether the user has given the parameter of the loss. Held-out entries choose a bias_ridge of None."""
     ridge = BIAS_OBSERVATIONS[loss.about.targets] if bias_ridge is None else bias_ridge
     from_data = loss.name in FROM_SPREAD and not given
