@@ -29,7 +29,7 @@ def lowdask(args):
             ("Dask, 1 worker", 1),
             ("Dask, 2 workers", 2),
         ):
-            seconds, objective, mb = _measured(paths, workers, 1 if args.quick else 3)
+            seconds, objective, mb = _measured(paths, workers, 1 if args.quick else 2)
             first = objective if first is None else first
             apart = abs(objective / first - 1)
             out.append([label, f"{min(seconds):.2f}", f"{np.median(seconds):.2f}", f"{apart:.0e}", f"{mb:.1f}",

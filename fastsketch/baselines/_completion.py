@@ -18,7 +18,8 @@ from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._biases import no_biases
 from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._fitted import MOST, Biases
+from fastsketch.lowrank._fitted import MOST, Biases, Problem
+from fastsketch.lowrank._ground import InMemory
 from fastsketch.lowrank._queries import Scale, as_pairs
 from fastsketch.lowrank._setting import LossSetting
 from fastsketch.lowrank._start import begin

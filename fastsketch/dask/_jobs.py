@@ -23,7 +23,8 @@ from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=MergeableModel)
+Any_model = TypeVar("Any_model", bound=Model)
 
 
 def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
@@ -82,7 +83,7 @@ def _partitions(data: Any) -> _Partitions:
     return _Partitions(parts, None, None)
 
 
-def fit(model: M, data: Any, *, fan_in: int = 4, **options: Any) -> M:
+def fit(model: Any_model, data: Any, *, fan_in: int = 4, **options: Any) -> Any_model:
     """Learn from the rows of a Dask collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
 
     Parameters
@@ -151,7 +152,7 @@ def fit(model: M, data: Any, *, fan_in: int = 4, **options: Any) -> M:
 def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> Any:
     from fastsketch.dask import _low_rank
 
-    wanted = _low_rank.fit.__kwdefaults__
+    wanted = tuple(_low_rank.fit.__kwdefaults__ or ())
     if unknown := sorted(set(options) - set(wanted)):
         raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
     for name in ("sample_weight", "validation"):

@@ -126,8 +126,9 @@ class InMemory:
         return Pursuit(self.problem, biases, setting)
 
     def noise(self, loss: LossSetting, pursuit: Pursuit, *, bias_ridge: float, follow: bool) -> NoiseLevel:
-        known = {"bias_ridge": bias_ridge, "objective": pursuit.objective, "follow": follow}
-        return NoiseOfEntries(self._data, loss, pursuit.z, **known)
+        return NoiseOfEntries(
+            self._data, loss, pursuit.z, bias_ridge=bias_ridge, objective=pursuit.objective, follow=follow
+        )
 
     def let_go(self, pursuit: Pursuit) -> None:
         pursuit.forget()  # the room of its scores and gradient is that of a transposed copy

@@ -30,9 +30,10 @@ def value_of(key: int) -> float:
     return float(np.array(bits, np.uint64).view(np.float64))
 
 
-def histogram(place: Any, numbers: tuple[Floats, Floats | None, ...], prefix: int, turn: int) -> Histogram:
+def histogram(place: Any, numbers: Any, prefix: int, turn: int) -> Histogram:
     """Of the numbers whose first `turn` sixteens are those of prefix."""
-    values, weights = numbers[:2]
+    values: Floats = numbers[0]
+    weights: Floats | None = numbers[1]
     if not len(values):
         return Histogram(np.zeros(1 << BITS))
     own = keys(values)

@@ -43,7 +43,7 @@ def steep(place: Place, loss: LossSetting, level: float) -> Steepness:
 
 
 def bias_columns(
-    place: Place, loss: LossSetting, smooth: float, row: Floats | None, level: float, cb: Array
+    place: Place, loss: LossSetting, smooth: float, row: Any, level: float, cb: Array
 ) -> ColumnSums:
     """At level + row + cb; row (m,) None: zeros."""
     return RowBiases(place.data, loss, smooth, _row_of(row)).columns(level, cb)
@@ -121,7 +121,7 @@ class HeldLoss(NamedTuple):
     """Of the entries held out."""
 
     value: float
-    count: int
+    entries: int
 
 
 def held_loss(
@@ -338,7 +338,7 @@ def follow(place: Place, state: State, d: Array, eta: float, largest: float, los
 class Moments(NamedTuple):
     """Of some numbers: not to be added, but merged (`merged_moments`)."""
 
-    count: int
+    size: int
     mean: float
     squares: float  # about the mean
 
@@ -357,10 +357,10 @@ def merged_moments(parts: list[Moments]) -> Moments:
     """Of all, in their order."""
     out = parts[0]
     for part in parts[1:]:
-        if part.count:
-            count, apart = out.count + part.count, part.mean - out.mean
-            mean = out.mean + apart * part.count / count
-            out = Moments(count, mean, out.squares + part.squares + apart**2 * out.count * part.count / count)
+        if part.size:
+            count, apart = out.size + part.size, part.mean - out.mean
+            mean = out.mean + apart * part.size / count
+            out = Moments(count, mean, out.squares + part.squares + apart**2 * out.size * part.size / count)
     return out
 
 

@@ -98,9 +98,9 @@ class Spread:
         sizes = self.parts.each(residual_sizes, rows, other)
         crew = self.parts.crew
         found = place.merged_moments(crew.fetch([crew.call(item, own, 2) for own in sizes]))
-        if not found.count:
+        if not found.size:
             return 0.0
-        middle = least_reaching(self.parts, sizes, found.count // 2 + 1.0)
+        middle = least_reaching(self.parts, sizes, found.size // 2 + 1.0)
         return spread_from(middle, found.mean)
 
     # -- biases ------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Spread:
         known = loss, rows, self.parts.crew.put(columns), level
         found = place.merged_moments(self.parts.all(place.held_moments, *known))
         with np.errstate(over="ignore", invalid="ignore"):
-            error = float(np.sqrt(found.squares / found.count) / np.sqrt(found.count))
+            error = float(np.sqrt(found.squares / found.size) / np.sqrt(found.size))
         return (found.mean, error) if np.isfinite(found.mean) else (np.inf, np.inf)
 
     def model_score(self, loss: LossSetting, fitted: SpreadFitted) -> Score:
@@ -196,7 +196,7 @@ class Spread:
 
     def held_loss(self, loss: LossSetting, fitted: SpreadFitted) -> float:
         found = self._loss(loss, fitted, held=True)
-        return found.value / found.count
+        return found.value / found.entries
 
     def gathered(self, fitted: SpreadFitted) -> Fitted:
         """With the rows of all partitions, fetched one after the other."""
@@ -206,8 +206,9 @@ class Spread:
             side: Side = self.parts.crew.fetch([own])[0]
             left[first : first + size], row[first : first + size] = side.factors[:, :t], side.biases
             first += size
-        known = {name: getattr(fitted, name) for name in Fitted.__dataclass_fields__}
-        return Fitted(**{**known, "left": left, "row": row})
+        known: dict[str, Any] = {name: getattr(fitted, name) for name in Fitted.__dataclass_fields__}
+        known.update(left=left, row=row)
+        return Fitted(**known)
 
 
 def observations(where: Place) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
@@ -233,7 +234,7 @@ class SlopeSums(NamedTuple):
 
     squares: float
     curvatures: float
-    count: int
+    entries: int
 
 
 def first_slopes(where: Place, loss: LossSetting, state: place.State, step: int) -> SlopeSums:
@@ -273,7 +274,7 @@ def row_gram(where: Place, rows: Side, n_observations: int) -> Gram:
 
 @one_blas_thread
 def _eigenvalues(gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.linalg.eigvalsh(gram)
+    return np.linalg.eigvalsh(gram).astype(np.float64)
 
 
 class NoiseOfSpread(NoiseLevel):
@@ -296,12 +297,12 @@ class NoiseOfSpread(NoiseLevel):
 
     def _first_slopes(self, pursuit: SpreadPursuit, step: int) -> float:
         found = self._parts.total(first_slopes, self._loss, pursuit.state, step)
-        return found.squares / max(found.count, 1)
+        return found.squares / max(found.entries, 1)
 
     def _left(self, rows: Each[Any], columns: Side, level: float) -> tuple[float, float]:
         known = self._loss, rows, self._parts.crew.put(columns), level, self._step
         found = self._parts.total(left_slopes, *known)
-        return found.squares / max(found.count, 1), found.curvatures / max(found.count, 1)
+        return found.squares / max(found.entries, 1), found.curvatures / max(found.entries, 1)
 
     def _alike(self, axis: int) -> Alike:
         counts = self._about.columns

@@ -156,7 +156,7 @@ def spread_out(
     each = list(zip(given.rows, weights, held, strict=True))
     loaded = [crew.call(load, *parts, number, loss, dtype) for number, parts in enumerate(each)]
     looked: list[Looked] = crew.fetch([crew.call(item, own, 0) for own in loaded])
-    m, n, number = _shape(looked)
+    m, n = _shape(looked)
     check(n)
     total = sum(own.nnz for own in looked)
     if total == 0:
@@ -164,7 +164,8 @@ def spread_out(
     if given.held is not None and not any(own.n_held for own in looked):
         raise ValueError("validation must have at least one entry")
     kind = np.dtype(np.float32 if all(own.dtype == "float32" for own in looked) else np.float64)
-    firsts, befores = ([sum(own[k] for own in looked[:p]) for p in range(len(looked))] for k in (0, 2))
+    firsts = [sum(own.m for own in looked[:p]) for p in range(len(looked))]
+    befores = [sum(own.nnz for own in looked[:p]) for p in range(len(looked))]
     cuts: Each[Any] = Each(
         crew.call(cut, own, kind, share, seed, before) for own, before in zip(loaded, befores, strict=True)
     )
@@ -184,7 +185,7 @@ def spread_out(
         n_observations=sums.n_observations,
         total_weight=sums.weight,
         mean=sums.weighted_sum / sums.weight if sums.weight > 0 else 0.0,
-        spread=float(np.sqrt(spread.squares / spread.count)),
+        spread=float(np.sqrt(spread.squares / spread.size)),
         largest=sums.most_size,
         most_weight=sums.most_weight,
         columns=columns,
@@ -197,8 +198,8 @@ def spread_out(
     return Partitions(crew, places), about
 
 
-def _shape(looked: list[Looked]) -> tuple[int, int, int]:
-    """(rows, columns, the first partition); partitions must have the same columns, and labels."""
+def _shape(looked: list[Looked]) -> tuple[int, int]:
+    """(rows, columns); partitions must have the same columns, and labels."""
     n = looked[0].n
     for number, own in enumerate(looked):
         if own.n != n:
@@ -206,7 +207,7 @@ def _shape(looked: list[Looked]) -> tuple[int, int, int]:
     zeros, minus = ([k for k, own in enumerate(looked) if own[field]] for field in (4, 5))
     if zeros and minus:
         raise ValueError(f"partition {zeros[0]} holds labels 0 and 1, partition {minus[0]} labels -1 and +1")
-    return sum(own.m for own in looked), n, 0
+    return sum(own.m for own in looked), n
 
 
 def _together(alike: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -79,7 +79,7 @@ class SpreadPursuit(Pursuit):
         self._restart()
         self.first_objective = self.objective
 
-    def _send(self, v: Array) -> Any:
+    def send(self, v: Array) -> Any:
         """A promise of a vector of columns; the last one is kept."""
         if self._sent[0] is not v:
             self._sent = v, self.parts.crew.put(v)
@@ -92,7 +92,8 @@ class SpreadPursuit(Pursuit):
         vs = np.stack(self.vs, axis=1) if self.vs else np.zeros((self.about.n, 0), dtype)
         return us, np.ascontiguousarray(vs, dtype)
 
-    def _columns(self) -> tuple[Each[Any], Any]:
+    def biases_there(self) -> tuple[Each[Any], Any]:
+        """Of the rows and of the columns, as promises."""
         return self.spread.rows, self.spread.promise
 
     # -- the ends of a pursuit -------------------------------------------------------------------------------------
@@ -123,20 +124,20 @@ class SpreadPursuit(Pursuit):
 
     def mean_loss(self) -> float:
         us, vs = self._ranks()
-        rb, cb = self._columns()
+        rb, cb = self.biases_there()
         found = self.parts.total(place.held_loss, self.loss, rb, cb, us, self.parts.crew.put(vs), self._coefficients())
-        return found.value / found.count
+        return found.value / found.entries
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def _restart(self) -> None:
         us, vs = self._ranks()
-        rb, cb = self._columns()
+        rb, cb = self.biases_there()
         vs, theta = self.parts.crew.put(vs), self._coefficients()
         self.objective = self._now(self.parts.each(place.restart, self.loss, rb, cb, self._scale, us, vs, theta))
 
     def _step(self, keep: float, theta: float, u: Any, v: Array) -> float:
-        rb, cb = self._columns()
-        known = self.state, self.loss, rb, cb, self._scale, keep, theta, u, self._send(v)
+        rb, cb = self.biases_there()
+        known = self.state, self.loss, rb, cb, self._scale, keep, theta, u, self.send(v)
         return self._now(self.parts.each(place.step, *known))
 
     def _now(self, state: Each[Any]) -> float:
@@ -270,12 +271,12 @@ class SpreadRefinement(Refinement):
 
     def dots(self, z: Any, u: Any, v: Array, keep: float, theta: float) -> Floats:
         pursuit = self.pursuit
-        known = z, self.loss, *pursuit._columns(), u, pursuit._send(v), keep, theta
+        known = z, self.loss, *pursuit.biases_there(), u, pursuit.send(v), keep, theta
         return pursuit.parts.total(place.dots, *known).sums
 
     def terms_of_all(self, left: Any, right: Any, t: int) -> Terms_at:
         pursuit = self.pursuit
-        known = self.loss, *pursuit._columns(), left, pursuit.parts.crew.put(right)
+        known = self.loss, *pursuit.biases_there(), left, pursuit.parts.crew.put(right)
 
         def terms(theta: Floats, curved: bool) -> Terms:
             return pursuit.parts.total(place.newton_terms, *known, theta, curved)

@@ -127,11 +127,14 @@ class ColumnFit:
     def _descend(self, a: Floats, own: Array, rows: Each[Any], setting: SideSetting, ridge: Floats, turns: int) -> None:
         """a (n, t) <- the least of every column, as fit_one of lowrank/fits goes down a row."""
         n, smooth, loss = len(a), self.smooth, setting.loss
-        left, width, value = np.arange(n), np.full(n, 64.0 * smooth), np.empty(0)
+        left: Indices = np.arange(n)
+        width: Floats = np.full(n, 64.0 * smooth)
+        value: Floats = np.empty(0)
         for turn in range(turns):
             found = self._moves(At(left, a[left], width[left], own), rows, setting, ridge)
             value = found.values if turn == 0 else value
-            left, moves, slope, value = (each[found.solved] for each in (left, found.moves, found.slopes, value))
+            left, value = left[found.solved], value[found.solved]
+            moves, slope = found.moves[found.solved], found.slopes[found.solved]
             if not len(left):
                 return
             step, better, asked = np.ones(len(left)), np.empty(len(left)), np.arange(len(left))
