@@ -77,6 +77,7 @@ COMMANDS = {
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "ten_million": "a fit to 10 million observations: seconds and memory",
+    "lowdask": "a fit to 10 million observations in partitions on Dask: one worker and two, beside one process",
     "ease": "read-outs of item weights on validation parts, beside EASE and svds; the ridge that SketchedEASE chooses",
     "sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
     "hash_defaults": "the same: rotation, method, sizes of SketchHash",

@@ -10,6 +10,7 @@ from fastsketch.cli._flags import (
     map_job,
     or_none,
     parameter,
+    progress,
     renamed,
     seed,
     source,
