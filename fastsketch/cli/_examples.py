@@ -8,6 +8,7 @@ EXAMPLES = {
     "groups": "fastsketch groups sales.csv --by shop -l 4 -o shops.fsk",
     "audit": "fastsketch sketch rows.npy -l 8 -o rows.fsk && fastsketch audit rows.fsk rows.npy",
     "refine": "fastsketch refine rows.fsk rows.npy -o refined.fsk",
+    "transform": "fastsketch transform rows.fsk 'rows*.npy' -k 4 -o scores.npy",
     "merge": "fastsketch sketch more.npy -l 8 -o - | fastsketch merge rows.fsk - -o all.fsk",
     "export": "fastsketch export all.fsk --array components -o components.npy",
     "info": "fastsketch info all.fsk --json",

@@ -131,7 +131,6 @@ def _transform(commands: Any) -> None:
         help="the components of rows, or how unlikely they are, by a sketch or an estimator",
         description="Rows on the principal components that a sketch of 'sketch' has, or a saved estimator; or "
         "for each row one number: its log-density, or its squared Mahalanobis distance.",
-        epilog="example: fastsketch transform sketch.fsk 'rows/*.npy' -k 16 -o components.npy --workers 4",
     )
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="rows, as for 'sketch'")
