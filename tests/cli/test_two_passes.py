@@ -130,7 +130,7 @@ def test_refusals(run):
         assert message in error and error.count("\n") == 1
     os.mkfifo("pipe.npy")
     error = run("sketch", "pipe.npy", "-o", "o.fsk", "--passes", 2, status=2).err
-    assert "pipe.npy" in error and "once" in error and error.count("\n") == 1
+    assert "pipe.npy is no regular file" in error and error.count("\n") == 1
     assert not Path("o.fsk").exists()
     with pytest.raises(ValueError, match="compressor"):
         fs.sketch_file("rows.npy", 8, compressor="srht", passes=2)
