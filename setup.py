@@ -117,6 +117,7 @@ def extensions():
         "lowrank/entries": ["csrc/fs_pool.c"],
         "lowrank/fits": ["csrc/fs_sparse.c"],
         "lowrank/gradients": ["csrc/fs_pool.c"],
+        "lowrank/sides": ["csrc/fs_sparse.c"],
         "recommending/items": ["csrc/fs_sparse.c"],
         "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
         "online/columns": [],

@@ -35,6 +35,7 @@ COMMANDS = {
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
+    "sources": "4 GB as .npy, 40 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
@@ -76,12 +77,14 @@ COMMANDS = {
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
     "products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "ten_million": "a fit to 10 million observations: seconds and memory",
+    "lowdask": "a fit to 10 million observations in partitions on Dask: one worker and two, beside one process",
     "ease": "read-outs of item weights on validation parts, beside EASE and svds; the ridge that SketchedEASE chooses",
     "sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
     "hash_defaults": "the same: rotation, method, sizes of SketchHash",
     "online_defaults": "the same: loss, sizes and regularisers of the classifiers",
     "regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
     "lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
+    "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
     "profile": "cProfile of one stream",
 }
@@ -98,6 +101,9 @@ def main():
         command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        if name == "sources":
+            command.add_argument("--rows", type=int, default=0, help="of 1,024 float32 numbers; 1,048,576 if not given")
+            command.add_argument("--only", default="", help="names of sets with commas between them")
         if name == "samples":
             command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
         if name == "codes":

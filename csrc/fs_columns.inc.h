@@ -3,22 +3,14 @@
 
 #define LANES ((ptrdiff_t)NAME(lanes))
 
-FS_LOOP int NAME(columns)(ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld)
+FS_LOOP void NAME(columns)(ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld)
 {
     const ptrdiff_t strip = STRIP_BYTES / (ptrdiff_t)sizeof(REAL);
-    int missing = 0;
     for (ptrdiff_t first = 0; first < n; first += strip) {
         const ptrdiff_t stop = n - first < strip ? n : first + strip;
         const ptrdiff_t whole = first + (stop - first) / LANES * LANES;
         for (ptrdiff_t j = 0; j < d; j += LANES) {
             const ptrdiff_t some = d - j < LANES ? d - j : LANES;
-            for (ptrdiff_t k = j; k < j + some; k++) {
-                const REAL *x = column[k];
-                int other = 0;
-                for (ptrdiff_t i = first; i < stop; i++)
-                    other |= x[i] != x[i];
-                missing |= other;
-            }
             ptrdiff_t i = first;
             /* out[i, j : j + some] = [x[i] for x in column[j : j + some]] */
             if (some == LANES)
@@ -29,14 +21,13 @@ FS_LOOP int NAME(columns)(ptrdiff_t n, ptrdiff_t d, const REAL *const *column, R
                     out[i * ld + k] = column[k][i];
         }
     }
-    return missing;
 }
 
 #undef LANES
 
 #else
 
-FS_DOOR(FS_TABLE, int, TYPED(columns),
-        (ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld), (n, d, column, out, ld))
+FS_DOOR(FS_TABLE, void, TYPED(columns), (ptrdiff_t n, ptrdiff_t d, const REAL *const *column, REAL *out, ptrdiff_t ld),
+        (n, d, column, out, ld))
 
 #endif

@@ -119,8 +119,9 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
     (void)scratch;
     while (p < stop) {
         const char *q = p;
-        double *row;
+        double *row, nowhere;
         ptrdiff_t column = 0;
+        const int full = part.rows == part.room; /* then this line is too short, but it may have other faults before */
         while (*q == ' ' || *q == '\t' || *q == '\r')
             q++;
         if (*q == '\n') { /* a blank line */
@@ -131,15 +132,17 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
         row = block->out + (part.first_row + part.rows) * block->n;
         for (;; column++) {
             const char *start, *end, *after;
+            double *value;
             int32_t place;
             while (*p == ' ' || *p == tab)
                 p++;
             part.column = column;
-            if (column == width || part.rows == part.room) { /* lines that are too short have had the room of this */
-                part.status = column == width ? FS_TABLE_MANY : FS_TABLE_FEW;
+            if (column == width) {
+                part.status = FS_TABLE_MANY;
                 break;
             }
             place = places[column];
+            value = full || place < 0 ? &nowhere : &row[place];
             start = p;
             if (*p == '"') {
                 start = p + 1;
@@ -158,14 +161,14 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
             } else {
                 const char *number_end;
                 if (place >= 0) { /* most cells: a number, and what ends it */
-                    const int kind = fs_read_number(p, stop, &row[place], &number_end);
+                    const int kind = fs_read_number(p, stop, value, &number_end);
                     after = number_end;
                     while (*after == ' ' || *after == tab)
                         after++;
                     if (kind >= 0 && (*after == delimiter || *after == '\n' || *after == '\r' ||
                                       (delimiter == ' ' && after > number_end))) {
                         if (kind) {
-                            row[place] = nan_at(p - text);
+                            *value = nan_at(p - text);
                             part.slow++;
                         }
                         place = FS_TABLE_SKIP;
@@ -184,19 +187,19 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
                 end--;
             while (start < end && (*start == ' ' || *start == '\t'))
                 start++;
-            if (place == FS_TABLE_BESIDE) {
+            if (place == FS_TABLE_BESIDE && !full) {
                 block->beside[2 * (part.first_row + part.rows)] = start - text;
                 block->beside[2 * (part.first_row + part.rows) + 1] = end - start;
             } else if (place >= 0) {
                 const char *number_end = start;
-                const int kind = fs_read_number(start, end, &row[place], &number_end);
+                const int kind = fs_read_number(start, end, value, &number_end);
                 if (kind >= 0 && number_end == end) {
                     if (kind) {
-                        row[place] = nan_at(start - text);
+                        *value = nan_at(start - text);
                         part.slow++;
                     }
                 } else if (is_missing(start, end)) {
-                    row[place] = nan_at(-1);
+                    *value = nan_at(-1);
                     part.missing++;
                 } else {
                     p = start;

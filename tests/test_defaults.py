@@ -27,6 +27,7 @@ ESTIMATORS = {
 }
 COMMANDS = {
     "FrequentDirections": "sketch",
+    "GroupSketches": "groups",
     "SketchHash": "hash",
     "SketchQuantizer": "quantize",
     "SketchedNewton": "learn",

@@ -18,7 +18,8 @@ from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
 from fastsketch.lowrank._biases import no_biases
 from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._fitted import MOST, Biases
+from fastsketch.lowrank._fitted import MOST, Biases, Problem
+from fastsketch.lowrank._ground import InMemory
 from fastsketch.lowrank._queries import Scale, as_pairs
 from fastsketch.lowrank._setting import LossSetting
 from fastsketch.lowrank._start import begin
@@ -121,7 +122,8 @@ class Completion(Model, abstract=True):
         if not self.biases:
             return no_biases(data), None
         loss = LossSetting(self._loss_name(), 0.0)
-        start = begin(data, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
+        ground = InMemory(Problem(data, None, data.o[:0], data.o[:0]))
+        start = begin(ground, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
         return start.biases, start.bias_ridge
 
     def _most(self) -> int:

@@ -12,7 +12,7 @@ from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Biases
-from fastsketch.lowrank._noise import NoiseLevel
+from fastsketch.lowrank._noise import NoiseOfEntries
 from fastsketch.lowrank._setting import LossSetting
 
 
@@ -186,7 +186,7 @@ def _noise(data: Observed, loss: str, biases: Biases) -> float:
     """The unit of a ridge."""
     z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
     value, _ = value_and_slopes(loss, z, data.o)
-    return NoiseLevel(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
+    return NoiseOfEntries(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
 
 
 def _lipschitz(loss: str) -> float:

@@ -11,7 +11,6 @@ from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.cli._identity import VERSION, Identity, differences, to_compare
 from fastsketch.cli._reading import Learner, Reader
 from fastsketch.io import SourceError, StateError
-from fastsketch.sketching import FrequentDirections, SecondPass
 from fastsketch.sources import Source
 
 
@@ -20,7 +19,6 @@ def save(path: Path, model: Learner, job: Identity, consumed: Consumed, reader: 
     model.notes = {
         "job": job,
         "consumed": [list(taken) for taken in consumed.at(model.n_rows)],
-        "first_pass": [list(taken) for taken in consumed.first],
         "reader": reader.notes(),
     }
     model.save(path)
@@ -41,18 +39,14 @@ def resumed(
     if not path.exists():
         raise ValueError(f"nothing to resume: {path} does not exist")
     saved = fs.load(path)
-    second = isinstance(saved, SecondPass) and isinstance(model, FrequentDirections)
-    if (type(saved) is not type(model) and not second) or "job" not in saved.notes:
+    if type(saved) is not type(model) or "job" not in saved.notes:
         raise StateError(f"{path} is no partial result of this command")
     notes = saved.notes
     try:
         then: Identity = notes["job"]
         known = then.get("version") == VERSION
         found = differences(job, then) if known else []
-        consumed, first = (
-            [Taken(*map(int, taken)) for taken in notes.get(name, [])] if known else []
-            for name in ("consumed", "first_pass")
-        )
+        consumed = [Taken(*map(int, taken)) for taken in notes.get("consumed", [])] if known else []
         compared = to_compare(job, then) if known and not found else []
         if known and not found:
             reader.take(notes["reader"])
@@ -66,13 +60,11 @@ def resumed(
     if found:
         raise ValueError(f"{path} belongs to another job: {'; '.join(found)}")
     counted = sum(taken.rows for taken in consumed) == saved.n_rows
-    learned: Any = saved.sketch if isinstance(saved, SecondPass) and saved.n_features else saved
-    counted &= not second or sum(taken.rows for taken in first) == learned.n_rows
-    if not (0 < len(consumed) <= len(sources) and counted and plain(learned.parameters) == plain(model.parameters)):
+    if not (0 < len(consumed) <= len(sources) and counted and plain(saved.parameters) == plain(model.parameters)):
         raise StateError(f"{path} is damaged: its notes are not those of its model")
     for index in (index for index in compared if index < len(consumed)):
         _compare(sources[index], consumed[index], reader, path)
-    return saved, Consumed(consumed, first=first)
+    return saved, Consumed(consumed)
 
 
 def _compare(source: Source, taken: Taken, reader: Reader, path: Path) -> None:

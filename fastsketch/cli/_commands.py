@@ -1,4 +1,4 @@
-"""sketch, audit, merge, info and demo."""
+"""sketch, audit, refine, merge, export, info and demo."""
 
 # pyright: reportPrivateUsage=false
 
@@ -17,6 +17,7 @@ from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import given, limited
+from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -24,11 +25,13 @@ from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
-from fastsketch.sources import Source
+from fastsketch.sources import Source, comes_once
 from fastsketch.sources._source import Place
 
 # The note of an item model that says what its events mean, which models must have in common to be merged.
 EVENTS = "events"
+# Arrays of models that are written as they are.
+EXPORTED = ("sketch", "components", "singular_values", "mean", "gram", "projection", "variances", "coef", "popularity")
 
 
 def sketch(args: Namespace) -> None:
@@ -40,12 +43,66 @@ def sketch(args: Namespace) -> None:
         report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
+def refine(args: Namespace) -> None:
+    """Read the rows of a sketch once more, and save what that makes of it."""
+    with output_of(args, over_input=True) as out:
+        model = _sketch_in(args.model, "is refined")
+        model._check_rereadable("refine")
+        sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
+        started = time.perf_counter()
+        with limited(args.threads), warnings.catch_warnings():
+            warnings.simplefilter("error", OtherRows)
+            try:
+                model.refine([_Watched(source, args.progress) for source in sources])
+            except OtherRows as other:
+                raise ValueError(str(other)) from None
+            out.save(model)
+        facts = {**model.facts(), "seconds": time.perf_counter() - started}
+        report(args, {**facts, "output": args.output}, out)
+
+
+def _sketch_in(name: str, what: str) -> FrequentDirections:
+    model = load_model(name)
+    if not isinstance(model, FrequentDirections):
+        raise StateError(f"{name} holds a {type(model).__name__}: only a sketch {what}")
+    return model
+
+
+def export(args: Namespace) -> None:
+    """An array of a model into an .npy."""
+    with output_of(args, ".npy") as out:
+        with limited(args.threads):
+            model = load_model(args.model)
+            if isinstance(model, fs.GroupSketches):
+                if args.group is None:
+                    raise ValueError(f"{args.model} has sketches of {len(model)} groups: name one with --group")
+                key = next((key for key in model if str(key) == args.group), None)
+                if key is None:
+                    raise ValueError(f"{args.model} has no group {args.group!r}")
+                model = model[key]
+            elif args.group is not None:
+                raise ValueError(f"--group is for sketches of groups, {args.model} holds a {type(model).__name__}")
+            if args.array not in EXPORTED:
+                raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
+            found: Any = getattr(model, args.array, None)
+            found = found() if callable(found) else found
+            if not isinstance(found, np.ndarray):
+                raise ValueError(f"the {type(model).__name__} in {args.model} has no {args.array}")
+        with out.writing() as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(found), allow_pickle=False)
+        facts = {"kind": type(model).__name__, "array": args.array, "shape": list(found.shape)}
+        facts |= {"dtype": str(found.dtype)}
+        report(args, {**facts, "output": args.output}, out)
+
+
 def audit(args: Namespace) -> int:
     """Measure the error of a sketch over the rows of files; nothing is written. 1 if its certificate does not hold."""
-    model = fs.load(args.model)
+    model = load_model(args.model)
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
     model._rereadable("an audit")
+    if once := [path for path in args.inputs if comes_once(path)]:
+        raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
     sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
     watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
@@ -109,7 +166,7 @@ def merge(args: Namespace) -> None:
 
 
 def _mergeable(path: str) -> MergeableModel:
-    model = fs.load(path)
+    model = load_model(path)
     if not isinstance(model, MergeableModel):
         raise StateError(f"{path} holds a {type(model).__name__}, which does not merge")
     return model
@@ -120,7 +177,7 @@ def info(args: Namespace) -> None:
     if args.top < 0:
         raise ValueError(f"--top must not be negative, got {args.top}")
     with limited(args.threads):
-        model = fs.load(args.input)
+        model = load_model(args.input)
         if isinstance(model, fs.CodeIndex):
             from fastsketch.cli._indexing import say_index
 

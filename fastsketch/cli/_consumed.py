@@ -56,8 +56,7 @@ class Consumed:
     and so nothing here is half done either.
     """
 
-    def __init__(self, inputs: list[Taken] | None = None, *, first: list[Taken] | None = None) -> None:
-        self.first = first or []  # of a second pass: what the first has taken
+    def __init__(self, inputs: list[Taken] | None = None) -> None:
         self._now = inputs or [Taken()]
         self._next = self._now
 

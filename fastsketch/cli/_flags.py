@@ -137,19 +137,7 @@ def progress(parser: argparse.ArgumentParser) -> None:
 
 def in_parts(parser: argparse.ArgumentParser) -> None:
     """The flags of a command whose rows are learned in parts."""
-    parser.add_argument(
-        "--workers",
-        default="auto",
-        metavar="N",
-        help="parts learned at the same time (default auto: by cores, memory and size; no influence on the result)",
-    )
-    parser.add_argument(
-        "--engine",
-        default="processes",
-        metavar="{processes,threads,dask}",
-        help="where parts are learned (default processes)",
-    )
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, which learns the parts")
+    workers(parser, "learned")
     parser.add_argument(
         "--checkpoint",
         metavar="DIR",
@@ -159,6 +147,35 @@ def in_parts(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="go on from the checkpoint of the same command: only other parts are read"
     )
     progress(parser)
+
+
+def map_job(parser: argparse.ArgumentParser, *, resumed: bool = True) -> None:
+    """The flags of a command that says something of every row."""
+    workers(parser, "answered")
+    if resumed:
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            help="go on from what the same command has left in OUTPUT.partial: only other parts are read",
+        )
+    progress(parser)
+
+
+def workers(parser: argparse.ArgumentParser, done: str) -> None:
+    """How many parts are done at the same time, and where."""
+    parser.add_argument(
+        "--workers",
+        default="auto",
+        metavar="N",
+        help=f"parts {done} at the same time (default auto: by cores, memory and size; no influence on the result)",
+    )
+    parser.add_argument(
+        "--engine",
+        default="processes",
+        metavar="{processes,threads,dask}",
+        help=f"where parts are {done} (default processes)",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=f"of a Dask cluster, where parts are {done}")
 
 
 def long(parser: argparse.ArgumentParser) -> None:

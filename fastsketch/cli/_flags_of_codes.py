@@ -7,6 +7,7 @@ from fastsketch.cli._flags import (
     common,
     dtype,
     in_parts,
+    map_job,
     or_none,
     parameter,
     progress,
@@ -26,6 +27,7 @@ def add(commands: Any) -> None:
     _hash(commands)
     _quantize(commands)
     _encode(commands)
+    _decode(commands)
     _search(commands)
 
 
@@ -96,17 +98,31 @@ def _encode(commands: Any) -> None:
         "encode",
         help="codes of the rows of files",
         description="Encode the rows of files with a model of 'hash' or 'quantize'; codes are the rows of an .npy of "
-        "uint8.",
+        "uint8, or, with -o CODES.parquet, a column of binary values in a folder of files.",
     )
     parser.add_argument("model", metavar="MODEL.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
-    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy")
+    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy", help="or CODES.parquet, a folder; or -")
     parser.add_argument(
         "--factors", action="store_true", help="two factors behind each code of a hash, for better distances"
     )
     zero_based(parser)
-    progress(parser)
+    map_job(parser)
     common(parser, "_coding.encode")
+
+
+def _decode(commands: Any) -> None:
+    parser = commands.add_parser(
+        "decode",
+        help="the rows that codes stand for",
+        description="What the codes of 'encode' stand for, as the rows of an .npy of float32: of a model of "
+        "'quantize', or of 'hash', for codes with --factors.",
+    )
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("codes", metavar="CODES.npy", help="codes from 'encode'")
+    parser.add_argument("-o", "--output", required=True, metavar="ROWS.npy", help="file for the rows, or -")
+    progress(parser)
+    common(parser, "_decoding.decode")
 
 
 def _search(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of sketch, groups, audit, merge and info."""
+"""The arguments of sketch, groups, audit, refine, merge, export and info."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from fastsketch.cli._flags import (
     common,
     dtype,
     in_parts,
+    map_job,
     parameter,
     progress,
     renamed,
@@ -24,8 +25,11 @@ def add(commands: Any) -> None:
     """Add these commands."""
     _sketch(commands)
     _groups(commands)
+    _transform(commands)
     _audit(commands)
+    _refine(commands)
     _merge(commands)
+    _export(commands)
     _info(commands)
 
 
@@ -106,7 +110,7 @@ def _groups(commands: Any) -> None:
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep of a group (default 16)")
     parameter(parser, "method", metavar=choices(GROUP_METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
-    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default 0.2)")
+    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default: 0.2)")
     parameter(parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L)")
     parameter(parser, "center", action="store_true", help="subtract the mean of each group, exactly and online")
     dtype(parser)
@@ -119,6 +123,37 @@ def _groups(commands: Any) -> None:
     source(parser)
     progress(parser)
     common(parser, "_groups.groups")
+
+
+def _transform(commands: Any) -> None:
+    parser = commands.add_parser(
+        "transform",
+        help="the components of rows, or how unlikely they are, by a sketch or an estimator",
+        description="Rows on the principal components that a sketch of 'sketch' has, or a saved estimator; or "
+        "for each row one number: its log-density, or its squared Mahalanobis distance.",
+        epilog="example: fastsketch transform sketch.fsk 'rows/*.npy' -k 16 -o components.npy --workers 4",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="rows, as for 'sketch'")
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="OUT",
+        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
+    )
+    parser.add_argument(
+        "-k", "--n-components", type=int, metavar="K", help="of a sketch (default: all that it tells from noise)"
+    )
+    parser.add_argument(
+        "--what",
+        default="components",
+        metavar="{components,scores,distances}",
+        help="log-densities, or squared distances, in place of components (default components)",
+    )
+    zero_based(parser)
+    map_job(parser)
+    common(parser, "_transforming.transform")
 
 
 def _audit(commands: Any) -> None:
@@ -136,6 +171,36 @@ def _audit(commands: Any) -> None:
     zero_based(parser)
     progress(parser)
     common(parser, "_commands.audit")
+
+
+def _refine(commands: Any) -> None:
+    parser = commands.add_parser(
+        "refine",
+        help="read the rows of a sketch once more: nearly exact values",
+        description="Read the rows of a sketch once more: its singular values and directions come out nearly exact, as "
+        "with 'sketch --passes 2'. Rows that are not those of the sketch are an error.",
+    )
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
+    zero_based(parser)
+    progress(parser)
+    common(parser, "_commands.refine")
+
+
+def _export(commands: Any) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="an array of a model as .npy",
+        description="Write an array of a model as .npy: the rows of a sketch (sketch), its directions (components), "
+        "singular_values, mean or gram; the projection of a hash; components or variances of a quantizer; coef of a "
+        "learner; the popularity of items.",
+    )
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("--array", default="sketch", metavar="NAME", help="what to write (default sketch)")
+    parser.add_argument("--group", metavar="KEY", help="whose sketch, of a model of 'groups'")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT.npy", help="file for the array, or -")
+    common(parser, "_commands.export")
 
 
 def _merge(commands: Any) -> None:

@@ -12,7 +12,6 @@ from fastsketch.sources import Source
 VERSION = 1
 # Switches that are written only where they are something else.
 UNWRITTEN: dict[str, Any] = {
-    "passes": 1,
     "names": None,
     "binary": False,
     "target": None,

@@ -10,16 +10,20 @@ from typing import Any
 from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
 from fastsketch.cli._output import Output
-from fastsketch.cli._reading import comes_once
 from fastsketch.cli._signals import held
 from fastsketch.jobs import Report, run
 from fastsketch.jobs._manifest import Difference, OtherJob, in_words, kept, remove, shown
 from fastsketch.jobs._progress import Printed
-from fastsketch.sources import Source, open_rows
+from fastsketch.sources import Source, comes_once, open_rows
 
 
 def rows_of(args: Namespace) -> Source:
-    """The rows of args.inputs, one file after another."""
+    """The rows of args.inputs, one file after another. A stream that would be read twice is refused before it is."""
+    once = [path for path in args.inputs if comes_once(path)]
+    if args.resume and once:
+        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
+    if getattr(args, "passes", 1) > 1 and once:
+        raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
     return open_rows(args.inputs, n_features=args.n_features, zero_based=args.zero_based)
 
 
@@ -51,7 +55,7 @@ def learn_in_parts(
             found = run(
                 model,
                 source,
-                workers=_workers(args.workers),
+                workers=workers_of(args.workers),
                 engine="dask" if args.scheduler else args.engine,
                 scheduler=args.scheduler,
                 checkpoint=folder if source.repeatable else None,
@@ -78,7 +82,8 @@ def learn_in_parts(
     return facts if out.name is None else {**facts, "output": out.name}
 
 
-def _workers(given: str) -> int | str:
+def workers_of(given: str) -> int | str:
+    """The value of --workers."""
     try:
         return int(given)
     except ValueError:
@@ -89,9 +94,6 @@ def _workers(given: str) -> int | str:
 
 def _folder(args: Namespace, out: Output) -> Path | None:
     """Where the checkpoint is; None if there can be none."""
-    once = [path for path in args.inputs if comes_once(path)]
-    if args.resume and once:
-        raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
     if args.checkpoint is not None and _is_number(args.checkpoint):
         as_real(float(args.checkpoint), "--checkpoint", 0.0, 1e9)
     folder = Path(args.checkpoint) if args.checkpoint is not None and not _is_number(args.checkpoint) else out.partial

@@ -8,11 +8,13 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from fastsketch.cli._reading import open_all
+from fastsketch.cli._row_by_row import InTurn
 from fastsketch.features import TableRows
 from fastsketch.io import SourceError, StateError
 from fastsketch.io._svmlight import MOST_FEATURES
 from fastsketch.sources import Source, comes_once
 from fastsketch.sources._identity import of_file
+from fastsketch.sources._joined import joined
 from fastsketch.sources._source import Place
 from fastsketch.sources._svmlight import SvmlightSource
 
@@ -58,6 +60,10 @@ class TextReading:
                 "or --open-columns)"
             )
         return open_all(paths, self._n_features, zero_based=self._zero_based)
+
+    def whole(self, paths: Sequence[str]) -> Source:
+        """All rows as one source."""
+        return joined(self.open(paths))
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
         """Rows from start_row on with their labels."""
@@ -122,6 +128,10 @@ class TableReading:
         first = self._first or self._table(paths[0])
         tables = [first, *map(self._table, paths[1:])]
         return [TableSource(path, table) for path, table in zip(paths, tables, strict=True)]
+
+    def whole(self, paths: Sequence[str]) -> Source:
+        """All rows as one source."""
+        return InTurn(self.open(paths))
 
     def _table(self, path: str) -> TableRows:
         if self._schema is None:

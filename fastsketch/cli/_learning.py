@@ -39,7 +39,7 @@ def learn_online(args: Namespace) -> None:
         open_rows(args.test, n_features=1)  # whether it is there is to be known before the work is done
     with output_of(args) as out:
         reader = LabelledRows(reading, out, every=0 if args.json else args.every, regression=args.regression)
-        model, facts = learn(args, model, out, reader=reader)
+        model, facts = learn(args, model, out, reader)
         if args.regression:
             facts.pop("error_rate", None)
         if args.test:

@@ -11,6 +11,7 @@ from fastsketch.cli._job import given, limited
 from fastsketch.cli._names import ids_of, places_of
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
+from fastsketch.features._id_map import ids_of_text
 from fastsketch.io._table import read_table
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._fitted import HistoryLine
@@ -76,7 +77,7 @@ def predict(args: Namespace, model: LowRankModel) -> None:
     with output_of(args, ".csv") as out:
         sides = ids_of(model, args.model)
         table = read_table(args.inputs[0], values=False)
-        asked = [side.as_ids(ids.names)[ids.places] for side, ids in zip(sides, table[:2], strict=True)]
+        asked = [ids_of_text(side, ids.names)[ids.places] for side, ids in zip(sides, table[:2], strict=True)]
         with limited(args.threads):
             method = model.predict_proba if args.probabilities else model.predict
             predicted = method(*asked, rank=args.rank)

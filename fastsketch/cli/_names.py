@@ -42,16 +42,6 @@ def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
     return names
 
 
-def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
-    """Answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
-    if ids is None:
-        return found
-    out = np.full(found.shape, -1, np.int64)
-    there = ~np.isnan(scores)
-    out[there] = ids.places(found[there])
-    return out
-
-
 def is_names(value: Any) -> TypeGuard[list[str]]:
     """Whether a note is a list of different strings."""
     if not isinstance(value, list):

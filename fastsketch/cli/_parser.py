@@ -10,6 +10,7 @@ from fastsketch.cli import (
     _flags_of_sketches,
     _flags_of_tables,
 )
+from fastsketch.cli._examples import add_examples
 from fastsketch.cli._flags import Parser, common
 
 
@@ -41,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     _flags_of_tables.add(commands)
     _demo(commands)
     _warm_up(commands)
+    add_examples(parser)
     return parser
 
 

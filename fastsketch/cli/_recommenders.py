@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-import fastsketch as fs
 from fastsketch._model import Model
 from fastsketch.cli._events import Meaning, Taken, meaning_in
 from fastsketch.cli._job import given
-from fastsketch.cli._names import names_of, positions
+from fastsketch.cli._models import load_model
+from fastsketch.cli._names import names_of
+from fastsketch.features._id_map import ids_of_text, positions, taken
 from fastsketch.io import StateError
 from fastsketch.lowrank import LowRankModel
 from fastsketch.ranking import top_items
@@ -55,7 +56,7 @@ class ItemModel:
         """For users with these rows of summed values."""
         liked = self.meaning.liked(seen)
         _check_size(liked, self.items, self.model)
-        allow = None if allow is None or self.model.item_ids is None else self.model.item_ids.take(allow)
+        allow = None if allow is None or self.model.item_ids is None else taken(self.model.item_ids, allow)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
         items = positions(found.items, found.scores, self.model.item_ids)
         return Answers(items, found.scores, liked @ (self.model.popularity > 0) > 0)
@@ -123,13 +124,13 @@ class Ratings:
         """For users whose ratings are given, else for those that it knows."""
         rows, columns = self.model.row_ids, self.model.column_ids
         assert columns is not None
-        allow = None if allow is None else columns.take(allow)
+        allow = None if allow is None else taken(columns, allow)
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
             found, predictions = new.recommend(n, exclude=exclude, allow=allow)
             return Answers(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
         assert rows is not None
-        asked = rows.as_ids(users)
+        asked = ids_of_text(rows, users)
         if len(asked) == len(self.users) and exclude is not None:
             # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
             asked, exclude = np.append(asked, asked[:1]), sparse.vstack([exclude, exclude[:1]], format="csr")
@@ -162,7 +163,7 @@ def learned(name: str, taken: Taken, entries: Any, meaning: Meaning, args: Names
 
 def loaded(path: str, rank: int | None) -> Recommender:
     """The recommender in a state file."""
-    model = fs.load(path)
+    model = load_model(path)
     if isinstance(model, LowRankModel):
         names = names_of(model, path)
         return Ratings(model, names[0], names[1], rank)

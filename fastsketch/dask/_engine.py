@@ -21,11 +21,15 @@ from fastsketch import _threads
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs import WorkerLost
 from fastsketch.jobs._parts import Node
+from fastsketch.sources import Source
+from fastsketch.sources._dask_array import DaskSource, array_in, with_array
 
 # Seconds until a scheduler that does not answer is an error, and until one without workers is.
 PATIENCE, PATIENCE_FOR_WORKERS = 5.0, 30.0
 # How long what was read of the number of workers counts: it may change.
 FRESH = 2.0
+# Tasks over blocks of one array, of which all are submitted at once.
+ALL = 1 << 30
 # Joins go before leaves, so that what waits on the cluster is little.
 BEFORE = 10
 
@@ -52,15 +56,35 @@ def _check_that_it_answers(distributed: Any, address: str) -> None:
         thread.submit(lambda: asyncio.run(asyncio.wait_for(ask(), PATIENCE))).result()
 
 
+class _Task:
+    """What was submitted, and where its result is: what has been lost can be made again."""
+
+    def __init__(self, key: Hashable, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.key, self.function, self.args = key, function, args
+        self.future: Any = None  # None once nobody needs the result any more
+        self.made_of: list[_Task] = []
+        self.lost = 0
+
+
+class _OfBlocks(_Task):
+    """A task over blocks of a dask array: all of them are handed to the cluster at once, which computes no block twice,
+    nor what several are made of.
+    """
+
+
+class _Model(_Task):
+    """What many tasks are given. It comes of a task, since what is scattered goes with the workers that have it."""
+
+
 class Elsewhere:
     """The bytes of a model that lie on the cluster, as long as this object lives."""
 
-    def __init__(self, future: Any) -> None:
-        self.future = future
+    def __init__(self, task: _Task) -> None:
+        self.task = task
 
     def fetch(self) -> bytes:
         """The bytes."""
-        return cast("bytes", self.future.result()[1])
+        return cast("bytes", self.task.future.result()[1])
 
 
 class _Slot(NamedTuple):
@@ -68,6 +92,8 @@ class _Slot(NamedTuple):
 
     number: int
     node: Node | None
+    blocks: int = 0  # so many results are the rows of one part
+    part: Source | None = None
 
 
 def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any) -> tuple[Any, bytes | None]:
@@ -75,6 +101,10 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
 
     def filled(value: Any) -> Any:
         if isinstance(value, _Slot):
+            if value.part is not None:
+                array = cast("DaskSource", array_in(value.part))
+                blocks = list(results[value.number : value.number + value.blocks])
+                return with_array(value.part, array.given(blocks))
             found = results[value.number]
             return found if value.node is None else value.node._replace(content=found[1])
         return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
@@ -86,16 +116,18 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
     return found, None
 
 
+class _Performing:
+    """A task as a function of what its slots wait for."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function, self._args = function, args
+
+    def __call__(self, *results: Any) -> tuple[Any, bytes | None]:
+        return _perform(self._function, self._args, *results)
+
+
 def _without_bytes(result: tuple[Any, bytes | None]) -> tuple[Any, bool]:
     return result[0], result[1] is not None
-
-
-class _Task:
-    """What was submitted, and how often it has lost its worker."""
-
-    def __init__(self, key: Hashable, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.key, self.function, self.args, self.lost = key, function, args, 0
-        self.future: Any = None
 
 
 class Cluster:
@@ -119,9 +151,11 @@ class Cluster:
         self._stack = ExitStack()
         self._client: Any = None
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._tasks: dict[str, _Task] = {}  # under way, by the name of what is waited for
+        self._tasks: dict[str, tuple[_Task, Any]] = {}  # under way, by the name of what is waited for, and that
         self._run = uuid.uuid4().hex[:8]
         self._count = 0
+        self._together: list[_Task] = []  # what is yet to be submitted
+        self._of_blocks = False
         self._workers = 0, 0.0
 
     def __enter__(self) -> Self:
@@ -133,7 +167,7 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         with suppress(Exception):  # a scheduler that is gone
-            self._client.cancel([task.future for task in self._tasks.values()])
+            self._client.cancel([task.future for task, _ in self._tasks.values()])
         self._tasks.clear()
         self._stack.close()
 
@@ -175,56 +209,113 @@ class Cluster:
     @property
     def room(self) -> int:
         """See Engine."""
+        if self._of_blocks:
+            return ALL
         return self.n_workers if self._limit else 2 * self.n_workers
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
         """See Engine."""
-        self._begin(_Task(key, function, args))
+        if any(array_in(value) is not None for value in args):
+            self._together.append(_OfBlocks(key, function, args))
+            self._of_blocks = True
+        else:
+            self._begin(_Task(key, function, args))
 
     def _begin(self, task: _Task) -> None:
-        futures: list[Any] = []
-        args = tuple(self._sendable(value, futures) for value in task.args)
-        self._count += 1
-        name = f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
-        priority = BEFORE if futures and any(isinstance(value, list) for value in args) else 0
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")  # rows that are in memory here have to be sent
-            task.future = self._client.submit(
-                _perform, task.function, args, *futures, key=name, pure=False, priority=priority
-            )
-        told = self._client.submit(_without_bytes, task.future, key=f"{name}-told", pure=False, priority=BEFORE)
-        self._tasks[told.key] = task
+        """Submit a task, and wait for what may be told of its result."""
+        task.future = self._submitted(task)
+        self._await(task)
+
+    def _await(self, task: _Task) -> None:
+        told = self._client.submit(
+            _without_bytes, task.future, key=f"{task.future.key}-told", pure=False, priority=BEFORE
+        )
+        self._tasks[told.key] = task, told
         told.add_done_callback(self._done.put)
 
-    def _sendable(self, value: Any, futures: list[Any]) -> Any:
+    def _submitted(self, task: _Task) -> Any:
+        self._count += 1
+        name = f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # rows that are in memory here have to be sent
+            if isinstance(task, _Model):
+                return self._client.submit(task.function, *task.args, key=name, pure=False, priority=BEFORE)
+            if isinstance(task, _OfBlocks):
+                return self._client.compute([self._delayed(task, name)])[0]
+            task.made_of = []
+            args = tuple(self._sendable(value, task.made_of) for value in task.args)
+            futures = [self._future_of(other) for other in task.made_of]
+            joins = any(not isinstance(other, _Model) for other in task.made_of)
+            return self._client.submit(
+                _perform, task.function, args, *futures, key=name, pure=False, priority=BEFORE if joins else 0
+            )
+
+    def _begin_together(self) -> None:
+        """Submit what is over blocks of arrays, in one graph."""
+        tasks, self._together = self._together, []
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            names = [f"fastsketch-{task.function.__name__}-{self._run}-blocks-{k}" for k, task in enumerate(tasks)]
+            found = self._client.compute([self._delayed(task, name) for task, name in zip(tasks, names, strict=True)])
+        for task, future in zip(tasks, found, strict=True):
+            task.future = future
+            self._await(task)
+
+    def _delayed(self, task: _Task, name: str) -> Any:
+        """A task and all that computes its blocks."""
+        from dask.delayed import delayed
+
+        made_of: list[_Task] = []
+        args = [self._sendable(value, made_of) for value in task.args]
+        results: list[Any] = [self._future_of(other) for other in made_of]
+        for at, value in enumerate(task.args):
+            if (array := array_in(value)) is not None:
+                blocks = array.delayed_blocks()
+                args[at] = _Slot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
+                results += blocks
+        perform: Any = delayed(_Performing(task.function, tuple(args)), pure=False, traverse=False)
+        return perform(*results, dask_key_name=name)
+
+    def _sendable(self, value: Any, made_of: list[_Task]) -> Any:
         """An argument with slots in the place of what is on the cluster."""
         if isinstance(value, list):
-            return [self._sendable(item, futures) for item in cast("list[Any]", value)]
+            return [self._sendable(item, made_of) for item in cast("list[Any]", value)]
         if isinstance(value, Node) and isinstance(value.content, Elsewhere):
-            futures.append(value.content.future)
-            return _Slot(len(futures) - 1, value._replace(content=None))
-        if isinstance(value, self._distributed.Future):
-            futures.append(value)
-            return _Slot(len(futures) - 1, None)
+            made_of.append(value.content.task)
+            return _Slot(len(made_of) - 1, value._replace(content=None))
+        if isinstance(value, _Model):
+            made_of.append(value)
+            return _Slot(len(made_of) - 1, None)
         return value
+
+    def _future_of(self, task: _Task) -> Any:
+        """Of a result that is needed: made again if the cluster has let go of it, or has given it up."""
+        if task.future is None or task.future.status in ("error", "cancelled", "lost"):
+            task.future = self._submitted(task)
+        return task.future
 
     def next(self) -> tuple[Any, Any]:
         """See Engine."""
+        if self._together:
+            self._begin_together()
         while True:
             told = self._next_done()
-            task = self._tasks.pop(told.key)
+            task, _ = self._tasks.pop(told.key)
             if told.status == "finished":
+                for other in task.made_of:
+                    if not isinstance(other, _Model):
+                        other.future = None
                 found, left = told.result()
-                return task.key, found._replace(content=Elsewhere(task.future)) if left else found
+                return task.key, found._replace(content=Elsewhere(task)) if left else found
             if told.status != "error":
-                raise ConnectionError(
-                    f"the Dask scheduler at {self._address} has let go of {task.key}: was it restarted?"
-                )
+                raise ConnectionError(f"the Dask scheduler at {self._address} let go of {task.key}: was it restarted?")
             error = told.exception()
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error
-            task.lost += getattr(error, "allowed_failures", 0) + 1
+            # workers that died count against whatever they were at, a model that was being sent too
+            own = str(error.task).startswith(str(task.future.key))
+            task.lost += error.allowed_failures + 1 if own else 1
             if task.lost > self._retries:
                 raise WorkerLost(f"{task.key} lost its worker {task.lost} times: killed, or out of memory?") from error
             self._begin(task)
@@ -237,18 +328,14 @@ class Cluster:
                 raise ConnectionError(f"the Dask scheduler at {self._address} has gone")
 
     def share(self, value: Any) -> Any:
-        """See Engine. What a lost worker had is made again: it comes of a task, and is not scattered."""
+        """See Engine."""
         try:
             content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception:  # a lambda
             import cloudpickle
 
             content = cloudpickle.dumps(value)
-        self._count += 1
-        name = f"fastsketch-model-{self._run}-{self._count}"
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")
-            return self._client.submit(pickle.loads, content, key=name, pure=False, priority=BEFORE)
+        return _Model("the model", pickle.loads, (content,))
 
 
 def connected(scheduler: Any, stack: ExitStack) -> Any:

@@ -5,26 +5,30 @@
 # pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch._model import MergeableModel
+from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
-from fastsketch.dask._engine import computed
+from fastsketch.dask._engine import computed, connected
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
+from fastsketch.lowrank import LowRankModel
 from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
-from fastsketch.sources import Source
+from fastsketch.sources import Source, open_rows
 from fastsketch.sources._paths import is_name
 
 M = TypeVar("M", bound=MergeableModel)
+Any_model = TypeVar("Any_model", bound=Model)
 
 
 def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
@@ -85,7 +89,7 @@ def _partitions(data: Any) -> _Partitions:
     return _Partitions(parts, None, None)
 
 
-def fit(model: M, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> M:
+def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, **options: Any) -> Any_model:
     """Learn from rows on Dask: of a collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
 
     Parameters
@@ -137,10 +141,21 @@ def fit(model: M, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> M:
     from dask.delayed import delayed
 
     fan_in = as_integer(fan_in, "fan_in", 2)
+    if isinstance(model, LowRankModel):
+        with ExitStack() as stack:
+            if scheduler is not None:
+                stack.enter_context(connected(scheduler, stack).as_current())
+            return cast("Any_model", _fit_low_rank(model, data, options))
+    if options:
+        raise TypeError(f"{', '.join(options)}: of a LowRankModel alone, got {type(model).__name__}")
     if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
         return fs.run(model, data, engine="dask", scheduler=scheduler)
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job(data)
+        from dask import array
+
+        if not isinstance(data, array.Array):
+            raise TypeError(f"data must be a dask array or names of files for an estimator, got {type(data).__name__}")
+        template, finish = cast("Any", model)._job(open_rows(data))
         return finish(fit(template, data, fan_in=fan_in, scheduler=scheduler))
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"model must be a model that merges, got {type(model).__name__}")
@@ -159,6 +174,19 @@ def fit(model: M, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> M:
     ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
     return model.copy().merge(computed(root, scheduler).opened())
+
+
+def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> LowRankModel:
+    from fastsketch.dask import _low_rank
+
+    wanted = tuple(_low_rank.fit.__kwdefaults__ or ())
+    if unknown := sorted(set(options) - set(wanted)):
+        raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
+    for name in ("sample_weight", "validation"):
+        given = options.get(name)
+        if given is not None and not isinstance(given, Real):
+            options[name] = _partitions(given).parts
+    return _low_rank.fit(model, _partitions(data).parts, **options)
 
 
 def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:

@@ -56,8 +56,8 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         raise TypeError(f"{name} must not be a masked array")
     if isinstance(values, np.ndarray):
         return cast("NDArray[Any]", values)
-    if hasattr(values, "to_numpy"):  # a column of pandas, polars or pyarrow
-        return np.asarray(values.to_numpy())
+    if hasattr(values, "__array__"):  # a column of pandas, polars or pyarrow
+        return np.asarray(values)
     if isinstance(values, Mapping) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a vector of ids, got {type(cast('Any', values)).__name__}")
     # NumPy would make strings of the numbers beside a string

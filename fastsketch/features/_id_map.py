@@ -1,5 +1,7 @@
 """Ids of rows and columns: integers, strings, or a mixture by value; the place of each, and how a file holds them."""
 
+# pyright: reportPrivateUsage=false
+# (functions of this module are part of the class)
 import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -74,7 +76,7 @@ class IdMap:
         """Of a map out of its own arrays only when it is first asked for a place: copies of a model do not ask."""
         if self._made is None:
             assert self._held is not None
-            self._made = IdMap.of_arrays(*self._held)._table
+            self._made = read_ids(*self._held)._table
             self._held = None
         assert self._made is not None
         return self._made
@@ -107,10 +109,20 @@ class IdMap:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IdMap) or other.kind != self.kind or len(other) != len(self):
             return False
-        mine, theirs = self.arrays("ids"), other.arrays("ids")
+        mine, theirs = arrays_of(self, "ids"), arrays_of(other, "ids")
         return self is other or all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrays = {name: array.copy() for name, array in arrays_of(self, "ids").items()}
+        return read_ids, (arrays, "ids", self.kind)
+
+    def __copy__(self) -> "IdMap":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "IdMap":
+        return self
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(self[place]) for place in range(min(3, len(self))))
@@ -127,18 +139,6 @@ class IdMap:
         if self._strings is None:
             self._strings = strings_of(table.utf8(), table.integers())
         return self._strings
-
-    def take(self, places: NDArray[Any]) -> NDArray[Any]:
-        """The ids of places, in their shape; of place -1 None, in an array of integers -1.
-
-        An array of integers is int64, any other an object array.
-        """
-        places = np.asarray(places)
-        if len(self) == 0:
-            return np.full(places.shape, -1) if self.kind == INTEGERS else np.full(places.shape, None, object)
-        out = self.ids[places]
-        out[places < 0] = -1 if self.kind == INTEGERS else None
-        return out
 
     # -- where an id is --------------------------------------------------------------------------------------------
     def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
@@ -160,8 +160,8 @@ class IdMap:
         out = self._find(keys, name).astype(np.int64)
         if len(out) and out.min() < 0:
             unknown = list(dict.fromkeys(keys[int(k)] for k in np.flatnonzero(out < 0)[:100]))
-            more = ", ..." if len(unknown) > 5 else ""
-            raise KeyError(f"{name} has ids that the model does not know: {', '.join(map(repr, unknown[:5]))}{more}")
+            shown, more = ", ".join(f"{value!r:.60}" for value in unknown[:5]), ", ..." if len(unknown) > 5 else ""
+            raise KeyError(f"{name} has ids that the model does not know: {shown}{more}")
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
@@ -191,18 +191,6 @@ class IdMap:
         moved = np.empty(len(order), np.int64)
         moved[order] = np.arange(len(order))
         return out, moved
-
-    def as_ids(self, texts: Iterable[str]) -> NDArray[Any]:
-        """Ids as a text writes them: for a map of integers the numbers, where they are some, and else an id it lacks.
-
-        What reads tables in text has strings alone.
-        """
-        strings = list(texts)
-        if self.kind != INTEGERS:
-            return objects(strings)
-        found = [int(text) if _is_integer(text) else None for text in strings]
-        lacking = _unused(self)
-        return np.array([lacking if value is None else value for value in found], np.int64)
 
     def _find(self, keys: "Keys", name: str) -> Places:
         if len(keys) == 0 or len(self) == 0:
@@ -246,60 +234,98 @@ class IdMap:
             pieces.append(places)
         return np.concatenate(pieces)
 
-    # -- files -----------------------------------------------------------------------------------------------------
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """As arrays: `name`, integers, or UTF-8 text (of a mixture JSON); `name`_ends, where each of the texts ends."""
-        held = self._held
-        if held is not None:
-            return {name + key.removeprefix(held[1]): array for key, array in held[0].items()}
-        table = self._table
-        if isinstance(table, dict):
-            return {name: np.frombuffer(json.dumps([plain(key) for key in table]).encode(), np.uint8)}
-        if not table.is_text:
-            return {name: table.integers()}
-        return {name: table.utf8(), f"{name}_ends": table.integers()}
 
-    @classmethod
-    def of_own(cls, arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> "IdMap":
-        """The inverse of ``arrays``, of one's own, which are not looked at before they are needed."""
-        out = cls.__new__(cls)
-        out._held = {key: array for key, array in arrays.items() if key in array_names(name)}, name, kind
-        return out
+def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
+    """Answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
+    if ids is None:
+        return found
+    out = np.full(found.shape, -1, np.int64)
+    there = ~np.isnan(scores)
+    out[there] = ids.places(found[there])
+    return out
 
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> "IdMap":
-        """The inverse of ``arrays``, of a stranger's; ValueError for what is none."""
-        if kind not in KINDS:
-            raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
-        if name not in arrays:
-            raise ValueError(f"array {name!r} is missing")
-        size = arrays[name].size
-        out = _of(_table(kind))
-        table = out._table
-        if isinstance(table, dict):
-            text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
-            entries: Any = json.loads(text)
-            if not isinstance(entries, list):
-                raise ValueError(f"array {name!r} holds no list of ids")
-            n = len(cast("list[Any]", entries))
-            out._put(_keys(objects([unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True))
-        elif not table.is_text:
-            n = size
-            table.numbers_to_places(checks.array_of(arrays, name, (size,), checks.INT64), True)
-        else:
-            text = checks.array_of(arrays, name, (size,), np.uint8)
-            ends = checks.array_of(arrays, f"{name}_ends", (arrays[f"{name}_ends"].size,), checks.INT64)
-            n = len(ends)
-            if n and (ends[0] < 0 or (np.diff(ends) < 0).any()) or (ends[-1] if n else 0) != size:
-                raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
-            starts = ends[:-1][ends[:-1] < size]
-            if ((text[starts] & 0xC0) == 0x80).any():  # an end within a character
-                raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
-            _require_text(text, name)
-            table.texts_to_places(np.ascontiguousarray(text), np.ascontiguousarray(ends), True)
-        if len(out) != n:
-            raise ValueError(f"array {name!r} must hold different ids: one of them stands twice")
-        return out
+
+# -- answers and questions ---------------------------------------------------------------------------------------------
+def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
+    """The ids of places, in their shape; of place -1 None, in an array of integers -1.
+
+    An array of integers is int64, any other an object array.
+    """
+    places = np.asarray(places)
+    if len(ids) == 0:
+        return np.full(places.shape, -1) if ids.kind == INTEGERS else np.full(places.shape, None, object)
+    out = ids.ids[places]
+    out[places < 0] = -1 if ids.kind == INTEGERS else None
+    return out
+
+
+def ids_of_text(ids: IdMap, texts: Iterable[str]) -> NDArray[Any]:
+    """Ids as a text writes them: for a map of integers the numbers, where they are some, and else an id it lacks.
+
+    What reads tables in text has strings alone.
+    """
+    strings = list(texts)
+    if ids.kind != INTEGERS:
+        return objects(strings)
+    found = [int(text) if _is_integer(text) else None for text in strings]
+    lacking = _unused(ids)
+    return np.array([lacking if value is None else value for value in found], np.int64)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
+    """As arrays: `name`, integers, or UTF-8 text (of a mixture JSON); `name`_ends, where each of the texts ends."""
+    held = ids._held
+    if held is not None:
+        return {name + key.removeprefix(held[1]): array for key, array in held[0].items()}
+    table = ids._table
+    if isinstance(table, dict):
+        return {name: np.frombuffer(json.dumps([plain(key) for key in table]).encode(), np.uint8)}
+    if not table.is_text:
+        return {name: table.integers()}
+    return {name: table.utf8(), f"{name}_ends": table.integers()}
+
+
+def own_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
+    """The inverse of ``arrays_of``, of one's own, which are not looked at before they are needed."""
+    out = IdMap.__new__(IdMap)
+    out._held = {key: array for key, array in arrays.items() if key in array_names(name)}, name, kind
+    return out
+
+
+def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
+    """The inverse of ``arrays_of``, of a stranger's; ValueError for what is none."""
+    if kind not in KINDS:
+        raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
+    if name not in arrays:
+        raise ValueError(f"array {name!r} is missing")
+    size = arrays[name].size
+    out = _of(_table(kind))
+    table = out._table
+    if isinstance(table, dict):
+        text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
+        entries: Any = json.loads(text)
+        if not isinstance(entries, list):
+            raise ValueError(f"array {name!r} holds no list of ids")
+        n = len(cast("list[Any]", entries))
+        out._put(_keys(objects([unplain(entry) for entry in cast("list[Any]", entries)]), name, mixed=True))
+    elif not table.is_text:
+        n = size
+        table.numbers_to_places(checks.array_of(arrays, name, (size,), checks.INT64), True)
+    else:
+        text = checks.array_of(arrays, name, (size,), np.uint8)
+        ends = checks.array_of(arrays, f"{name}_ends", (arrays[f"{name}_ends"].size,), checks.INT64)
+        n = len(ends)
+        if n and (ends[0] < 0 or (np.diff(ends) < 0).any()) or (ends[-1] if n else 0) != size:
+            raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
+        starts = ends[:-1][ends[:-1] < size]
+        if ((text[starts] & 0xC0) == 0x80).any():  # an end within a character
+            raise ValueError(f"array '{name}_ends' does not fit array {name!r}")
+        _require_text(text, name)
+        table.texts_to_places(np.ascontiguousarray(text), np.ascontiguousarray(ends), True)
+    if len(out) != n:
+        raise ValueError(f"array {name!r} must hold different ids: one of them stands twice")
+    return out
 
 
 def array_names(name: str) -> tuple[str, str]:
@@ -328,7 +354,7 @@ def _table(kind: str) -> "IdTable | dict[Any, int]":
 
 def _of(table: "IdTable | dict[Any, int]") -> IdMap:
     out = IdMap.__new__(IdMap)
-    out._made = table  # pyright: ignore[reportPrivateUsage]
+    out._made = table
     return out
 
 

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from fastsketch._validation import is_sparse
 from fastsketch.io._input import InputFile, SourceError
-from fastsketch.io._table import as_number, at_line, is_name, pair, records
+from fastsketch.io._table import as_number, at_line, is_name, names_ids, pair, records
 
 # Names, or numbers from 0.
 ColumnNames = Sequence[str | int]
 
-# How the names of the first two columns begin, where nothing else says that they are ids.
-_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
-_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
 # Files that pyarrow reads.
 _PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 
@@ -32,12 +29,6 @@ class Three(NamedTuple):
     values: Any  # None: there are none
     lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
     all_users: list[Any] | None = None  # those without a line too, in order
-
-
-def names_ids(first: str, second: str) -> bool:
-    """Whether these are names of columns of users and items: with such words in front, and no digits."""
-    names = [name.strip().lower() for name in (first, second) if is_name(name)]
-    return len(names) == 2 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
 
 
 # -- data frames -------------------------------------------------------------------------------------------------------
@@ -61,8 +52,13 @@ def _names(frame: Any) -> list[Any]:
 
 def looks_like_triples(frame: Any) -> bool:
     """Whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    return _only_arrow(frame) or len(_names(frame)) <= 3 or has_names_of_ids(frame)
+
+
+def has_names_of_ids(frame: Any) -> bool:
+    """Whether it is a data frame whose first two columns have such names."""
     names = _names(frame) if is_frame(frame) and not _only_arrow(frame) else []
-    return len(names) <= 3 or names_ids(str(names[0]), str(names[1]))
+    return len(names) > 1 and names_ids(str(names[0]), str(names[1]))
 
 
 def _only_arrow(frame: Any) -> bool:

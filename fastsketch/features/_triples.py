@@ -13,6 +13,7 @@ from fastsketch.features._id_map import IdMap, no_ids
 from fastsketch.features._three_columns import (
     ColumnNames,
     Three,
+    has_names_of_ids,
     is_frame,
     is_mapping,
     looks_like_triples,
@@ -139,34 +140,39 @@ class Triples:
     def matrix(self) -> Any:
         """The table as CSR (users, items) in the order of its ids; values of one pair are added up."""
         shape = len(self.user_ids), len(self.item_ids)
-        return self.placed(np.arange(shape[0]), np.arange(shape[1]), shape)
+        return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
 
-    def placed(self, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None) -> Any:
-        """The table as CSR of this shape, in an order of somebody's: values of one pair are added up.
 
-        rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
-        the table's own.
-        """
-        from scipy.sparse import coo_array
+def placed(
+    table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
+) -> Any:
+    """The table as CSR of this shape, in an order of somebody's: values of one pair are added up.
 
-        values = self.values if values is None else values
-        data = np.ones(len(self)) if values is None else values
-        i, j = rows.astype(np.int32)[self.users], columns.astype(np.int32)[self.items]
-        known = (i >= 0) & (j >= 0)
-        if not known.all():
-            i, j, data = i[known], j[known], data[known]
-        return coo_array((data, (i, j)), shape=shape).tocsr()
+    rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
+    the table's own.
+    """
+    from scipy.sparse import coo_array
 
-    def repeated(self) -> str | None:
-        """How a message names the first pair that has two lines; None if there is none."""
-        pairs = self.users.astype(np.int64) * len(self.item_ids) + self.items
-        order = np.argsort(pairs, kind="stable")
-        again = order[1:][np.diff(pairs[order]) == 0]
-        return self.pair(int(again.min())) if len(again) else None
+    values = table.values if values is None else values
+    data = np.ones(len(table)) if values is None else values
+    i, j = rows.astype(np.int32)[table.users], columns.astype(np.int32)[table.items]
+    known = (i >= 0) & (j >= 0)
+    if not known.all():
+        i, j, data = i[known], j[known], data[known]
+    return coo_array((data, (i, j)), shape=shape).tocsr()
 
-    def pair(self, line: int) -> str:
-        """How a message names a line's ids."""
-        return f"the pair ({self.user_ids[int(self.users[line])]}, {self.item_ids[int(self.items[line])]})"
+
+def repeated(table: Triples) -> str | None:
+    """How a message names the first pair that has two lines; None if there is none."""
+    pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
+    order = np.argsort(pairs, kind="stable")
+    again = order[1:][np.diff(pairs[order]) == 0]
+    return pair_of(table, int(again.min())) if len(again) else None
+
+
+def pair_of(table: Triples, line: int) -> str:
+    """How a message names a line's ids."""
+    return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
 
 # What a model takes in place of a matrix, beside data frames.
@@ -191,11 +197,21 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     return None
 
 
+def table_of(X: Any) -> Triples | None:
+    """What an estimator is given, if it is a table; None if it is a matrix, as any data frame is to scikit-learn.
+
+    A data frame whose columns are named as those of users and items would be fitted as numbers: that is an error.
+    """
+    if isinstance(X, Triples) or is_mapping(X):
+        return Triples.of(X)
+    return as_triples(X, None) if has_names_of_ids(X) else None
+
+
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError("values must not be a masked array")
     try:
-        out: NDArray[Any] = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
             entries = cast("list[Any]", out.tolist())
             out = np.array([np.nan if _is_missing(value) else value for value in entries])
@@ -209,7 +225,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     good = np.isfinite(out)
     if not good.all():
         at = int(np.argmin(good))
-        raise ValueError(f"values must be finite: entry {at}, {table.pair(at)}, has {out[at]}")
+        raise ValueError(f"values must be finite: entry {at}, {pair_of(table, at)}, has {out[at]}")
     return out
 
 

@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io._input import InputFile, SourceError
-from fastsketch.io._table import Ids, as_number, at_line, is_name, pair, records
-
-# How the names of the first two columns begin, in a header of a table without values.
-_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
-_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
+from fastsketch.io._table import Ids, as_number, at_line, is_name, names_ids, pair, records
 
 
 class Events(NamedTuple):
@@ -64,9 +60,7 @@ def read_events(
                 return header
             if numeric and len(first) > 2:
                 return is_name(first[2])
-            # user1 and item1 are ids
-            names = [field.strip().lower() for field in first[:2] if is_name(field)]
-            return len(names) == 2 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
+            return names_ids(first[0], first[1])
 
         wanted = max(3 if must else 2, time_column or 0)
         for number, fields in records(file, wanted, is_header):

@@ -19,6 +19,9 @@ LONGEST_LINE = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
+# How the names of the first two columns begin, in a header of a table without values.
+_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
+_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
 # Letters that stand for a value, and are no name of a column.
 _NO_NAMES = {"nan", "inf", "infinity", "na", "n/a", "null", "none"}
 
@@ -43,7 +46,8 @@ def read_table(path: str | PathLike[str], *, values: bool) -> Table:
 
     UTF-8 text (.gz, .bz2, .xz too), with tabs, semicolons or commas between columns as the first line has them. Every
     line has as many columns as the first; those beyond the third are not looked at. The first line is a header if its
-    third column is a word without digits. A number is decimal and finite. An id is not empty; blanks around it do not
+    third column is a word without digits or, where that is not read, if its first two begin with words such as "user"
+    and "item" and hold no digits. A number is decimal and finite. An id is not empty; blanks around it do not
     count. A column that begins with a quote ends with one on the same line, and "" within it is a quote; no other
     column holds quotes. Lines that are blank are skipped.
 
@@ -65,7 +69,11 @@ def parse_table(file: InputFile, *, values: bool) -> Table:
     columns: list[int] = []
     numbers: list[float] = []
     wanted = 3 if values else 2
-    for number, fields in records(file, wanted, lambda first: values and is_name(first[2])):
+
+    def is_header(first: list[str]) -> bool:
+        return is_name(first[2]) if values else names_ids(first[0], first[1])
+
+    for number, fields in records(file, wanted, is_header):
         try:
             row, column = pair(fields)
             if values:
@@ -190,6 +198,12 @@ def is_name(text: str) -> bool:
     """Whether a column of the first line is a name, and no value: letters, and no digit."""
     name = text.strip().lower()
     return name not in _NO_NAMES and any(c.isalpha() for c in name) and not any(c.isdigit() for c in name)
+
+
+def names_ids(first: str, second: str) -> bool:
+    """Whether these name columns of users and items: with such words in front, and no digits (user1 is an id)."""
+    names = [name.strip().lower() for name in (first, second) if is_name(name)]
+    return len(names) == 2 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
 
 
 def as_number(text: str) -> float:

@@ -242,11 +242,12 @@ class Processes:
 
     def _lose(self, pipe: Any) -> None:
         worker, task = self._busy.pop(pipe)
+        refuses = worker.refuses()
         worker.terminate()
         worker.join()
         task.lost += 1
-        if not worker.greeted:
-            self._failures.append(WorkerLost(f"a worker process could not begin ({worker.exit_words()}){_MAIN}"))
+        if refuses:
+            self._failures.append(WorkerLost(f"a worker process could not begin{_MAIN}"))
         elif task.lost > self._retries:
             self._failures.append(
                 WorkerLost(f"{task.key} lost its process {task.lost} times: killed, or out of memory?")
@@ -284,7 +285,7 @@ class Processes:
         return Shared(value)
 
 
-_MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__':"
+_MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__'  (it says why on standard error)"
 
 NAMES = ("processes", "threads", "dask")
 

@@ -154,8 +154,8 @@ class Job(NamedTuple):
     retries: int = 3
 
 
-def written(method: Method, source: Source, output: Path, sink: Sink, job: Job) -> MapResult:
-    """As ``map_rows``, into any kind of output."""
+def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, *, held: bool = False) -> MapResult:
+    """As ``map_rows``, into any kind of output; `held`: the caller holds its name already."""
     started = time.perf_counter()
     method = frozen(method)
     name = name_of(method)
@@ -165,7 +165,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job) 
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
         Progress(job.progress, source, len(parts)) as told,
-        Unfinished.opened(output, sink, about, resume=job.resume) as kept,
+        Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
         done = kept.done(firsts)
         for number, rows in done.items():
@@ -245,7 +245,7 @@ def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, i
     """(what a method says, rows) of a part, some rows at a time: cut by the data alone."""
     step, row = FIRST_ROWS, 0
     for rows, _ in part.chunks():
-        n, start = rows.shape[0], 0
+        n, start = length(rows), 0
         while start < n:
             stop = min(start + step, n)
             with naming(part, row):
@@ -254,6 +254,11 @@ def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, i
             step = max(1, ANSWER_BYTES // max(1, spec_of(fields).row_bytes))
             row += stop - start
             start = stop
+
+
+def length(rows: Any) -> int:
+    """Rows of a matrix, or of a list of rows with names."""
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -268,11 +273,11 @@ def frozen(method: Method) -> Method:
 def check_names(method: Method, source: Source) -> None:
     """ValueError if the columns of a source are not those that a model has learned, by their names, in their order."""
     owner = getattr(unwrapped(method), "__self__", None)
-    known = getattr(owner, "feature_names", None)
+    known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
     if known is None or source.feature_names is None or callable(known):
         return
-    for place, (mine, theirs) in enumerate(zip_longest(known, source.feature_names)):
+    for place, (mine, theirs) in enumerate(zip_longest(map(str, known), source.feature_names)):
         if mine != theirs:
             raise ValueError(
                 f"{source.name}: column {place} is {theirs!r}, and the model has learned {mine!r} there: "

@@ -107,7 +107,7 @@ def npy_header(spec: Spec, n: int) -> bytes:
 
 def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
     array: NDArray[Any] = np.ascontiguousarray(next(iter(fields.values())), np.dtype(spec.dtypes[0]))
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,10 @@ M = TypeVar("M")
 
 # Bytes of the rows of a part: joins and messages are nothing beside it, and a kill costs no more than it a worker.
 PART_BYTES = 128 << 20
-# Parts are so many times as large as the state of their model, at least.
-STATES_OF_A_PART = 16
-# Most bytes of a part, but for blocks that are larger: states of sparse rows may be far smaller than they could be.
+# Dense parts are so many times as large as the state of their model, at least: a join reads, checks, sends and writes
+# that a few times. Sparse rows take far longer by the byte, and their joins are little beside them at any size.
+STATES_OF_A_PART = 64
+# Most bytes of a part, but for blocks that are larger.
 LARGEST_PART = 1 << 30
 
 
@@ -167,7 +168,8 @@ class _Job:
         d = self.source.n_features
         if self.in_order is not None:
             return self.source.parts(PART_BYTES), PART_BYTES
-        size = max(PART_BYTES, min(LARGEST_PART, STATES_OF_A_PART * self.template._state_bytes(d)))
+        wanted = 0 if self.source.sparse else STATES_OF_A_PART * self.template._state_bytes(d)
+        size = max(PART_BYTES, min(LARGEST_PART, wanted))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
     def _workers(self, wanted: int | str) -> int:

@@ -36,8 +36,10 @@ class Unfinished:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool) -> Generator[Self]:
-        """That of an output; `job` says which one it is, None if nobody could go on with it.
+    def opened(
+        cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool, held: bool = False
+    ) -> Generator[Self]:
+        """That of an output; `job` says which one it is, None if nobody could go on with it; `held`: it is locked.
 
         Raises
         ------
@@ -53,7 +55,7 @@ class Unfinished:
         if resume and job is None:
             raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
         target = checked(output, sink)
-        with locked(target):
+        with contextlib.nullcontext() if held else locked(target):
             self = cls(target, sink)
             journal = self.place / JOURNAL
             if resume:
@@ -78,8 +80,9 @@ class Unfinished:
 
     def _take(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
-            names, dtypes, shapes = line["answers"]
-            spec = Spec(tuple(names), tuple(dtypes), tuple(map(tuple, shapes)))
+            answers: list[list[Any]] = line["answers"]
+            names, dtypes, shapes = answers
+            spec = Spec(tuple(names), tuple(dtypes), tuple(tuple(shape) for shape in shapes))
             self._parts[int(line["part"])] = int(line["rows"]), spec
 
     def done(self, firsts: list[int | None]) -> dict[int, int]:

@@ -111,10 +111,11 @@ class Worker:
             value.__cause__ = TraceOfWorker(trace)
         return good, value
 
-    def exit_words(self) -> str:
-        """How it ended."""
+    def refuses(self) -> bool:
+        """Whether it has ended by itself before it could take a task: another one would, too."""
+        self._process.join(1.0)  # the pipe closes a little before
         code = self._process.exitcode
-        return f"it was ended by signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+        return not self.greeted and code is not None and code > 0
 
     def terminate(self) -> None:
         """Ask it to end."""

@@ -10,8 +10,9 @@ from fastsketch._kernels.cpus import groups_of
 from fastsketch.sources import Source
 from fastsketch.sources._source import CHUNK_BYTES
 
-# Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process.
-BYTES_OF_A_WORKER = 256 << 20
+# Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process, where
+# models have threads of their own.
+BYTES_OF_A_WORKER = 512 << 20
 # What a process takes before it does anything: the interpreter and what the library imports.
 BYTES_OF_A_PROCESS = 100 << 20
 # Chunks in memory at once: one that is learned from, its conversion, and those read ahead.

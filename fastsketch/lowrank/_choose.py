@@ -9,18 +9,13 @@ ridge and rank would have, so that the values found can be given to a fit of all
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from fastsketch.lowrank._data import Observed
-from fastsketch.lowrank._factors import swept
-from fastsketch.lowrank._fitted import Biases, Fitted, Problem, SelectionLine
-from fastsketch.lowrank._noise import NoiseLevel, scores
-from fastsketch.lowrank._setting import LossSetting, SideSetting
+from fastsketch.lowrank._fitted import Fitted, Score, SelectionLine
+from fastsketch.lowrank._ground import Ground
+from fastsketch.lowrank._noise import NoiseLevel
+from fastsketch.lowrank._setting import SideSetting
 
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
 RIDGES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # noise levels
-
-Score = tuple[float, float]  # mean loss, and its standard error
 
 
 def along(path: Sequence[float], start: float, score: Callable[[float], float]) -> float:
@@ -40,28 +35,6 @@ def along(path: Sequence[float], start: float, score: Callable[[float], float]) 
     return min(found, key=found.__getitem__)
 
 
-def bias_score(held: Observed, loss: LossSetting, biases: Biases) -> Score:
-    """Of biases alone."""
-    none = np.zeros((held.m, 0), held.o.dtype), np.zeros((held.n, 0), held.o.dtype)
-    return _score(held, loss, scores(held, *none, biases.rows, biases.columns))
-
-
-def model_score(held: Observed, loss: LossSetting, fitted: Fitted) -> Score:
-    """Of a model at its selected rank."""
-    left, right, coefficients = fitted.sides(fitted.selected_rank)
-    z = scores(held, left * coefficients, right, fitted.row + fitted.level, fitted.column)
-    return _score(held, loss, z)
-
-
-def _score(held: Observed, loss: LossSetting, z: np.ndarray) -> Score:
-    values = loss.about.value(z.astype(np.float64), held.o.astype(np.float64), loss.parameter)
-    if len(held.c):
-        values = values * held.c
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, error = float(values.mean()), float(values.std() / np.sqrt(len(values)))
-    return (mean, error) if np.isfinite(mean) else (np.inf, np.inf)
-
-
 def line_of(fitted: Fitted, score: Score, *, alone: bool = False) -> SelectionLine:
     """What is told of a candidate."""
     return SelectionLine(
@@ -74,7 +47,7 @@ def line_of(fitted: Fitted, score: Score, *, alone: bool = False) -> SelectionLi
 
 
 def choose(
-    problem: Problem,
+    ground: Ground,
     climbed: Fitted,
     side: SideSetting,
     noise: NoiseLevel,
@@ -86,12 +59,11 @@ def choose(
 
     `climbed`: all ranks found, the one selected the best of them before sweeps. A `ridge` that is given is kept.
     """
-    held, loss = problem.held, side.loss
-    assert held is not None
+    loss = side.loss
     lines: list[SelectionLine] = []
     scored: dict[tuple[float, int], float] = {}
     alone = climbed.without_ranks()
-    nothing = model_score(held, loss, alone)
+    nothing = ground.model_score(loss, alone)
     best, least = alone, nothing[0]
 
     def at(multiple: float, rank: int) -> float:
@@ -100,8 +72,8 @@ def choose(
             ridges = replace(climbed.ridges, ridge=multiple)
             begun = replace(climbed, selected_rank=rank, ridges=ridges)
             setting = replace(side, penalty=ridges.penalty)
-            found = swept(problem.data, begun, setting, sweeps=sweeps, noise=noise)
-            score = model_score(held, loss, found)
+            found = ground.swept(begun, setting, sweeps=sweeps, noise=noise)
+            score = ground.model_score(loss, found)
             lines.append(line_of(found, score))
             scored[multiple, rank] = score[0]
             if score[0] < least:

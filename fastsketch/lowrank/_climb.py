@@ -2,16 +2,31 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fastsketch._validation import as_integer
-from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import HistoryLine
-from fastsketch.lowrank._pursuit import Pursuit
 
 Callback = Callable[[HistoryLine], object]
+
+
+class Climbing(Protocol):
+    """What is asked of a pursuit."""
+
+    objective: float
+
+    @property
+    def rank(self) -> int: ...
+
+    def mean_loss(self) -> float:
+        """Of the entries held out."""
+        ...
+
+    def add(self, step: int, most: int) -> bool:
+        """One more rank, or at most `most`; False if there is none."""
+        ...
 
 
 class Watch:
@@ -19,28 +34,28 @@ class Watch:
 
     def __init__(
         self,
-        held: Observed | None,
         *,
+        held: bool,
         patience: Any,
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """A `history` that is given is continued; `patience` is checked."""
+        """held: whether entries are held out. A `history` that is given is continued; `patience` is checked."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
-            if held is None:
+            if not held:
                 raise ValueError("patience needs a validation set")
         self.held, self.patience, self.callback = held, patience, callback
         self.history = list(history or [])
         self.began = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
 
-    def record(self, pursuit: Pursuit) -> bool:
+    def record(self, pursuit: Climbing) -> bool:
         """Add a line for the present rank and show it to the callback; whether to end here."""
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
             seconds=self.seconds(),
-            validation=None if self.held is None else pursuit.mean_loss(self.held),
+            validation=pursuit.mean_loss() if self.held else None,
         )
         self.history.append(line)
         asked = bool(self.callback(line.copy())) if self.callback is not None else False
@@ -54,18 +69,18 @@ class Watch:
         return self.patience is not None and len(self.history) - 1 - self._best_place() >= self.patience
 
     def _best_place(self) -> int:
-        scores = [line["objective"] if self.held is None else line["validation"] for line in self.history]
+        scores = [line["validation"] if self.held else line["objective"] for line in self.history]
         return int(np.argmin(scores))  # type: ignore[arg-type]
 
     def selected_rank(self) -> int:
         """The rank of the best validation score; without validation the last, or a lower one that fits better."""
         best, last = self.history[self._best_place()], self.history[-1]
-        if self.held is None and not best["objective"] < last["objective"]:
+        if not self.held and not best["objective"] < last["objective"]:
             return last["rank"]  # equal objectives happen: the printed step alone can make one grow
         return best["rank"]
 
 
-def climb(pursuit: Pursuit, rank: int, watch: Watch) -> None:
+def climb(pursuit: Climbing, rank: int, watch: Watch) -> None:
     """Ranks up to `rank`; fewer if the gradient vanishes or the watch ends it."""
     if not watch.history:
         watch.record(pursuit)

@@ -50,10 +50,10 @@ class Observed:
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
-    def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
-        """The entries of each stride-th row, in a matrix whose other rows are empty; and which of all they are."""
+    def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
+        """The entries of each stride-th row from `first` on, where other rows are empty; and which of all they are."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
-        lengths[::stride] = self.counts[0][::stride]
+        lengths[first::stride] = self.counts[0][first::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
         moved: NDArray[np.int64] = ends[:-1] - kept[:-1]
         at = np.arange(int(kept[-1]), dtype=np.int64) + np.repeat(moved, lengths)

@@ -20,6 +20,9 @@ MOST = float(np.finfo(np.float64).max)
 RIDGES = tuple(field.name for field in fields(Ridges))
 
 
+Score = tuple[float, float]  # mean loss, and its standard error
+
+
 class HistoryLine(TypedDict):
     """One rank of a fit."""
 
@@ -75,6 +78,13 @@ class Sides(NamedTuple):
     left: Array  # (m, rank)
     right: Array  # (n, rank)
     coefficients: Array  # (rank,)
+
+
+class Side(NamedTuple):
+    """What the scores have of the rows, or of the columns."""
+
+    factors: Array  # (m, t)
+    biases: Array  # (m,), without the level
 
 
 class Half(NamedTuple):
@@ -294,8 +304,14 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
 def balanced(left: Array, right: Array, coefficients: Array) -> tuple[Array, Array]:
     """(A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
     one, two = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
+    one, two = balance(one, two, coefficients, len(left) / max(len(right), 1))
+    return left * one, right * two
+
+
+def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:
+    """What to multiply the columns of left and right by, of which these are the lengths (t,)."""
     size = np.sqrt(np.abs(coefficients) * one * two)
     one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
     # scaled by the numbers of rows, so that entries and not lengths are alike
-    ratio = (len(left) / max(len(right), 1)) ** 0.25
-    return left * (np.sign(coefficients) * size * ratio / one), right * (size / ratio / two)
+    ratio = rows_a_column**0.25
+    return np.sign(coefficients) * size * ratio / one, size / ratio / two

@@ -8,9 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
+from fastsketch.features._id_map import (
+    IdMap,
+    array_names,
+    arrays_of,
+    as_id_map,
+    ids_of_notes,
+    no_ids,
+    own_ids,
+    read_ids,
+    taken,
+)
 from fastsketch.features._three_columns import ColumnNames
-from fastsketch.features._triples import Triples, as_triples
+from fastsketch.features._triples import Triples, as_triples, placed, repeated
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices, of_one_shape
 
@@ -42,7 +52,10 @@ class Ids:
         """The index of one row or column, -1 for the index -1; KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
-            return int(as_indices([value], size, name)[0])
+            found = as_indices([value], size, name)
+            if len(found) != 1:
+                raise TypeError(f"{name} must be an integer, got {value!r:.60}")
+            return int(found[0])
         found = ids.known([value], name)
         return int(found[0])
 
@@ -54,7 +67,7 @@ class Ids:
     def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
         """What these are called: themselves if there are no ids."""
         ids = self.side(axis)
-        return indices if ids is None else ids.take(indices)
+        return indices if ids is None else taken(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
@@ -67,7 +80,7 @@ class Ids:
         out: dict[str, Array] = {}
         for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
             if ids is not None:
-                out.update(ids.arrays(f"{side}_ids"))
+                out.update(arrays_of(ids, f"{side}_ids"))
         return out
 
     @classmethod
@@ -81,7 +94,7 @@ class Ids:
             name = f"{side}_ids"
             if side not in kinds:
                 continue
-            found[axis] = ids = (IdMap.of_own if shape is None else IdMap.of_arrays)(arrays, name, kinds[side])
+            found[axis] = ids = (own_ids if shape is None else read_ids)(arrays, name, kinds[side])
             if shape is not None and len(ids) != shape[axis]:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
         return cls(*found)
@@ -167,10 +180,10 @@ def _moved(table: Triples, ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
-    out = table.placed(*_moved(table, ids), shape)
+    out = placed(table, *_moved(table, ids), shape)
     if out.nnz < len(table):
         raise ValueError(
-            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or the mean"
+            f"{name} holds {repeated(table)} more than once: an entry has one value, so keep one of them, or the mean"
         )
     return out
 
@@ -182,7 +195,7 @@ def _weights(table: Triples, sample_weight: Any, ids: Ids, shape: tuple[int, int
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
     if values.shape != (len(table),):
         raise ValueError(f"sample_weight must have one entry for each of the {len(table)} lines, got {values.shape}")
-    return table.placed(*_moved(table, ids), shape, values)
+    return placed(table, *_moved(table, ids), shape, values)
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
@@ -198,7 +211,7 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
     new, old = (found.user_ids, found.item_ids) if axis == 0 else (found.item_ids, found.user_ids)
     own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
     shape = (len(new), len(known)) if axis == 0 else (len(known), len(new))
-    out = found.placed(*((own, other) if axis == 0 else (other, own)), shape)
+    out = placed(found, *((own, other) if axis == 0 else (other, own)), shape)
     return out, new
 
 
@@ -211,4 +224,4 @@ def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
         raise ValueError("exclude is a table: only a model with ids of rows and columns can read it")
     asked, place = no_ids().extended(rows, "rows")
     lines, columns = asked.places(found.user_ids, "users"), ids.columns.places(found.item_ids, "items")
-    return found.placed(lines, columns, (len(asked), len(ids.columns)))[place]
+    return placed(found, lines, columns, (len(asked), len(ids.columns)))[place]

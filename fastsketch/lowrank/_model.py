@@ -17,14 +17,15 @@ from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Table, naming_ids
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
-from fastsketch.lowrank._data import Array, Observed, observed
+from fastsketch.lowrank._data import Array, observed
 from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
 from fastsketch.lowrank._ids import Ids, given, known_columns, without_ids
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, Ridges, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, SideSetting
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._climb import Callback
+    from fastsketch.lowrank._fitting import Wanted
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
@@ -249,51 +250,18 @@ class LowRankModel(Answers):
             For input that cannot serve; the model is then as it was.
         """
         # numba takes long to import: only where loops over entries run
-        from fastsketch.lowrank._choose import choose, model_score
-        from fastsketch.lowrank._climb import Watch, climb
-        from fastsketch.lowrank._factors import swept
-        from fastsketch.lowrank._noise import NoiseLevel, total_loss
-        from fastsketch.lowrank._pursuit import Pursuit
-        from fastsketch.lowrank._start import begin
+        from fastsketch.lowrank._climb import Watch
+        from fastsketch.lowrank._fitting import fitted_on
+        from fastsketch.lowrank._ground import InMemory
 
         found = given(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
         ids = found.ids
         with naming_ids(ids.rows, ids.columns):
             problem = self._problem(found.X, found.sample_weight, found.validation)
         del found
-        watch = Watch(problem.held, patience=patience, callback=callback)
-        data, held, fixed = problem.data, problem.held, self.loss_parameter is not None
-        asked = self._asked_loss()
-        start = begin(data, asked, given=fixed, biases=self.biases, bias_ridge=self.bias_ridge, held=held)
-        loss = start.loss
-        pursuit = Pursuit(problem, start.biases, self._pursuit_setting(loss))
-        known = {"bias_ridge": start.bias_ridge, "objective": pursuit.objective}
-        noise = NoiseLevel(data, loss, pursuit.z, **known, follow=self.rank > 0 and self.sweeps > 0)
-        ridge = 1.0 if self.ridge is None else self.ridge
-        ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
-        climb(pursuit, self.rank, watch)
-        fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridges)
-        continuation, selection = None, list(start.selection)
-        if self.sweeps == 0:
-            continuation = pursuit.end()
-        elif fitted.ranks > 0:
-            del pursuit  # the room of its scores and gradient is that of a transposed copy
-            side = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
-            if held is None:
-                fitted = swept(data, fitted, side, sweeps=self.sweeps, noise=noise)
-            else:
-                fitted, lines = choose(problem, fitted, side, noise, ridge=self.ridge, sweeps=self.sweeps)
-                selection += lines if not selection else lines[:-1]  # biases alone are there already
-            after = HistoryLine(
-                rank=fitted.selected_rank,
-                objective=total_loss(data, fitted, loss),
-                seconds=watch.seconds(),
-                validation=None if held is None else total_loss(held, fitted, loss) / len(held.o),
-            )
-            fitted = replace(fitted, after=after)
-        if held is not None:
-            fitted = replace(fitted, selection=tuple(selection), standard_error=model_score(held, loss, fitted)[1])
-        self._fitted, self._continuation, self._ids = fitted, continuation, ids
+        watch = Watch(held=problem.held is not None, patience=patience, callback=callback)
+        fitted, pursuit = fitted_on(InMemory(problem), self._wanted(), watch)
+        self._fitted, self._continuation, self._ids = fitted, None if pursuit is None else pursuit.end(), ids
         return self
 
     @changes
@@ -320,8 +288,8 @@ class LowRankModel(Answers):
             If sweeps are asked for, for a model that was not fitted or comes from a file, and for more ranks than
             min(m, n); the model is then as it was.
         """
-        from fastsketch.lowrank._choose import model_score
         from fastsketch.lowrank._climb import Watch, climb
+        from fastsketch.lowrank._ground import InMemory
         from fastsketch.lowrank._pursuit import Pursuit
 
         n = as_integer(n, "n", 1)
@@ -333,14 +301,15 @@ class LowRankModel(Answers):
                 "add_ranks goes on from a fit in memory: call fit first (files and pickles do not hold the data)"
             )
         total = fitted.ranks + n
-        _check_rank(total, before.problem.data)
-        watch = Watch(before.problem.held, patience=patience, callback=callback, history=fitted.history)
+        check_rank(total, before.problem.data.m, before.problem.data.n)
+        held = before.problem.held is not None
+        watch = Watch(held=held, patience=patience, callback=callback, history=fitted.history)
         pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting(self._loss_setting(fitted)))
         climb(pursuit, total, watch)
-        selection, held = fitted.selection, before.problem.held
+        selection = fitted.selection
         fitted = pursuit.fitted(watch.history, watch.selected_rank(), fitted.ridges)
-        if held is not None:
-            error = model_score(held, self._loss_setting(fitted), fitted)[1]
+        if held:
+            error = InMemory(before.problem).model_score(self._loss_setting(fitted), fitted)[1]
             fitted = replace(fitted, selection=selection, standard_error=error)
         self._values = {**self._values, "rank": total}
         self._fitted, self._continuation = fitted, pursuit.end()
@@ -361,9 +330,23 @@ class LowRankModel(Answers):
             held = observed(validation, loss=self.loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
             if held.m != data.m or len(held.o) == 0:
                 raise ValueError(f"validation must have the {data.m} rows of X and at least one entry")
-        _check_rank(self.rank, data)
-        left, right = (_scale(count, data.o.dtype, self.scaling) for count in data.counts)
+        check_rank(self.rank, data.m, data.n)
+        left, right = (degree_scale(count, data.o.dtype, self.scaling) for count in data.counts)
         return Problem(data, held, left, right)
+
+    def _wanted(self) -> "Wanted":
+        """What is asked of a fit."""
+        from fastsketch.lowrank._fitting import Wanted
+
+        return Wanted(
+            rank=self.rank,
+            sweeps=self.sweeps,
+            biases=self.biases,
+            ridge=self.ridge,
+            bias_ridge=self.bias_ridge,
+            given=self.loss_parameter is not None,
+            pursuit=self._pursuit_setting(self._asked_loss()),
+        )
 
     def _asked_loss(self) -> LossSetting:
         """With the parameter of the table where none was given."""
@@ -579,14 +562,17 @@ class LowRankModel(Answers):
         return parameters, state, kept
 
 
-def _check_rank(rank: int, data: Observed) -> None:
-    if rank > min(data.m, data.n):
-        raise ValueError(f"rank must be at most min(m, n) = {min(data.m, data.n)}, got {rank}")
+def check_rank(rank: int, m: int, n: int) -> None:
+    if rank > min(m, n):
+        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
 
 
-def _scale(count: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool) -> Array:
-    """Of rows or columns with this many observations: at most 1, the same for all without `scaling`."""
+def degree_scale(count: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
+    """Of rows or columns with this many observations: at most 1, the same for all without `scaling`.
+
+    least: observations of the row or column that has fewest, where these are not all.
+    """
     if not scaling:
         return np.ones(len(count), dtype)
     scale = (count + DAMPING) ** -0.25
-    return (scale / scale.max()).astype(dtype)
+    return (scale / (scale.max() if least is None else (least + DAMPING) ** -0.25)).astype(dtype)

@@ -8,7 +8,9 @@ known beforehand: it is estimated from the residuals of the biases, and again be
 model. docs/defaults.md has ridge = 1 beside others.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.lowrank import dense, entries
 from fastsketch.lowrank._biases import TINY
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import Fitted
+from fastsketch.lowrank._fitted import Fitted, Side
 from fastsketch.lowrank._setting import LossSetting
 
 # Losses whose noise level is estimated again from the model of the moment: that of the others follows from their
@@ -27,69 +29,112 @@ LEAST_FREEDOM = 0.03
 # Entries, in whole rows, that show the noise of the moment to half a per cent.
 ENOUGH = 25_000
 
+Alike = tuple[NDArray[np.int64], NDArray[np.int64]]
+
 
 class NoiseLevel:
-    """s (sqrt(N / rows) + sqrt(N / columns)), N observations in the rows and columns that occur."""
+    """s (sqrt(N / rows) + sqrt(N / columns)), N observations in the rows and columns that occur.
+
+    A subclass has the entries. ``first`` is the mean squared slope before any rank, ``some_first`` that of the entries
+    which ``_left`` reads.
+    """
+
+    follows: bool  # whether `unit_now` differs from `unit`
 
     def __init__(
-        self, data: Observed, loss: LossSetting, z: Array, *, bias_ridge: float, objective: float, follow: bool
+        self, n_observations: int, occurring: Sequence[int], *, first: float, some_first: float, bias_ridge: float
     ) -> None:
-        """z: scores (nnz,) of the biases alone, which are shrunk by `bias_ridge` observations; their sum of losses.
-
-        `follow`: whether `unit_now` will be asked for.
-        """
-        self._data, self._loss, self._bias_ridge = data, loss, bias_ridge
-        occurring = [max(int(np.count_nonzero(count)), 1) for count in data.counts]
-        self._size = sum(np.sqrt(len(data.o) / many) for many in occurring)
-        # of squares, losses are slopes
-        plain = loss.name == "square" and not len(data.c)
-        self._first = 2.0 * objective / len(data.o) if plain else self._mean_slopes(data, z)[0]
-        self.follows = follow and loss.name in REAL_NOISE and self._first > 0  # whether `unit_now` differs from `unit`
-        self._some, self._some_first = data, self._first  # what the level of the moment is measured by
-        if self.follows and len(data.o) > 2 * ENOUGH:
-            self._some, chosen = data.every(len(data.o) // ENOUGH)
-            self._some_first = self._mean_slopes(self._some, z[chosen])[0]
-            self.follows = self._some_first > 0
-
-    @cached_property
-    def _alike(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Of rows, and of columns: the numbers of observations that occur, and how many have each."""
-        return [np.unique(count[count > 0], return_counts=True) for count in self._data.counts]
+        """occurring: how many rows, and columns; they are shrunk by `bias_ridge` observations."""
+        self._n, self._first, self._some_first, self._bias_ridge = n_observations, first, some_first, bias_ridge
+        self._size = sum(np.sqrt(n_observations / max(many, 1)) for many in occurring)
 
     def unit(self) -> float:
         """Before any rank."""
         return float(self._size * np.sqrt(self._first))
 
-    def unit_now(self, a: Array, b: Array, row: Array, column: Array, penalty: float) -> float:
-        """With the factors a (m, t), b (n, t) of the moment, biases (level in those of rows) and penalty of their fit.
+    def unit_now(self, rows: Any, columns: Side, level: float, penalty: float) -> float:
+        """With the factors and biases of the moment, and the penalty of their fit.
 
         The slopes that are left, over the square of the share of freedom that is left (generalised cross-validation),
         estimate the noise.
         """
         if not self.follows:
             return self.unit()
-        square, curvature = self._mean_slopes(self._some, scores(self._some, a, b, row, column))
-        freedom = max(1.0 - self._parameters(a, b, curvature, penalty) / len(self._data.o), LEAST_FREEDOM)
+        square, curvature = self._left(rows, columns, level)
+        freedom = max(1.0 - self._parameters(rows, columns, curvature, penalty) / self._n, LEAST_FREEDOM)
         left = square / freedom**2
         return float(self.unit() * min(left / self._some_first, 1.0))
 
-    def _mean_slopes(self, data: Observed, z: Array) -> tuple[float, float]:
-        """Mean of the squared slopes and of the curvatures, weighted."""
-        n = max(len(data.o), 1)
-        _, squares, curvatures = entries.objective(self._loss.number, self._loss.parameter, z, data.o, data.c)
-        return squares / n, curvatures / n
+    def _left(self, rows: Any, columns: Side, level: float) -> tuple[float, float]:
+        """Mean of the squared slopes and of the curvatures that the model leaves."""
+        raise NotImplementedError
 
-    def _parameters(self, a: Array, b: Array, curvature: float, penalty: float) -> float:
+    def _alike(self, axis: int) -> Alike:
+        """Of rows, or of columns: the numbers of observations that occur, and how many have each."""
+        raise NotImplementedError
+
+    def _spectrum(self, axis: int, rows: Any, columns: Side) -> NDArray[np.float64]:
+        """Eigenvalues of sum_i count_i / N f_i f_i' over the factors f_i of rows, or of columns."""
+        raise NotImplementedError
+
+    def _parameters(self, rows: Any, columns: Side, curvature: float, penalty: float) -> float:
         """Effective number of parameters of both sides: the trace of each row's ridge fit, and its bias."""
-        n, total = len(self._data.o), 0.0
-        for own, other, factors in ((0, 1, b), (1, 0, a)):
-            observations, many = self._alike[own]  # rows of as many observations are alike
-            weighted = factors.astype(np.float64) * np.sqrt(self._data.counts[other] / n)[:, None]
-            spread = dense.spectrum(weighted).clip(0.0)
-            part = curvature * np.outer(observations, spread)
+        total = 0.0
+        for own, other in ((0, 1), (1, 0)):
+            observations, many = self._alike(own)  # rows of as many observations are alike
+            part = curvature * np.outer(observations, self._spectrum(other, rows, columns).clip(0.0))
             each = (part / (part + max(penalty, TINY))).sum(axis=1) + observations / (observations + self._bias_ridge)
             total += float((many * each).sum())
         return total
+
+
+class NoiseOfEntries(NoiseLevel):
+    """Of the entries of one process."""
+
+    def __init__(
+        self, data: Observed, loss: LossSetting, z: Array, *, bias_ridge: float, objective: float, follow: bool
+    ) -> None:
+        """z: scores (nnz,) of the biases alone; their sum of losses. `follow`: whether `unit_now` will be asked for."""
+        self._data, self._loss = data, loss
+        occurring = [int(np.count_nonzero(count)) for count in data.counts]
+        # of squares, losses are slopes
+        plain = loss.name == "square" and not len(data.c)
+        first = 2.0 * objective / len(data.o) if plain else mean_slopes(data, loss, z)[0]
+        self.follows = follow and loss.name in REAL_NOISE and first > 0
+        self._some, some_first = data, first  # what the level of the moment is measured by
+        if self.follows and (step := stride(len(data.o))) > 1:
+            self._some, chosen = data.every(step)
+            some_first = mean_slopes(self._some, loss, z[chosen])[0]
+            self.follows = some_first > 0
+        super().__init__(len(data.o), occurring, first=first, some_first=some_first, bias_ridge=bias_ridge)
+
+    def _left(self, rows: Side, columns: Side, level: float) -> tuple[float, float]:
+        z = scores(self._some, rows.factors, columns.factors, rows.biases + level, columns.biases)
+        return mean_slopes(self._some, self._loss, z)
+
+    def _alike(self, axis: int) -> Alike:
+        return self._of_counts[axis]
+
+    @cached_property
+    def _of_counts(self) -> list[Alike]:
+        return [np.unique(count[count > 0], return_counts=True) for count in self._data.counts]
+
+    def _spectrum(self, axis: int, rows: Side, columns: Side) -> NDArray[np.float64]:
+        factors = (rows, columns)[axis].factors
+        weights = np.sqrt(self._data.counts[axis] / self._n)
+        return dense.spectrum(factors.astype(np.float64) * weights[:, None])
+
+
+def stride(n_observations: int) -> int:
+    """Every how many rows show the noise of the moment."""
+    return n_observations // ENOUGH if n_observations > 2 * ENOUGH else 1
+
+
+def mean_slopes(data: Observed, loss: LossSetting, z: Array) -> tuple[float, float]:
+    """Mean of the squared slopes and of the curvatures, weighted, at the scores z."""
+    n = max(len(data.o), 1)
+    _, squares, curvatures = entries.objective(loss.number, loss.parameter, z, data.o, data.c)
+    return squares / n, curvatures / n
 
 
 def total_loss(data: Observed, fitted: Fitted, loss: LossSetting) -> float:

@@ -1,6 +1,7 @@
 """Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3)."""
 
-from typing import Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ BISECTIONS = 40
 class Pursuit:
     """Scores z at the observed entries, the ranks found so far, and the gradient of the next.
 
-    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k.
+    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k. What
+    touches entries or rows is in methods that a pursuit over partitions has of its own (`_spread_pursuit.py`).
     """
 
     def __init__(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
@@ -45,7 +47,7 @@ class Pursuit:
     def _begin(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
         self.problem, self.biases, self.setting = problem, biases, setting
         self.data, self.loss = problem.data, setting.loss
-        self.us: list[Array] = []  # (m,) each
+        self.us: list[Any] = []  # (m,) each
         self.vs: list[Array] = []  # (n,) each
         self.path: list[NDArray[np.float64]] = []
         self.a: Array = np.empty_like(self.data.o)  # the gradient in scaled rows and columns
@@ -79,6 +81,10 @@ class Pursuit:
             n_observations=len(self.data.o),
         )
 
+    def forget(self) -> None:
+        """Let go of scores and gradient."""
+        self.a = self.z = self.data.o[:0]
+
     def end(self) -> Continuation:
         """What `resumed` needs beside the ranks."""
         return Continuation(self.problem, self.biases, self.z, self.residual, self.block)
@@ -94,8 +100,10 @@ class Pursuit:
         entries.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
         return out
 
-    def mean_loss(self, data: Observed) -> float:
-        """Of the entries of `data`."""
+    def mean_loss(self) -> float:
+        """Of the entries held out."""
+        data = self.problem.held
+        assert data is not None
         z = self.scores(data, np.empty_like(data.o))
         return entries.objective(self.loss.number, self.loss.parameter, z, data.o, data.c)[0] / len(z)
 
@@ -121,7 +129,7 @@ class Pursuit:
             self.a,
         )
 
-    def _accept(self, u: Array, v: Array, coefficients: NDArray[np.float64]) -> None:
+    def _accept(self, u: Any, v: Array, coefficients: NDArray[np.float64]) -> None:
         self.us.append(u)
         self.vs.append(v)
         self.path.append(coefficients)
@@ -138,7 +146,7 @@ class Pursuit:
         found = self._leading_triplet()
         if found is None:
             return False
-        s, u, v = found.s, found.u * self.problem.left, found.v * self.problem.right
+        u, s, v = self._as_they_are(found)
         theta, old = -s / self._lipschitz(), self._coefficients()
         refine, rate = self.setting.refine, self.setting.learning_rate
         if refine == "full":
@@ -155,8 +163,13 @@ class Pursuit:
             if self.loss.about.lipschitz is None:
                 theta = self._safe(u, v, theta, s)
         self._accept(u, v, np.append(keep * old, theta))
+        self.objective = self._step(keep, theta, u, v)
+        return True
+
+    def _step(self, keep: float, theta: float, u: Array, v: Array) -> float:
+        """z = b + keep (z - b) + theta u_i v_j, b the biases, and the gradient there; the objective."""
         dtype = self.data.o.dtype.type
-        self.objective = kernel.step_gradient(
+        return kernel.step_gradient(
             self.loss.number,
             self.loss.parameter,
             *self.data.where,
@@ -173,7 +186,10 @@ class Pursuit:
             self.biases.columns,
             self.a,
         )
-        return True
+
+    def _as_they_are(self, found: Triplet) -> Triplet:
+        """Of the rows and columns, not of those scaled."""
+        return Triplet(found.u * self.problem.left, found.s, found.v * self.problem.right)
 
     def _leading_triplet(self) -> Triplet | None:
         data, iterations = self.data, self.setting.max_power_iterations
@@ -188,17 +204,21 @@ class Pursuit:
 
     def _lipschitz(self) -> float:
         """Of the gradient in the scaled coordinates; their scales are at most 1."""
-        weight = float(self.data.c.max()) if len(self.data.c) else 1.0
+        weight, largest = self._extremes()
         lipschitz = self.loss.about.lipschitz
         if lipschitz is None:  # poisson: of the region at hand
-            return max(weight * float(np.exp(min(float(self.z.max(initial=0.0)), 700.0))), 1e-300)
+            return max(weight * float(np.exp(min(largest, 700.0))), 1e-300)
         return max(lipschitz * weight, 1e-300)
+
+    def _extremes(self) -> tuple[float, float]:
+        """The largest weight, and the largest score if it is positive."""
+        return float(self.data.c.max()) if len(self.data.c) else 1.0, float(self.z.max(initial=0.0))
 
     def _refinement(self) -> Refinement:
         steps, first = self.setting.max_refine_steps, self.first_objective
         return Refinement(self.data, self.biases, self.loss, steps=steps, first_objective=first)
 
-    def _two_coefficients(self, u: Array, v: Array, theta: float) -> tuple[float, float]:
+    def _two_coefficients(self, u: Any, v: Array, theta: float) -> tuple[float, float]:
         """(mu, rho) that minimise f(mu X + rho u v'); the step `theta`, which is always one down, if none is found."""
         found = self._refinement()
         mu, rho = found.two(self.z, u, v, first=not self.us)
@@ -206,18 +226,21 @@ class Pursuit:
             rho = theta
         return mu, rho
 
-    def _all_coefficients(self, u: Array, v: Array, theta: float) -> NDArray[np.float64]:
+    def _all_coefficients(self, u: Any, v: Array, theta: float) -> NDArray[np.float64]:
         """All that minimise f(sum_q theta_q u_q v_q'); those of `theta` for the new rank if none are found."""
-        dtype, before = self.data.o.dtype, np.append(self._coefficients(), 0.0)
-        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
-        right = np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
-        found = self._refinement()
-        new = found.all(left, right, before)
+        before, found = np.append(self._coefficients(), 0.0), self._refinement()
+        new = found.all(*self._sides(u, v), before)
         if (new == before).all() and found.dots(self.z, u, v, 1.0, theta)[0] < self.objective:
             new[-1] = theta
         return new
 
-    def _safe(self, u: Array, v: Array, theta: float, s: float) -> float:
+    def _sides(self, u: Array, v: Array) -> tuple[Any, Array]:
+        """(left (m, t), right (n, t)) of the ranks held and this one."""
+        dtype = self.data.o.dtype
+        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
+        return left, np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
+
+    def _safe(self, u: Any, v: Array, theta: float, s: float) -> float:
         """Halve a step without a Lipschitz constant until it lowers the objective."""
         found = self._refinement()
         for _ in range(60):
@@ -232,30 +255,33 @@ class Pursuit:
         part = self._low_rank_part(min(self.setting.max_inner_rank, most))
         if not part:
             return False
-        data, dtype = self.data, self.data.o.dtype
-        u = np.stack([p.u * self.problem.left for p in part], axis=1)
-        v = np.stack([p.v * self.problem.right for p in part], axis=1)
-        s = np.array([p.s for p in part])
-        d: Array = np.empty_like(data.o)
-        none = np.zeros(max(data.m, data.n), dtype)
-        entries.scores(*data.where, np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype), none, none, d)
-        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search(d)
-        for q in range(len(part)):
-            self._accept(u[:, q], v[:, q], np.append(self._coefficients(), -eta * s[q]))
-        self.z += dtype.type(eta) * d
-        self._settle()
-        self.objective = self._gradient()
+        found = [self._as_they_are(each) for each in part]
+        self._aim(found)
+        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search()
+        for each in found:
+            self._accept(each.u, each.v, np.append(self._coefficients(), -eta * each.s))
+        self.objective = self._follow(eta)
         return True
 
-    def _settle(self) -> None:
-        """Entries that the search has met are met to the bit: else rounding would choose the sign of their slopes."""
-        near = 4 * np.finfo(self.z.dtype).eps * float(np.abs(self.data.o).max(initial=0.0))
-        met = np.abs(self.z - self.data.o) <= near
-        self.z[met] = self.data.o[met]
+    def _aim(self, part: Sequence[Triplet]) -> None:
+        """d = -h at the entries, for h = sum s u v' over the part."""
+        dtype = self.data.o.dtype
+        u, v = np.stack([p.u for p in part], axis=1), np.stack([p.v for p in part], axis=1)
+        s = np.array([p.s for p in part])
+        none = np.zeros(max(self.data.m, self.data.n), dtype)
+        left, right = np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype)
+        self.d: Array = np.empty_like(self.data.o)
+        entries.scores(*self.data.where, left, right, none, none, self.d)
+
+    def _follow(self, eta: float) -> float:
+        """z + eta d, and the gradient there; the objective."""
+        self.z += self.data.o.dtype.type(eta) * self.d
+        settle(self.z, self.data, float(np.abs(self.data.o).max(initial=0.0)))
+        return self._gradient()
 
     def _low_rank_part(self, most: int) -> list[Triplet]:
         """The leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
-        setting, rest = self.setting, entries.dot(self.a, self.a)
+        setting, rest = self.setting, self._squares()
         part: list[Triplet] = []
         if not rest > 0:
             return part
@@ -263,8 +289,7 @@ class Pursuit:
         bound = setting.inner_tolerance * (rest if previous is None else previous)
         start = self.vs[-1] / self.problem.right if self.vs else self._random_start()
         while len(part) < most:
-            start = start.astype(self.data.o.dtype)
-            found = leading(self.data, self.a, start, iterations=setting.max_power_iterations, minus=part)
+            found = self._triplet_from(start.astype(self.data.o.dtype), part)
             if found is None:
                 break
             part.append(found)
@@ -275,27 +300,54 @@ class Pursuit:
         self.residual = max(rest, 0.0)
         return part
 
-    def _search(self, d: Array) -> float:
+    def _squares(self) -> float:
+        """Of the gradient, summed."""
+        return entries.dot(self.a, self.a)
+
+    def _triplet_from(self, start: Array, minus: Sequence[Triplet]) -> Triplet | None:
+        """The leading triplet of the gradient less those, by the power method."""
+        return leading(self.data, self.a, start, iterations=self.setting.max_power_iterations, minus=minus)
+
+    def _search(self) -> float:
         """The eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
-        data, number, parameter = self.data, self.loss.number, self.loss.parameter
-        if number == ABSOLUTE:
-            places, weights = np.empty(len(d)), np.empty(len(d))
-            count = entries.kinks(self.z, data.o, data.c, d, places, weights)
-            eta = entries.weighted_median(places[:count], weights[:count])
-            return float(eta) if np.isfinite(eta) else 0.0
-
-        def slope(eta: float) -> float:
-            return entries.slope_along(number, parameter, self.z, data.o, data.c, d, eta)[1]
-
-        low, high = 0.0, float(np.std(data.o) or 1.0) / max(float(np.abs(d).max()), 1e-300)
+        if self.loss.number == ABSOLUTE:
+            eta = self._middle_kink()
+            return eta if np.isfinite(eta) else 0.0
+        low, high = 0.0, self._reach()
         for _ in range(60):
-            if slope(high) >= 0:
+            if self._slope_along(high) >= 0:
                 break
             low, high = high, 2 * high
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
-            if slope(middle) < 0:
+            if self._slope_along(middle) < 0:
                 low = middle
             else:
                 high = middle
         return low
+
+    def _middle_kink(self) -> float:
+        """The weighted median of the etas at which z + eta d meets an observation; NaN if none does."""
+        data = self.data
+        places, weights = np.empty(len(self.d)), np.empty(len(self.d))
+        count = entries.kinks(self.z, data.o, data.c, self.d, places, weights)
+        return float(entries.weighted_median(places[:count], weights[:count]))
+
+    def _slope_along(self, eta: float) -> float:
+        """Of f(z + eta d)."""
+        data, loss = self.data, self.loss
+        return entries.slope_along(loss.number, loss.parameter, self.z, data.o, data.c, self.d, eta)[1]
+
+    def _reach(self) -> float:
+        """A first guess of how far to go: where d is largest, by the spread of the observations."""
+        return float(np.std(self.data.o) or 1.0) / max(float(np.abs(self.d).max()), 1e-300)
+
+
+def settle(z: Array, data: Observed, largest: float) -> None:
+    """Entries that the search has met are met to the bit: else rounding would choose the sign of their slopes.
+
+    largest: the largest size of all observations.
+    """
+    near = 4 * np.finfo(z.dtype).eps * largest
+    met = np.abs(z - data.o) <= near
+    z[met] = data.o[met]

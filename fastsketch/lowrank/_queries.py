@@ -11,8 +11,8 @@ from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES, expected
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_integer, as_subset, is_sparse
-from fastsketch.features._id_map import IdMap
-from fastsketch.features._triples import Table, Triples, as_triples
+from fastsketch.features._id_map import IdMap, taken
+from fastsketch.features._triples import Table, Triples, as_triples, placed
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Half
 
@@ -221,12 +221,12 @@ class FoldedIn:
         found, predictions = recommended(
             rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
         )
-        return found if ids is None else ids.take(found), predictions
+        return found if ids is None else taken(ids, found), predictions
 
     def _left_out(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:
             raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
         users, items, n = table.user_ids, table.item_ids, len(self._known_ids)
         if self.axis == 0:
-            return table.placed(self.ids.places(users), self._known_ids.places(items), (len(self), n))
-        return table.placed(self._known_ids.places(users), self.ids.places(items), (n, len(self))).T
+            return placed(table, self.ids.places(users), self._known_ids.places(items), (len(self), n))
+        return placed(table, self._known_ids.places(users), self.ids.places(items), (n, len(self))).T

@@ -5,7 +5,7 @@ five to ten steps reach the optimum where L-BFGS takes hundreds of gradients.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,13 @@ class Refinement:
         self.data, self.biases, self.loss = data, biases, loss
         self.steps, self.first_objective = steps, first_objective
 
-    def all(self, left: Array, right: Array, start: Floats) -> Floats:
+    def all(self, left: Any, right: Any, start: Floats) -> Floats:
         """theta (t,) of the least f(sum_q theta_q left_q right_q') for left (m, t), right (n, t), row by row."""
-        data, loss, t = self.data, self.loss, len(start)
+        return self._minimised(self.terms_of_all(left, right, len(start)), start)
+
+    def terms_of_all(self, left: Any, right: Any, t: int) -> Terms_at:
+        """Of all t coefficients."""
+        data, loss = self.data, self.loss
 
         def terms(theta: Floats, curved: bool) -> Terms:
             slope, bound, curvature = np.empty(t), np.zeros(t), np.empty((t, t) if curved else (0, 0))
@@ -76,9 +80,9 @@ class Refinement:
             )
             return Terms(value, slope, curvature, bound)
 
-        return self._minimised(terms, start)
+        return terms
 
-    def two(self, z: Array, u: Array, v: Array, *, first: bool) -> tuple[float, float]:
+    def two(self, z: Any, u: Any, v: Array, *, first: bool) -> tuple[float, float]:
         """(mu, rho) of the least f(mu X + rho u v'), z (nnz,) the scores of X; mu = 1 for the first rank, X = 0."""
 
         def terms(x: Floats, curved: bool) -> Terms:
@@ -95,7 +99,7 @@ class Refinement:
         mu, rho = self._minimised(terms, np.array([1.0, 0.0]))
         return float(mu), float(rho)
 
-    def dots(self, z: Array, u: Array, v: Array, keep: float, theta: float) -> Floats:
+    def dots(self, z: Any, u: Any, v: Array, keep: float, theta: float) -> Floats:
         """The sums of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""
         data, dtype, out = self.data, self.data.o.dtype.type, np.empty(6)
         entries.five_dots(

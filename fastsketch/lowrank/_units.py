@@ -25,15 +25,14 @@ leave (`parameter_from_data`), and so are kinks smoothed over a share of the spr
 """
 
 from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
-from fastsketch.lowrank._biases import fit_biases
-from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._noise import scores
+from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 
 # Observations that a bias is shrunk by, where the model is not told, by kind of target: on validation parts of training
@@ -45,32 +44,52 @@ ROUGH_SWEEPS = 5
 LEAST_SPREAD = 0.1
 
 
-def mean_curvature(data: Observed, loss: LossSetting, level: float) -> float:
-    """Of an observation of weight 1 at the constant score `level`: what one observation weighs against a ridge.
+class Steepness(NamedTuple):
+    """Sums over observations at a constant score; of partitions they are added."""
 
-    The mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says nothing, the
-    parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for squares,
-    delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss.
-    """
-    if loss.name == "square":
-        return 1.0
+    value: float  # losses
+    squares: float  # of slopes
+    curvatures: float
+    weights: float
+
+
+def mean_curvature(data: Observed, loss: LossSetting, level: float) -> float:
+    """Of an observation of weight 1 at the constant score `level`: what one observation weighs against a ridge."""
+    return 1.0 if loss.name == "square" else curvature_of(steepness(data, loss, level), loss)
+
+
+def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
+    """At the score `level`, of the observations whose weight is not zero."""
     o, c = data.o, data.c
     if len(c) and not c.all():  # of weight zero: not there
         o, c = o[c > 0], c[c > 0]
     if not len(o):
-        return 1.0
+        return Steepness(0.0, 0.0, 0.0, 0.0)
     z = np.full(len(o), level, o.dtype)
     value, squares, curvatures = entries.objective(loss.number, loss.parameter, z, o, c)
-    total = float(c.sum(dtype=np.float64)) if len(c) else float(len(o))
-    if loss.about.smooth and loss.name != "huber":
-        return max(curvatures / total, 1e-12)
-    if len(c):  # the kernel squares weights too
+    if len(c) and not _curved(loss):  # the kernel squares weights too
         slopes = LOSSES[loss.name].slope(z.astype(np.float64), o.astype(np.float64), loss.parameter)
         squares = float((c * slopes**2).sum())
+    return Steepness(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)))
+
+
+def curvature_of(found: Steepness, loss: LossSetting) -> float:
+    """The mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says nothing, the
+    parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for squares,
+    delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss.
+    """
+    if not found.weights > 0:
+        return 1.0
+    if _curved(loss):
+        return max(found.curvatures / found.weights, 1e-12)
     # slope * residual = loss + what the loss has below the line from its kink
     lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
-    steep = value + lift * squares
-    return squares / steep if squares > 0 and steep > 0 else 1.0
+    steep = found.value + lift * found.squares
+    return found.squares / steep if found.squares > 0 and steep > 0 else 1.0
+
+
+def _curved(loss: LossSetting) -> bool:
+    return loss.about.smooth and loss.name != "huber"
 
 
 def robust_spread(residuals: NDArray[np.float64]) -> float:
@@ -79,28 +98,35 @@ def robust_spread(residuals: NDArray[np.float64]) -> float:
     if not len(size):
         return 0.0
     middle = len(size) // 2
-    return max(1.4826 * float(np.partition(size, middle)[middle]), LEAST_SPREAD * 1.2533 * float(size.mean()))
+    return spread_from(float(np.partition(size, middle)[middle]), float(size.mean()))
 
 
-def parameter_from_data(data: Observed, loss: LossSetting, level: float, *, biases: bool, bias_ridge: float) -> float:
+def spread_from(median: float, mean: float) -> float:
+    """From the median and the mean size of residuals."""
+    return max(1.4826 * median, LEAST_SPREAD * 1.2533 * mean)
+
+
+class Surroundings(Protocol):
+    """What the parameter is taken from: see Ground."""
+
+    def spread_around(self, centre: Any) -> float: ...
+    def mean_curvature(self, loss: LossSetting, level: float) -> float: ...
+    def fit_biases(self, loss: LossSetting, *, ridge: float, level: float, sweeps: int) -> Any: ...
+
+
+def parameter_from_data(
+    ground: Surroundings, loss: LossSetting, level: float, *, biases: bool, bias_ridge: float
+) -> float:
     """The delta or epsilon of a loss that was given none: a multiple of the spread of what biases leave.
 
     Biases are fitted roughly, under the loss with the spread around `level`, which no few wrong entries can spoil.
     """
-    share = FROM_SPREAD[loss.name]
-
-    def spread(z: Array | float) -> float:
-        left: NDArray[np.float64] = np.asarray(data.o - z, np.float64)
-        return robust_spread(left[data.c > 0] if len(data.c) else left)
-
-    first = spread(level)
+    share, first = FROM_SPREAD[loss.name], ground.spread_around(level)
     if not first > 0:
         return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
     if not biases:
         return share * first
     rough = replace(loss, parameter=share * first)
-    penalty = bias_ridge * mean_curvature(data, rough, level)
-    found = fit_biases(data, rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS)
-    nothing = np.zeros((data.m, 0), data.o.dtype), np.zeros((data.n, 0), data.o.dtype)
-    left = spread(scores(data, *nothing, found.rows, found.columns))
+    penalty = bias_ridge * ground.mean_curvature(rough, level)
+    left = ground.spread_around(ground.fit_biases(rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS))
     return share * (left if left > 0 else first)

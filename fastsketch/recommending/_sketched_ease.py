@@ -8,19 +8,18 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._batches import is_table, names_of
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
-from fastsketch.features._id_map import IdMap
+from fastsketch.features._id_map import IdMap, arrays_of, own_ids
 from fastsketch.features._three_columns import ColumnNames
-from fastsketch.features._triples import Table
+from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._events import MOST, column_squares, row_squares
+from fastsketch.recommending._events import MOST, as_events, column_squares, row_squares
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._reading import Reading, read
 from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
@@ -30,10 +29,11 @@ from fastsketch.recommending._tables import (
     events_of,
     held_with_items,
     ids_in,
+    ids_of_file,
+    ids_of_matrix,
     items_of,
     left_out,
     named,
-    read_ids,
     widened,
     without_ids,
 )
@@ -179,7 +179,7 @@ class SketchedEASE(MergeableModel):
 
         Parameters
         ----------
-        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table
+        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
@@ -207,22 +207,22 @@ class SketchedEASE(MergeableModel):
             For anything that is no matrix of such numbers, naming the row and column, or of another width than the
             rows before. The model is then as it was before the call.
         """
-        if columns is None and item_ids is None and not is_table(rows):
-            return self._take_rows(rows, sample_weight)
-        # items that have ids have no other names
-        plain = columns is None and item_ids is None and self._ids is None
-        with self._named(names_of(rows) if plain else None, "rows"):
-            self._learn(rows, sample_weight, columns, item_ids)
+        table = as_triples(rows, columns, "rows")
+        if table is None:
+            given = item_ids if item_ids is None else ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+            self._take_rows(rows, sample_weight)
+            self._ids = self._ids if given is None else given
+            return self
+        batch = batch_of(table, self._ids, self.n_features, self._dtype, item_ids=item_ids)
+        if batch is not None:
+            self._learn(batch.events, batch.ids, sample_weight)
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
-        self._learn(rows, sample_weight, None, None)
+        self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
 
-    def _learn(self, rows: Any, sample_weight: Any, columns: ColumnNames | None, item_ids: Any) -> None:
-        batch = batch_of(rows, self._ids, self.n_features, self._dtype, columns=columns, item_ids=item_ids)
-        if batch is None:
-            return
-        events = batch.events
+    def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
+        """Rows in the items of these ids, which are those of the model, and perhaps more."""
         k, n_items = events.shape
         sketch, known, held = self._of_width(n_items)
         weights = self._row_weights(events, as_weights(sample_weight, k))
@@ -237,7 +237,7 @@ class SketchedEASE(MergeableModel):
         finally:
             if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last = n, squares, taken.held, None
-                self._sketch, self._ids = sketch, batch.ids
+                self._sketch, self._ids = sketch, ids
                 self._drop_names(n_items)
 
     def _drop_names(self, n_items: int) -> None:
@@ -604,7 +604,7 @@ class SketchedEASE(MergeableModel):
         arrays = {"squares": self._squares, **held_out.arrays_of(self._held), **of_sketch}
         if self._ids is None:
             return state, arrays
-        return {**state, "ids": self._ids.kind}, {**arrays, **self._ids.arrays(ITEM_IDS)}
+        return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
@@ -625,14 +625,14 @@ class SketchedEASE(MergeableModel):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
+        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated
         self._begin()
         self._n = state["n_rows"]
         if arrays:
-            self._ids = IdMap.of_own(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
+            self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
             self._sketch._restore(state["sketch"], _of_sketch(arrays))

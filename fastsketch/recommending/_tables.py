@@ -2,15 +2,15 @@
 
 # pyright: reportPrivateUsage=false
 
+import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
-from fastsketch.features._three_columns import ColumnNames
-from fastsketch.features._triples import Triples, as_triples
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids, read_ids, taken
+from fastsketch.features._triples import Triples, as_triples, pair_of, placed
 from fastsketch.io import _checks as checks
 from fastsketch.recommending._events import as_events, as_items
 from fastsketch.recommending._held_out import HeldOut
@@ -23,34 +23,34 @@ class Batch(NamedTuple):
     """Events of some users."""
 
     events: Any  # CSR (k, items)
-    ids: IdMap | None  # of the items, new ones at the end; None: they have none
+    ids: IdMap  # of the items, new ones at the end
 
 
 def batch_of(
-    rows: Any, known: IdMap | None, n_items: int | None, dtype: DTypeLike, *, columns: ColumnNames | None, item_ids: Any
+    table: Triples, known: IdMap | None, n_items: int | None, dtype: DTypeLike, *, item_ids: Any
 ) -> Batch | None:
-    """What a model learns from, which has n_items items (None: it has seen no rows); None for a table without lines."""
-    table = as_triples(rows, columns, "rows")
-    if table is None:
-        events = as_events(rows, n_items, np.dtype(dtype))
-        given = None if item_ids is None else as_id_map(item_ids, events.shape[1], ITEM_IDS)
-        if n_items is None:
-            return Batch(events, given)
-        if given is not None and given != known:
-            raise ValueError(
-                "item_ids must be those of the rows before" if known else "item_ids come too late: rows had none before"
-            )
-        return Batch(events, known)
+    """What a model learns from that has n_items items (None: it has seen no rows); None of a table without lines."""
     if item_ids is not None:
         raise ValueError("item_ids is for matrices: rows are a table, which has ids")
     if n_items is not None and known is None:
         raise ValueError(
-            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or a table"
+            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or with a table"
         )
     if len(table) == 0:
         return None
     ids, places = (no_ids() if known is None else known).extended(table.item_ids, "items")
     return Batch(_rows_of(table, places, len(ids), dtype), ids)
+
+
+def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
+    """What the columns of a matrix are called, as those of the rows before are."""
+    width = rows.n_features if hasattr(rows, "n_features") else (np.shape(rows) or (0,))[-1]
+    out = as_id_map(item_ids, int(width), ITEM_IDS)
+    if n_items is not None and out != known:
+        raise ValueError(
+            "item_ids come too late: rows had none before" if known is None else "item_ids must be those before"
+        )
+    return out
 
 
 def events_of(
@@ -72,9 +72,17 @@ def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTy
     values = table.values
     if values is not None and len(values) and values.min() < 0:
         line = int(np.argmax(values < 0))
-        raise ValueError(f"values must not be negative: entry {line}, {table.pair(line)}, has {values[line]}")
+        raise ValueError(f"values must not be negative: entry {line}, {pair_of(table, line)}, has {values[line]}")
     shape = len(table.user_ids), n_items
-    return as_events(table.placed(np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
+    try:
+        return as_events(placed(table, np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
+    except ValueError as error:
+        found = re.search(r"row (\d+) holds (\S+) in column (\d+)", str(error))
+        if found is None:
+            raise
+        item = table.item_ids[int(np.flatnonzero(places == int(found[3]))[0])]
+        pair = f"the pair ({table.user_ids[int(found[1])]}, {item}) has {found[2]}"
+        raise ValueError(str(error).replace(found[0], pair)) from None
 
 
 def left_out(exclude: Any, users: IdMap | None, known: IdMap | None) -> Any:
@@ -85,7 +93,7 @@ def left_out(exclude: Any, users: IdMap | None, known: IdMap | None) -> Any:
     if users is None or known is None:
         raise ValueError("exclude is a table: rows must be one too, whose users it names")
     shape = len(users), len(known)
-    return table.placed(users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
+    return placed(table, users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
 
 
 def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
@@ -95,7 +103,7 @@ def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArr
 
 def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
     """What these are called: themselves if they have no ids."""
-    return items if known is None else known.take(items)
+    return items if known is None else taken(known, items)
 
 
 # -- more items --------------------------------------------------------------------------------------------------------
@@ -118,9 +126,9 @@ def held_with_items(held: HeldOut, places: NDArray[np.int64], width: int) -> Hel
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def read_ids(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
+def ids_of_file(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
     """The ids of n_items items out of a stranger's file; ValueError for what is none."""
-    ids = IdMap.of_arrays(arrays, ITEM_IDS, kind)
+    ids = read_ids(arrays, ITEM_IDS, kind)
     if len(ids) != n_items:
         raise ValueError(f"there are {len(ids)} ids of {n_items} items")
     return ids

@@ -6,7 +6,7 @@ from fastsketch.reference._frequent_directions import Array, fast_robust_frequen
 
 
 def group_sketches(
-    a: Array, keys: Sequence[Hashable], m: int, *, alpha0: float = 0.0
+    a: Array, keys: Sequence[Hashable], *, m: int, alpha0: float = 0.0
 ) -> dict[Hashable, tuple[Array, float, float]]:
     """{key: (B, alpha, Delta)} of RFD paper, Algorithm 5, for the rows of each key in their order."""
     rows = {key: [k for k, other in enumerate(keys) if other == key] for key in dict.fromkeys(keys)}

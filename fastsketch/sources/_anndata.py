@@ -1,6 +1,7 @@
 """AnnData: files (.h5ad) read by h5py alone, and objects, in memory or backed by a file; dense rows and CSR."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -20,7 +21,7 @@ def open_h5ad(path: Path, options: Options) -> Source:
     """The matrix X of an .h5ad file, or with `key` a layer or another matrix ("obsm/X_pca", "raw/X")."""
     h5py = needs("h5py", ".h5ad files")
     with damaged(path, "AnnData file"), h5py.File(path, "r") as file:
-        key = _key(options.key, lambda name: name in file)
+        key = _key(options.key, lambda name: str(name) in file)
         found = file.get(key)
         if found is None:
             known = ["X", *file.get("layers", {}), *(f"obsm/{name}" for name in file.get("obsm", {}))]
@@ -29,7 +30,7 @@ def open_h5ad(path: Path, options: Options) -> Source:
         kind = found.attrs.get("encoding-type", found.attrs.get("h5sparse_format", ""))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         if isinstance(found, h5py.Dataset):
-            source: HdfSource | CsrSource = HdfSource(path, found)
+            source: Source = HdfSource(path, found)
         elif kind.startswith("csc"):
             raise SourceError(
                 f"{path}: {key} is stored by columns (CSC), which cannot be read by rows: write it again with "
@@ -67,7 +68,7 @@ def open_object(x: Any, options: Options) -> Source:
     return source
 
 
-def _key(key: str | None, is_layer: Any) -> str:
+def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
     """Where a matrix lies: X by default; a name without a folder is that of a layer."""
     if key is None or key == "X":
         return "X"
@@ -88,7 +89,9 @@ def _names(file: Any, key: str) -> tuple[str, ...] | None:
     index = index.decode() if isinstance(index, bytes) else index
     if not hasattr(table, "keys") or index not in table:
         return None
-    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in table[index][:])
+    return tuple(
+        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in table[index][:]
+    )
 
 
 class CsrSource(FileSource):
@@ -105,19 +108,20 @@ class CsrSource(FileSource):
             raise SourceError(f"{self.name} has no shape of two dimensions")
         lengths = tuple(int(found[name].shape[0]) for name in ("indptr", "indices", "data"))
         if lengths[0] != int(shape[0]) + 1 or lengths[1] != lengths[2]:
-            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {tuple(shape)}")
+            raise SourceError(
+                f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {tuple(shape)}"
+            )
         if found["data"].dtype.kind not in "fiub":
             raise SourceError(f"{self.name} must hold real numbers, got dtype {found['data'].dtype}")
-        self.dtype: np.dtype[Any] = np.dtype(found["data"].dtype).newbyteorder("=")
-        self.n_rows: int = int(shape[0])
-        self.n_features = int(shape[1])
-        self._length = self.size = self.n_rows
-        self._entries_of_row = lengths[1] / max(1, self.n_rows)
+        self.dtype = self._dtype = np.dtype(found["data"].dtype).newbyteorder("=")
+        self.size, self.n_features = (int(size) for size in shape)
+        self.n_rows = self._length = self.size
+        self._entries_of_row = lengths[1] / max(1, self.size)
 
     @property
     def n_bytes(self) -> int:
         """See Source."""
-        return int((self.dtype.itemsize + 4) * self._entries_of_row * self.n_rows) + 8 * self.n_rows
+        return int((self._dtype.itemsize + 4) * self._entries_of_row * self.size) + 8 * self.size
 
     def between(self, start: int, stop: int) -> Self:
         """See Source."""
@@ -126,31 +130,32 @@ class CsrSource(FileSource):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         found = {**super().identity(), "key": self._key}
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
-        if start_row >= self.n_rows:
+        if start_row >= self.size:
             return
         self.check_unchanged()
         h5py = needs("h5py", ".h5ad files")
-        with damaged(self.path, WHAT), h5py.File(self.path, "r") as file:
+        with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
             found = file[self._key]
-            for rows in self._stretches(found, self.first_row + start_row, self.first_row + self.n_rows):
+            for rows in self._stretches(found, self.first_row + start_row, self.first_row + self.size):
                 start_row += rows.shape[0]
                 yield rows, start_row
         self.check_unchanged()
 
     def _stretches(self, found: Any, first: int, stop: int) -> Iterator[Any]:
-        from scipy.sparse import csr_array
-
-        most = max(1, _source.CHUNK_BYTES // (self.dtype.itemsize + 4))  # entries of a chunk
-        rows_at_once = max(1, min(_source.CHUNK_BYTES // 8, stop - first))
+        csr: Any = import_module("scipy.sparse").csr_array
+        most = max(1, _source.CHUNK_BYTES // (self._dtype.itemsize + 4))  # entries of a chunk
+        rows_at_once = 2 * int(most / max(self._entries_of_row, 1.0)) + 1
         while first < stop:
-            ends = cast("NDArray[np.int64]", found["indptr"][first : min(first + rows_at_once, stop) + 1].astype(np.int64))
+            ends = cast(
+                "NDArray[np.int64]", found["indptr"][first : min(first + rows_at_once, stop) + 1].astype(np.int64)
+            )
             if ends[0] < 0 or (np.diff(ends) < 0).any():
                 raise SourceError(f"{self.name} is damaged: indptr goes backwards after row {first}")
-            n = max(1, int(np.searchsorted(ends, ends[0] + most, side="right")) - 1)
+            n = max(1, int(np.searchsorted(ends, int(ends[0]) + most, side="right")) - 1)
             low, high = int(ends[0]), int(ends[n])
             data, indices = found["data"][low:high], found["indices"][low:high]
             if len(data) != high - low or len(indices) != high - low:
@@ -159,5 +164,5 @@ class CsrSource(FileSource):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
             indices = indices.astype(np.int32, copy=False)
             pointers = (ends[: n + 1] - low).astype(np.int32)
-            yield csr_array((data.astype(self.dtype, copy=False), indices, pointers), shape=(n, self.n_features))
+            yield csr((data.astype(self._dtype, copy=False), indices, pointers), shape=(n, self.n_features))
             first += n

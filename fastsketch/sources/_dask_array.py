@@ -1,7 +1,8 @@
 """Arrays of dask: their blocks of rows are computed one after another, and are the parts."""
 
 from collections.abc import Iterator
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from fastsketch._validation import as_rows
 from fastsketch.io._input import SourceError
 from fastsketch.sources import _source
 from fastsketch.sources._formats import Options
+from fastsketch.sources._select import Derived
 from fastsketch.sources._source import Source
 
 
@@ -25,6 +27,16 @@ def open_dask(x: Any, options: Options) -> Source:
     return DaskSource(x)
 
 
+class _Shape(NamedTuple):
+    """What is known of an array without its blocks."""
+
+    chunks: Any
+
+    @property
+    def numblocks(self) -> tuple[int, ...]:
+        return tuple(map(len, self.chunks))
+
+
 class DaskSource(Source):
     """The rows of blocks; a part computes its own in the thread that reads it."""
 
@@ -34,11 +46,12 @@ class DaskSource(Source):
         from fastsketch._validation import is_sparse
 
         self._x: Any = x
-        self.dtype: np.dtype[Any] = x.dtype
+        self.dtype = self._dtype = np.dtype(x.dtype)
         self.sparse = is_sparse(getattr(x, "_meta", None))
         self.n_features = int(x.shape[1])
         self._count(0)
         self._alone = False
+        self._given: list[Any] | None = None
 
     def _count(self, first_row: int) -> None:
         rows = self._x.chunks[0]
@@ -58,7 +71,7 @@ class DaskSource(Source):
         if self.n_rows is None:
             ends = list(range(1, len(blocks) + 1))
             return [self._blocks(end - 1, end, 0) for end in ends] or [self]
-        row_bytes = self.n_features * self.dtype.itemsize
+        row_bytes = self.n_features * self._dtype.itemsize
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
             return super().parts(n_bytes, multiple=multiple)
         found: list[Source] = []
@@ -77,24 +90,42 @@ class DaskSource(Source):
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
-        import dask
-
         row = 0
-        chunk = max(1, _source.CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
+        chunk = max(1, _source.CHUNK_BYTES // (self.n_features * self._dtype.itemsize))
         for k in range(self._x.numblocks[0]):
             n = self._x.chunks[0][k]
             if n == n and row + n <= start_row:
                 row += n
                 continue
-            block = self._x.blocks[k]
-            # a part is read beside others: its tasks run in the thread that reads it
-            (rows,) = dask.compute(block, scheduler="synchronous") if self._alone else dask.compute(block)
-            rows = as_rows(rows, self.n_features, name=self.name)
+            rows = as_rows(self._computed(k), self.n_features, name=self.name)
             for first in range(max(0, start_row - row), rows.shape[0], chunk):
                 some = rows[first : first + chunk]
                 position = row + first + some.shape[0]
                 yield some, position if self.size else 0
             row += rows.shape[0]
+
+    def _computed(self, k: int) -> Any:
+        """The rows of a block."""
+        if self._given is not None:
+            return self._given[k]
+        compute: Any = import_module("dask").compute
+        block = self._x.blocks[k]
+        # a part is read beside others: its tasks run in the thread that reads it
+        (rows,) = compute(block, scheduler="synchronous") if self._alone else compute(block)
+        return rows
+
+    # -- for a cluster, which computes the blocks of all parts together ------------------------------------------------
+    def delayed_blocks(self) -> list[Any]:
+        """What computes the blocks, in their order."""
+        return list(self._x.to_delayed(optimize_graph=False).ravel())
+
+    def without_blocks(self) -> "DaskSource":
+        """The same without what computes the blocks: to be ``given`` them."""
+        return self.varied(_x=_Shape(self._x.chunks))
+
+    def given(self, blocks: list[Any]) -> "DaskSource":
+        """The same with the rows of its blocks."""
+        return self.varied(_given=blocks)
 
     def identity(self) -> dict[str, Any]:
         """See Source: the name that dask gives to what it would compute."""
@@ -105,3 +136,15 @@ class DaskSource(Source):
             "dtype": str(self.dtype),
             "rows": [self.first_row, self.n_rows],
         }
+
+
+def array_in(source: Any) -> DaskSource | None:
+    """The dask array that a source is, or is made of row by row; None for any other."""
+    while isinstance(source, Derived):
+        source = source.made_of
+    return source if isinstance(source, DaskSource) else None
+
+
+def with_array(source: Source, array: DaskSource) -> Source:
+    """The same made of another array."""
+    return source.like(with_array(source.made_of, array)) if isinstance(source, Derived) else array

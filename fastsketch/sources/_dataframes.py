@@ -19,7 +19,7 @@ from fastsketch.sources._table_columns import Chosen, choose, named
 
 def open_table(x: Any, options: Options) -> Source:
     """The columns of numbers of an object with ``__arrow_c_stream__``."""
-    if type(x).__name__ == "RecordBatch" and not hasattr(type(x), "__arrow_c_stream__"):
+    if not hasattr(x, "__arrow_c_stream__"):  # a RecordBatch
         x = sys.modules["pyarrow"].Table.from_batches([x])
     name = f"the {type(x).__name__}"
     if hasattr(x, "slice") and hasattr(x, "__len__"):
@@ -29,7 +29,9 @@ def open_table(x: Any, options: Options) -> Source:
 
 def _stream(x: Any, name: str) -> Stream:
     with damaged(name, "table"):
-        return Stream(x.__arrow_c_stream__())
+        stream = Stream(x.__arrow_c_stream__())
+        stream.fields()
+        return stream
 
 
 def _pieces(stream: Stream, chosen: Chosen, name: str) -> Iterator[Piece]:
@@ -61,10 +63,9 @@ class TableSource(Source):
             width=lambda k: _first_width(_stream(x, name), k),
         )
         self.taken, self.beside, self._beside = options.columns, options.beside, beside
-        self.dtype: np.dtype[Any] = self._chosen.dtype
+        self.dtype = self._chosen.dtype
         self.n_features, self.feature_names = self._chosen.n_features, self._chosen.feature_names
-        self.n_rows: int = len(x)
-        self.size = self.n_rows
+        self.n_rows = self.size = len(x)
 
     def only(self, columns: Sequence[int]) -> Source | None:
         """See Source."""
@@ -76,22 +77,20 @@ class TableSource(Source):
     def between(self, start: int, stop: int) -> Source:
         """See Source."""
         n = stop - start
-        return self.varied(
-            _table=self._table.slice(start, n), first_row=self.first_row + start, n_rows=n, size=n
-        )
+        return self.varied(_table=self._table.slice(start, n), first_row=self.first_row + start, n_rows=n, size=n)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""
-        if start_row >= self.n_rows:
+        if start_row >= self.size:
             return
-        n = self.n_rows - start_row
+        n = self.size - start_row
         stream = _stream(self._table.slice(start_row, n) if start_row else self._table, self.name)
         for rows in chunks_of(
             _pieces(stream, self._chosen, self.name),
             skip=0,
             n_rows=n,
             n_features=self.n_features,
-            dtype=self.dtype,
+            dtype=self._chosen.dtype,
             name=self.name,
             first=self.first_row + start_row,
         ):
@@ -100,7 +99,7 @@ class TableSource(Source):
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
         """See Source."""
-        column: Any = self._table.slice(start_row, self.n_rows - start_row)[self._beside]
+        column: Any = self._table.slice(start_row, self.size - start_row)[self._beside]
         values = Values(iter([_values(column)]), 0)
         for rows, position in self.read(start_row):
             yield rows, values.next(len(rows)), position
@@ -109,15 +108,15 @@ class TableSource(Source):
         """See Source: the shape, names, and digests of the first and the last rows."""
         from fastsketch.sources._identity import of_rows
 
-        few = min(16, self.n_rows)
-        ends = [self.between(0, few), self.between(self.n_rows - few, self.n_rows)]
+        few = min(16, self.size)
+        ends = [self.between(0, few), self.between(self.size - few, self.size)]
         rows = [np.array(rows) for end in ends for rows, _ in end.read()]
         return {
             "format": "table",
-            "shape": [self.n_rows, self.n_features],
+            "shape": [self.size, self.n_features],
             "dtype": str(self.dtype),
             "columns": list(self._chosen.names),
-            "rows": [self.first_row, self.n_rows],
+            "rows": [self.first_row, self.size],
             "digest": of_rows(*rows),
         }
 
@@ -158,7 +157,7 @@ class StreamSource(Source):
         self._first: list[Piece] = [OfBatch(batch, self._chosen) for batch in self._read]
         self._read = []
         self.taken = options.columns
-        self.dtype: np.dtype[Any] = self._chosen.dtype
+        self.dtype = self._chosen.dtype
         self.n_features, self.feature_names = self._chosen.n_features, self._chosen.feature_names
 
     def _width(self, column: int) -> int:
@@ -178,7 +177,7 @@ class StreamSource(Source):
             skip=start_row,
             n_rows=None,
             n_features=self.n_features,
-            dtype=self.dtype,
+            dtype=self._chosen.dtype,
             name=self.name,
             first=start_row,
         ):

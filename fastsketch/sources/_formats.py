@@ -82,7 +82,7 @@ def known_as(module: str, *names: str) -> Test:
 
 
 def _gives_batches(x: Any) -> bool:
-    return hasattr(type(x), "__arrow_c_stream__") or known_as("pyarrow", "RecordBatch")(x)
+    return hasattr(x, "__arrow_c_stream__") or known_as("pyarrow", "RecordBatch")(x)
 
 
 BY_KIND: list[tuple[Test, str]] = [

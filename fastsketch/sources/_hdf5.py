@@ -80,10 +80,9 @@ class HdfSource(FileSource):
         super().__init__(path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
-        self.dtype: np.dtype[Any] = check_matrix(found.shape or (), found.dtype, self.name)
-        self.n_rows: int = int(found.shape[0])
-        self.n_features = int(found.shape[1])
-        self._length = self.size = self.n_rows
+        self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
+        self.size, self.n_features = (int(size) for size in found.shape)
+        self.n_rows = self._length = self.size
         self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
 
     def between(self, start: int, stop: int) -> Self:
@@ -93,8 +92,8 @@ class HdfSource(FileSource):
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: cut at the ends of chunks of the dataset."""
         step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
-        while place < self.n_rows:
-            stop = min(self.n_rows, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
+        while place < self.size:
+            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
             found.append(self.between(place, stop))
             place = stop
         return found or [self]
@@ -102,32 +101,32 @@ class HdfSource(FileSource):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         found = {**super().identity(), "key": self._key}
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""
-        if start_row >= self.n_rows:
+        if start_row >= self.size:
             return
         self.check_unchanged()
         h5py = needs("h5py", "HDF5 files")
         spaces = Spaces()
-        with damaged(self.path, WHAT), h5py.File(self.path, "r") as file:
+        with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
             found = dataset(file, self._key, self.path, h5py)
-            if found.shape[0] < self.first_row + self.n_rows or found.shape[1] != self.n_features:
+            if found.shape[0] < self.first_row + self.size or found.shape[1] != self.n_features:
                 raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
 
             def get(start: int, stop: int) -> NDArray[Any]:
-                rows = spaces.next((stop - start, self.n_features), self.dtype)
+                rows = spaces.next((stop - start, self.n_features), self._dtype)
                 found.read_direct(rows, np.s_[start:stop])
                 return rows
 
             for rows in read_dataset(
                 get,
                 self.first_row + start_row,
-                self.n_rows - start_row,
+                self.size - start_row,
                 self._chunk_rows,
                 n_features=self.n_features,
-                dtype=self.dtype,
+                dtype=self._dtype,
                 name=self.name,
             ):
                 start_row += len(rows)

@@ -45,7 +45,9 @@ def open_ipc(path: Path, options: Options) -> Source:
     if is_file:
         with damaged(path, WHAT), closing(_Reader(path, is_file, chosen.columns[:1])) as reader:
             rows = tuple(batch.num_rows for batch in reader.batches(0))
-    return IpcSource(path, rows, chosen, options, None if beside is None else [field[0] for field in found].index(beside))
+    return IpcSource(
+        path, rows, chosen, options, None if beside is None else [field[0] for field in found].index(beside)
+    )
 
 
 def _first_width(path: Path, is_file: bool, column: int) -> int:
@@ -148,7 +150,7 @@ class IpcSource(FileSource):
             return
         self.check_unchanged()
         first, skip = self._batch_of(place)
-        with damaged(self.path, WHAT):
+        with damaged(self.path, WHAT, self.check_unchanged):
             for rows in chunks_of(
                 self._pieces(first),
                 skip=skip,

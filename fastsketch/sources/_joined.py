@@ -36,14 +36,19 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
         return sources
     width = max(widths)
     fixed = [source for source in sources if not isinstance(source, SvmlightSource)]
-    first = fixed[0] if fixed else None
-    for source in fixed:
-        if source.n_features != width or source.n_features != fixed[0].n_features:
-            other = next(other for other in sources if other.n_features != source.n_features)
-            raise SourceError(
-                f"the inputs differ in their number of columns: {first.name if first else ''} has "
-                f"{fixed[0].n_features}, {other.name} has {other.n_features}"
-            )
+    other = next((source for source in fixed if source.n_features != fixed[0].n_features), None)
+    if other is not None:
+        common_names(fixed)  # which names the column
+        raise SourceError(
+            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {other.name} "
+            f"has {other.n_features}"
+        )
+    if fixed and fixed[0].n_features != width:
+        wide = next(source for source in sources if source.n_features == width)
+        raise SourceError(
+            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {wide.name} has "
+            f"{width}"
+        )
     return [source.widened(width) if isinstance(source, SvmlightSource) else source for source in sources]
 
 

@@ -29,7 +29,7 @@ def open_market(path: Path, file: Opened | None = None) -> Source:
     """The matrix in a file, or in a stream that is read once and held."""
     if file is not None:
         name = "standard input" if str(path) == "-" else str(path)
-        with InputFile(path, file) as text:
+        with file, InputFile(path, file) as text:
             source = ArraySource(_Reader(text, name).matrix(), name=name)
         source.repeatable = False
         return source

@@ -1,6 +1,7 @@
 """Sparse matrices of scipy in .npz files: their arrays are read whole, their rows are never made dense."""
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ class SparseMatrix(FileSource):
     """A CSR matrix written by scipy.sparse.save_npz; subclasses read other files whole."""
 
     waits = False
+    _sent = False  # from another process, which may send more parts of the same file
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -29,6 +31,10 @@ class SparseMatrix(FileSource):
         self._length, self.n_features = matrix.shape
         self.n_rows = self.size = self._length
         self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self._length))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._sent = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
@@ -42,7 +48,7 @@ class SparseMatrix(FileSource):
     def _matrix(self) -> Any:
         """The matrix, which all parts in a process share."""
         if "_held" not in self.__dict__:
-            self._held = _LAST.get(self.path, self._stamp, self.load)
+            self._held = _LAST.get(self.path, self._stamp, self.load, keep=self._sent)
         return self._held
 
     @property
@@ -73,18 +79,22 @@ class _Last:
     """The matrix that was read last: a process that reads a few parts of one file reads it once."""
 
     def __init__(self) -> None:
-        self._lock, self._of, self._matrix = threading.Lock(), None, None
+        self._lock = threading.Lock()
+        self._of: Any = None
+        self._matrix: Any = None
+        self._kept: Any = None  # by workers alone, where parts come one after another
 
-    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[Path], Any]) -> Any:
+    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[Path], Any], *, keep: bool) -> Any:
         """The matrix in a file, read where it is another one than before."""
-        import weakref
-
         key = path.absolute(), stamp
         with self._lock:
             held = None if self._matrix is None else self._matrix()
             if held is None or self._of != key:
+                self._kept = None
                 held = load(path)
                 self._of, self._matrix = key, weakref.ref(held)
+            if keep:
+                self._kept = held
             return held
 
 

@@ -20,7 +20,7 @@ from fastsketch.sources._formats import Options
 from fastsketch.sources._joined import joined
 from fastsketch.sources._memmap import open_memmap
 from fastsketch.sources._paths import comes_once, files_of, is_name
-from fastsketch.sources._select import chosen
+from fastsketch.sources._select import chosen, picked, positions
 from fastsketch.sources._sliced import SlicedSource, has_slices
 from fastsketch.sources._source import Source
 from fastsketch.sources._streams import open_stream
@@ -87,9 +87,12 @@ def _joined(sources: list[Source], options: Options) -> Source:
     """Sources as one; where some have taken their columns, the others take theirs before they are joined."""
     wanted = options.columns
     if wanted is not None and any(source.taken is not None for source in sources):
-        sources = [source if source.taken == wanted else chosen(source, columns=wanted) for source in sources]
-        for source in sources:
-            source.taken = wanted
+        sources = [
+            source if source.taken == wanted else picked(source, positions(source, wanted)) for source in sources
+        ]
+        out = joined(sources)
+        out.taken = wanted
+        return out
     return joined(sources)
 
 
@@ -98,7 +101,7 @@ def _is_one(item: Any) -> bool:
     return is_name(item) or isinstance(item, Source) or len(getattr(item, "shape", ())) == 2
 
 
-def _of_object(x: Any, options: Options) -> Source:
+def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
     if (name := _formats.of_object(x)) is not None:
         return _formats.function(name)(x, options)
     if isinstance(x, np.memmap):
@@ -109,9 +112,11 @@ def _of_object(x: Any, options: Options) -> Source:
         return SlicedSource(x)
     if hasattr(x, "__array__"):
         return ArraySource(x)
-    if isinstance(x, Iterable):
-        one = partial(_of_object, options=options)
-        return BatchSource(cast("Iterable[Any]", x), one, any_dtype=options.dtype is not None)
+    if batches and hasattr(x, "__iter__") and not isinstance(x, bytes | bytearray | dict):
+        one = partial(_of_object, options=options, batches=False)
+        return BatchSource(x, one, any_dtype=options.dtype is not None)
+    if not batches:
+        raise TypeError(f"it must be an array, a sparse matrix or a table, got {type(x).__name__}")
     raise TypeError(f"rows must be a path, an array, an iterator of batches or another source, got {type(x).__name__}")
 
 

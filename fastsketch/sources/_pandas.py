@@ -27,13 +27,17 @@ def open_frame(x: Any, options: Options) -> Source:
     if not columns:
         raise SourceError("the DataFrame has no columns")
     kinds = [x.dtypes.iloc[k] for k in columns]
-    if any(kind == object and _holds_lists(x.iloc[:, k]) for k, kind in zip(columns, kinds, strict=True)):
+    if any(
+        getattr(kind, "kind", "") == "O" and _holds_lists(x.iloc[:, k]) for k, kind in zip(columns, kinds, strict=True)
+    ):
         from fastsketch.sources._dataframes import TableSource
         from fastsketch.sources._foreign import needs
 
         pyarrow = needs("pyarrow", "columns of lists")
         table = pyarrow.Table.from_pandas(x.iloc[:, columns], preserve_index=False)
-        return TableSource(table, "the DataFrame", Options(columns=tuple(range(len(columns))), dtype=options.dtype))
+        source = TableSource(table, "the DataFrame", Options(columns=tuple(range(len(columns))), dtype=options.dtype))
+        source.taken = options.columns
+        return source
     for k, kind in zip(columns, kinds, strict=True):
         if not _is_number(kind):
             hint = "" if options.columns else ": name those of numbers in columns="
@@ -71,8 +75,7 @@ class FrameSource(Source):
         self.name = "the DataFrame"
         self.taken, self.beside = options.columns, options.beside
         self._take()
-        self.n_rows: int = len(x)
-        self.size = self.n_rows
+        self.n_rows = self.size = len(x)
 
     def _take(self) -> None:
         kinds = [self._frame.dtypes.iloc[k] for k in self._columns]
@@ -96,7 +99,7 @@ class FrameSource(Source):
         """See Source; a frame of one dtype is not copied."""
         step = rows_of_part(self, _source.CHUNK_BYTES, 1)
         every = self._columns == list(range(self._frame.shape[1]))
-        for start in range(start_row, self.n_rows, step):
+        for start in range(start_row, self.size, step):
             rows = self._frame.iloc[start : start + step]
             rows = rows if every else rows.iloc[:, self._columns]
             yield rows.to_numpy(self.dtype, na_value=np.nan), start + len(rows)
@@ -111,13 +114,13 @@ class FrameSource(Source):
         """See Source: the shape, names, and a digest of samples of the rows."""
         from fastsketch.sources._identity import of_rows
 
-        few = min(16, self.n_rows)
-        ends = [self.between(0, few), self.between(self.n_rows - few, self.n_rows)]
+        few = min(16, self.size)
+        ends = [self.between(0, few), self.between(self.size - few, self.size)]
         rows = [np.ascontiguousarray(rows) for end in ends for rows, _ in end.read()]
         return {
             "format": "DataFrame",
-            "shape": [self.n_rows, self.n_features],
+            "shape": [self.size, self.n_features],
             "columns": list(self.feature_names or ()),
-            "rows": [self.first_row, self.n_rows],
+            "rows": [self.first_row, self.size],
             "digest": of_rows(*rows),
         }

@@ -16,12 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io.arrow import Batch, fields
-from fastsketch.sources import _source
 from fastsketch.io._input import SourceError
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
-from fastsketch.sources._pieces import OfArray, OfBatch, Piece, Ragged, SideBySide, Values, chunks_of, rows_of_chunk, values_of
+from fastsketch.sources._pieces import (
+    OfArray,
+    OfBatch,
+    Piece,
+    Ragged,
+    SideBySide,
+    Values,
+    chunks_of,
+    rows_of_chunk,
+    values_of,
+)
 from fastsketch.sources._source import Source, rows_of_part
 from fastsketch.sources._table_columns import Chosen, Field, choose, named
 
@@ -91,8 +100,8 @@ class ParquetSource(FileSource):
         super().__init__(path)
         self._ends: NDArray[np.int64] = np.cumsum(groups, dtype=np.int64)
         self.taken, self.beside, self._beside = options.columns, options.beside, beside
-        self.n_rows: int = int(self._ends[-1]) if groups else 0
-        self._length = self.size = self.n_rows
+        self.size = int(self._ends[-1]) if groups else 0
+        self.n_rows = self._length = self.size
         self._take(chosen)
 
     def _take(self, chosen: Chosen) -> None:
@@ -117,26 +126,29 @@ class ParquetSource(FileSource):
         step = rows_of_part(self, n_bytes, multiple)
         cuts = [0]
         for end in (self._ends - self.first_row).tolist():
-            place = min(end, self.n_rows) // multiple * multiple
-            if place - cuts[-1] >= step and place < self.n_rows:
+            place = min(end, self.size) // multiple * multiple
+            if place - cuts[-1] >= step and place < self.size:
                 cuts.append(place)
-        return [self.between(start, stop) for start, stop in zip(cuts, [*cuts[1:], self.n_rows], strict=True)]
+        return [self.between(start, stop) for start, stop in zip(cuts, [*cuts[1:], self.size], strict=True)]
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
         found = {**super().identity(), "columns": list(self._chosen.columns)}
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""
-        place, n = self.first_row + start_row, self.n_rows - start_row
+        place, n = self.first_row + start_row, self.size - start_row
         if n <= 0:
             return
         self.check_unchanged()
         pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
         group = int(np.searchsorted(self._ends, place, side="right"))
         skip = place - (int(self._ends[group - 1]) if group else 0)
-        with damaged(self.path, "Parquet file"), pyarrow.ParquetFile(self.path, pre_buffer=False) as file:
+        with (
+            damaged(self.path, "Parquet file", self.check_unchanged),
+            pyarrow.ParquetFile(self.path, pre_buffer=False) as file,
+        ):
             pieces = self._pieces(file, group, place + n)
             for rows in chunks_of(
                 pieces,
@@ -154,7 +166,10 @@ class ParquetSource(FileSource):
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
         """See Source: values of the type that the column has, strings as objects."""
         pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-        with damaged(self.path, "Parquet file"), pyarrow.ParquetFile(self.path, pre_buffer=False) as file:
+        with (
+            damaged(self.path, "Parquet file", self.check_unchanged),
+            pyarrow.ParquetFile(self.path, pre_buffer=False) as file,
+        ):
             first = self.first_row + start_row
             group = int(np.searchsorted(self._ends, first, side="right"))
             skip = first - (int(self._ends[group - 1]) if group else 0)
@@ -178,9 +193,7 @@ class ParquetSource(FileSource):
                 yield from self._of_groups(file, together, before, n, space)
             before, group = before + n, together[-1] + 1
 
-    def _of_groups(
-        self, file: Any, groups: list[int], before: int, n: int, space: "_Space"
-    ) -> Iterator[Piece]:
+    def _of_groups(self, file: Any, groups: list[int], before: int, n: int, space: "_Space") -> Iterator[Piece]:
         """The n rows of some groups; `space` is memory for them, and is used again."""
         chosen = self._chosen
         n_bytes = n * chosen.n_features * chosen.dtype.itemsize

@@ -57,7 +57,7 @@ class OfBatch:
     def put(self, first: int, out: NDArray[Any]) -> None:
         """See Piece; nulls become NaN."""
         found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
-        if isinstance(found, tuple):
+        if found is not None:
             row, column, length = found
             k = self._chosen.columns.index(column)
             width = self._chosen.widths[k]
@@ -94,7 +94,14 @@ def rows_of_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
 
 
 def chunks_of(
-    pieces: Iterable[Piece], *, skip: int, n_rows: int | None, n_features: int, dtype: np.dtype[Any], name: str, first: int
+    pieces: Iterable[Piece],
+    *,
+    skip: int,
+    n_rows: int | None,
+    n_features: int,
+    dtype: np.dtype[Any],
+    name: str,
+    first: int,
 ) -> Iterator[NDArray[Any]]:
     """Chunks of the rows of pieces: without the first `skip`, and at most n_rows after these (None: all there are).
 
@@ -126,7 +133,7 @@ def chunks_of(
 
 
 def values_of(column: Any) -> NDArray[Any]:
-    """The values of an array of pyarrow, of any type: objects with None where they are no numbers or some are missing."""
+    """The values of an array of pyarrow: objects, None among them, where they are no numbers or some are missing."""
     if _is_number(column) and column.null_count == 0:
         return column.to_numpy(zero_copy_only=False)
     out = np.empty(len(column), object)
@@ -135,7 +142,9 @@ def values_of(column: Any) -> NDArray[Any]:
 
 
 def _is_number(column: Any) -> bool:
-    return str(column.type) in ("bool", "float", "double", "halffloat") or str(column.type).lstrip("u").startswith("int")
+    return str(column.type) in ("bool", "float", "double", "halffloat") or str(column.type).lstrip("u").startswith(
+        "int"
+    )
 
 
 class Values:

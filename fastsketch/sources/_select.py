@@ -74,6 +74,11 @@ class Derived(Source):
         """The same made of another source: of a part."""
         raise NotImplementedError
 
+    @property
+    def made_of(self) -> Source:
+        """The other source."""
+        return self._of
+
     def each(self) -> list[Source]:
         """See Source."""
         return [self.like(source) for source in self._of.each()]

@@ -43,7 +43,7 @@ def read_dataset(
     dtype: np.dtype[Any],
     name: str,
 ) -> Iterator[NDArray[Any]]:
-    """Chunks of rows first .. first + n_rows - 1; get(start, stop) reads some, at the borders of the dataset's chunks."""
+    """Chunks of rows first .. first + n_rows - 1; get(start, stop) reads some."""
     step = rows_at_a_time(n_features, dtype, chunk_rows)
 
     def stretches() -> Iterator[NDArray[Any]]:
@@ -61,9 +61,7 @@ def read_dataset(
         for rows in stretches():
             yield OfArray(rows)
 
-    yield from chunks_of(
-        pieces(), skip=0, n_rows=n_rows, n_features=n_features, dtype=dtype, name=name, first=first
-    )
+    yield from chunks_of(pieces(), skip=0, n_rows=n_rows, n_features=n_features, dtype=dtype, name=name, first=first)
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:

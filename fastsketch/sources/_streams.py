@@ -29,11 +29,19 @@ class Stream(io.RawIOBase):
         super().__init__()
         self.path = path
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        self._opened: Any = file
         if file is None:
-            with reading(path):  # open until it has been read, or the process ends
+            with reading(path):
                 file = sys.stdin.buffer if str(path) == STANDARD_INPUT else path.open("rb", buffering=0)  # noqa: SIM115
+            self._opened = None if file is sys.stdin.buffer else file
         self._text = InputFile(path, file, suffix=suffix)
         self._head = b""
+
+    def close(self) -> None:
+        """Close what was opened here; not standard input."""
+        if not self.closed and self._opened is not None:
+            self._opened.close()
+        super().close()
 
     def readable(self) -> bool:
         """See RawIOBase."""
@@ -129,7 +137,9 @@ class StreamedMatrix(Source):
                 raise SourceError(f"{self.name} is cut short: it ends in row {start + done // width} of {self.size:,}")
             if stop > start_row:
                 yield rows[max(0, start_row - start) :], stop
-        if stream.head(1):
+        more = stream.head(1)
+        stream.close()
+        if more:
             raise SourceError(f"{self.name} goes on after the {self.size:,} rows that its header states")
 
     def identity(self) -> dict[str, Any]:

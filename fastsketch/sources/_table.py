@@ -158,10 +158,15 @@ class TableText(TextSource):
                     end = bytes(text[: 1 << 12]).find(b"\n")
                     end = bytes(text).find(b"\n") if end < 0 else end
                     left_out = not bytes(text[:end]).strip()
-                    text, line = text[end + 1 :], line + 1
+                    rest, line = text[end + 1 :], line + 1
+                    if text is not piece:
+                        text.release()
+                    text = rest
                 rows, values, newlines = self._parsed(text, line)
                 line += newlines
                 first, row = row, row + len(rows)
+                if text is not piece:
+                    text.release()  # or the buffer that it stands in cannot change its length
                 if row <= start_row:
                     continue
                 skipped = max(0, start_row - first)

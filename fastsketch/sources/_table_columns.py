@@ -64,7 +64,7 @@ class Chosen:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features: of the columns, and name[k] for the entries of a list; None for those of a single one."""
+        """Names of the columns, name[k] for the entries of a list; None where rows are the lists of one column."""
         if self.is_matrix:
             return None
         return tuple(

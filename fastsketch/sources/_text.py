@@ -42,12 +42,16 @@ class TextSource(FileSource):
             if self._read_once:
                 raise SourceError(f"{self.name} can be read only once: save it to a file first")
             self._read_once = True
-            with InputFile(self.path, self._file) as text:
+            with self._file, InputFile(self.path, self._file) as text:
                 yield text
             return
         self.check_unchanged()
         with InputFile(self.path, start=self._from, stop=self._stop if self._is_part() else None) as text:
-            yield text
+            try:
+                yield text
+            except SourceError:
+                self.check_unchanged()  # which may be why
+                raise
         self.check_unchanged()
 
     def _is_part(self) -> bool:
@@ -57,6 +61,7 @@ class TextSource(FileSource):
         """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
         if not self.repeatable or self.path.suffix in DECOMPRESSORS or self.size <= n_bytes:
             return [self]
+        self.check_unchanged()
         cuts = [self._from]
         with reading(self.path), self.path.open("rb", buffering=0) as file:
             while cuts[-1] < self._stop:

@@ -75,10 +75,9 @@ class ZarrSource(Source):
     def __init__(self, path: Path, key: str, found: Any) -> None:
         self.path, self._key = path, key
         self.name = f"{path}, {key}" if key else str(path)
-        self.dtype: np.dtype[Any] = check_matrix(found.shape, found.dtype, self.name)
-        self.n_rows: int = int(found.shape[0])
-        self.n_features = int(found.shape[1])
-        self._length = self.size = self.n_rows
+        self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
+        self.size, self.n_features = (int(size) for size in found.shape)
+        self.n_rows = self._length = self.size
         self._chunk_rows = _chunk_rows(found)
         self._stamp = stamp_of(path)
 
@@ -97,8 +96,8 @@ class ZarrSource(Source):
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: cut at the ends of chunks of the array."""
         step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
-        while place < self.n_rows:
-            stop = min(self.n_rows, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
+        while place < self.size:
+            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
             found.append(self.between(place, stop))
             place = stop
         return found or [self]
@@ -107,24 +106,24 @@ class ZarrSource(Source):
         """See Source."""
         self.check_unchanged()
         found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key, "digest": self._stamp}
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""
-        if start_row >= self.n_rows:
+        if start_row >= self.size:
             return
         self.check_unchanged()
         zarr = needs("zarr", "Zarr arrays")
-        with damaged(self.path, WHAT):
+        with damaged(self.path, WHAT, self.check_unchanged):
             found = _opened(zarr, self.path)
             found = found[self._key] if self._key else found
             for rows in read_dataset(
-                lambda start, stop: np.ascontiguousarray(found[start:stop], self.dtype),
+                lambda start, stop: np.ascontiguousarray(found[start:stop], self._dtype),
                 self.first_row + start_row,
-                self.n_rows - start_row,
+                self.size - start_row,
                 self._chunk_rows,
                 n_features=self.n_features,
-                dtype=self.dtype,
+                dtype=self._dtype,
                 name=self.name,
             ):
                 start_row += len(rows)

@@ -122,6 +122,7 @@ def test_another_input_is_another_job(run, monkeypatch, compressed):
 
     make(ROWS, name)
     command = ("sketch", name, "more.npy", "-l", 8, "-o", "o.fsk")
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 1 << 20)  # compressed text is one part
     stopped(run, monkeypatch, *command, stop=3)
     for rows in (ROWS[::-1], ROWS[:300]):
         shutil.copy2(name, "kept")
@@ -150,7 +151,7 @@ def test_what_the_sample_misses_is_found_by_the_rows_that_were_used(run, monkeyp
     # one number that was used is another, and the sample does not show it
     shutil.move("kept", "o.fsk.partial")
     monkeypatch.setattr(
-        "fastsketch.cli._identity.sampled_digest",
+        "fastsketch.sources._identity.sampled_digest",
         lambda *_: fs.load("o.fsk.partial").notes["job"]["inputs"][0]["digest"],
     )
     changed = ROWS.copy()

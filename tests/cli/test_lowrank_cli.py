@@ -43,6 +43,9 @@ def test_complete_predict_recommend(folder):
     assert (out["n_rows"], out["n_features"], out["selected_rank"]) == (40, 25, 2)
     run("predict", "m.fsk", "pairs.csv", "-o", "p.csv", cwd=folder)
     found = list(csv.reader((folder / "p.csv").read_text().splitlines()))
+    (folder / "named.csv").write_text("user,item\n" + (folder / "pairs.csv").read_text())  # a header is no pair
+    run("predict", "m.fsk", "named.csv", "-o", "q.csv", cwd=folder)
+    assert (folder / "q.csv").read_text() == (folder / "p.csv").read_text()
     with np.load(folder / "truth.npz") as file:
         truth = file["truth"]
     assert [line[:2] for line in found] == [["user 3", "item-4"], ["user 5", "item-6"], ["nobody", "item-6"]]

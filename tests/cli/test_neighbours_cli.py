@@ -134,7 +134,7 @@ def test_bad_input(run, quantized, tmp_path):
         ((*search, "--allow", "none.txt"), "none.txt cannot be read"),
         ((*search, "--allow", "q.fsk"), "q.fsk must be text with an integer in every line"),
         (("search", "q.fsk", "codes9.npy", "queries.npy"), "codes must have 12 bytes"),
-        (("search", "q.fsk", "c.npy", "nan.npy"), "nan.npy: queries must be finite: row 0"),
+        (("search", "q.fsk", "c.npy", "nan.npy"), "nan.npy: rows must be finite: row 0"),
         ((*search, "--rescore", "rows.npy", "-o", "rows.npy"), "the output rows.npy is also an input"),
     ]:
         error = run(*command, status=2).err

@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,3 +207,61 @@ def test_a_scheduler_without_workers(files, monkeypatch):
     monkeypatch.setattr(_engine, "PATIENCE_FOR_WORKERS", 0.5)
     with local(0) as cluster, pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
         fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
+
+
+# -- dask arrays -------------------------------------------------------------------------------------------------------
+def slow_block(index, folder):
+    with (Path(folder) / "computed").open("a") as file:
+        file.write(f"{os.getpid()} {index}\n")
+    return rows_of(100 * index, 100, D)
+
+
+def lazy_rows(folder):
+    import dask.array as da
+    from dask import delayed
+
+    return da.concatenate(
+        [da.from_delayed(delayed(slow_block)(index, str(folder)), (100, D), float) for index in range(10)]
+    )
+
+
+@pytest.mark.parametrize("model", MODELS[:3], ids=repr)
+def test_a_dask_array_is_computed_on_the_cluster_each_block_once(cluster, tmp_path, model):
+    """The mean of all rows, too, on which every block depends; parts of one block, of half a block, of several."""
+    rows = lazy_rows(tmp_path)
+    rows = rows - rows.mean(axis=0)
+    found = fs.run(model, rows, engine="dask", scheduler=cluster)
+    lines = [line.split() for line in (tmp_path / "computed").read_text().splitlines()]
+    assert sorted(int(index) for _, index in lines) == list(range(10))
+    assert str(os.getpid()) not in {pid for pid, _ in lines}
+    expected = fs.run(model, rows, workers=1)
+    assert same_state(found, expected)
+    assert same_state(fs.run(model, rows, engine="dask", scheduler=cluster, workers=1), expected)
+
+
+@pytest.mark.parametrize("rows_of_part", [50, 300])
+def test_parts_of_a_dask_array_of_other_lengths(cluster, tmp_path, monkeypatch, rows_of_part):
+    monkeypatch.setattr(_run, "PART_BYTES", rows_of_part * D * 8)
+    rows = lazy_rows(tmp_path)
+    model = fs.FrequentDirections(5, solver="gram")
+    found = fs.run(model, rows, engine="dask", scheduler=cluster)
+    assert same_state(found, fs.run(model, rows, workers=1))
+
+
+def test_an_array_that_lies_on_the_cluster(cluster):
+    import dask.array as da
+
+    model = fs.FrequentDirections(5, solver="gram")
+    with distributed.Client(cluster) as client:
+        rows = client.persist(da.from_array(ROWS, chunks=(100, 7)))
+        found = fs.run(model, rows, engine="dask")
+        coder = fs.SketchHash(9).update(ROWS)
+    assert same_state(found, fs.run(model, da.from_array(ROWS, chunks=(100, D)), workers=1))
+    assert coder.n_rows == 1000
+
+
+def test_codes_of_a_dask_array(cluster, tmp_path):
+    model = fs.SketchHash(9).update(ROWS)
+    fs.map_rows(model.encode, lazy_rows(tmp_path), tmp_path / "out.npy", engine="dask", scheduler=cluster)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(ROWS))
+    assert len((tmp_path / "computed").read_text().splitlines()) == 10

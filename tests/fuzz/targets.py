@@ -98,6 +98,10 @@ def svmlight(data):
 
 
 # -- tables of ids -----------------------------------------------------------------------------------------------------
+USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
+ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
+
+
 def reference_table(data, values):
     """Lines of a table without quotes, None for one that breaks a rule: a second reading of the rules in read_table."""
     try:
@@ -115,6 +119,13 @@ def reference_table(data, values):
     if any(len(fields) != len(table[0]) for fields in table) or len(table[0]) < (3 if values else 2):
         return None
     if not values:
+        first = [name.lower() for name in table[0][:2]]
+        if all(re.search(r"[^\W\d_]", name) and not re.search(r"\d", name) for name in first) and (
+            first[0].startswith(USERS) and first[1].startswith(ITEMS)
+        ):
+            table = table[1:]
+        if not table:
+            return None
         return [(row, column, row) for row, column, *_ in table] if all(all(f[:2]) for f in table) else None
     numbers = [line.split(delimiter)[2].strip(" \t") for line in lines]
     word = table[0][2].lower()

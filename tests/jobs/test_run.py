@@ -1,6 +1,8 @@
 """fs.run: the same bits for every number of workers and every engine, and what it refuses."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -127,6 +129,16 @@ def test_a_killed_worker_costs_its_part_alone(tmp_path):
 def test_a_part_that_always_kills_ends_the_job(tmp_path):
     with pytest.raises(WorkerLost, match="part 3 lost its process 2 times"):
         fs.run(fs.FrequentDirections(5), Watched(tmp_path, 1000, D, act="kill 300 9"), workers=2, retries=1)
+
+
+def test_a_script_without_its_guard_is_told(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import numpy as np, fastsketch as fs\nfrom fastsketch.jobs import _run\n_run.PART_BYTES = 2000\n"
+        "fs.run(fs.FrequentDirections(5), np.ones((1000, 24)), workers=2)\n"
+    )
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert "WorkerLost: a worker process could not begin: in a script" in found.stderr
 
 
 @pytest.mark.parametrize(("workers", "engine"), ENGINES[:5])

@@ -225,6 +225,9 @@ def _by_call(name, parameter):
         if "part" in getattr(kept, "parameters", {}):  # two models of one part hold the same block
             return type(kept)(**{**kept.parameters, "part": 1}).update(dense())
         return copy.deepcopy(kept)
+    if name.startswith(("fastsketch.features.IdMap", "fastsketch.features.Triples")):
+        own = {"ids": ["a", "b"], "users": [1, 2], "items": ["x", "y"], "table": [("a", "x"), ("b", "x")]}
+        return own.get(parameter)
     if name.startswith("fastsketch.features."):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
@@ -279,9 +282,9 @@ def _learned(cls):
     if cls is fs.Compressor:
         return cls("srht", 4)
     if cls.__module__.startswith("fastsketch.features"):
-        return cls(
-            **{"Vocabulary": {}, "NameHash": {"hash_bits": 8}, "TableRows": {"path": _file(".csv")}}[cls.__name__]
-        )
+        arguments = {"Vocabulary": {}, "NameHash": {"hash_bits": 8}, "TableRows": {"path": _file(".csv")}}
+        arguments |= {"IdMap": {"ids": ["a", "b"]}, "Triples": {"users": [1, 2], "items": ["x", "y"]}}
+        return cls(**arguments[cls.__name__])
     if cls.__name__ == "Tracked":
         held = {"squares": np.ones(3), "v": np.eye(3, D), "seen": np.eye(3), "leaked": np.zeros((3, 3))}
         return cls(**held, delta=0.0, lost=0.0)
@@ -527,6 +530,7 @@ def run(case):
             return "a good call was refused", text
         # as NumPy has it, with our message
         indexed = isinstance(error, IndexError) and (" must lie in [" in text or " must be in the index: " in text)
+        indexed = indexed or (isinstance(error, KeyError) and " that the model does not know: " in text)
         if not (name.startswith(UNCHECKED) or indexed or isinstance(error, REFUSALS)):
             places = traceback.extract_tb(error.__traceback__)[-3:]
             return "raw", f"{text[:200]} | " + "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in places)

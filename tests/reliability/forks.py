@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -19,10 +20,13 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import _signals, main
+from fastsketch.jobs import _run
 from tests.helpers import papers
 
 # A run takes part of a second: one that takes this long hangs.
 LIMIT = 60.0
+# Parts of small inputs.
+_run.PART_BYTES, _run.STATES_OF_A_PART = 20_000, 0
 ENDED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -117,14 +121,14 @@ def of_command(about, rng, seen):
             seen["damaged"] += content(Path(name)) != whole
         elif ended == 0:
             seen["damaged"] += 1
-        if partial.exists():
+        for file in [partial] if partial.is_file() else partial.glob("node-*.fsk"):
             try:
-                fs.load(partial)
+                fs.load(file)
             except fs.io.StateError:
                 seen["damaged"] += 1
         tries = 0
         while not Path(name).exists() or tries == 0:
-            resume = ["--resume"] if resumable and partial.exists() else []
+            resume = ["--resume"] if resumable and goes_on(partial) else []
             seen["resumed"] += bool(resume)
             # killed a second time, then let through
             ended = waited(run(name, *resume), seconds * rng.random() if tries == 0 else None)
@@ -134,11 +138,19 @@ def of_command(about, rng, seen):
             if tries > 5:
                 break
         if ended != 0:  # the result is there, and the run that was killed had not removed its traces
-            seen["refused"] += waited(run(name, *(["--resume"] if resumable and partial.exists() else []))) != 0
+            seen["refused"] += waited(run(name, *(["--resume"] if resumable and goes_on(partial) else []))) != 0
         seen["other_results"] += not Path(name).exists() or content(Path(name)) != whole
         seen["left_behind"] += bool(left())
         for path in [Path(name), *map(Path, left())]:
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def goes_on(partial):
+    """Whether there is what --resume goes on from: a file, or a folder with a manifest."""
+    return partial.is_file() or (partial / "manifest.jsonl").exists()
 
 
 def content(path):

@@ -88,6 +88,15 @@ def _fit(model, rows):
     return model.fit(sparse.csr_array(rows))
 
 
+def _learn_by_ids(model, rows):
+    return model.update(rows, item_ids=[f"item {j}" for j in range(rows.shape[1])])
+
+
+def _fit_by_ids(model, rows):
+    names = [f"item {j}" for j in range(rows.shape[1])]
+    return model.fit(sparse.csr_array(rows), row_ids=np.arange(rows.shape[0]), column_ids=names)
+
+
 @dataclass(frozen=True)
 class Specimen:
     """One setting of one kind of model."""
@@ -317,4 +326,21 @@ SPECIMENS = (
     _ease("fixed", ridge=1.0),
     _ease("chosen-decayed", decay=0.99, reservoir_size=10),
     _ease("rfd-float64", method="rfd", dtype="float64", activity_power=0.0),
+    Specimen(
+        "ease-by-ids",
+        lambda: fs.SketchedEASE(5, ridge=1.0),
+        learn=_learn_by_ids,
+        rows=event_rows,
+        reads={
+            "scores": _EASE_READS["scores"],
+            "near": lambda m: m.similar_items(["item 0", "item 3"], 3).items.tolist() if m.n_rows else None,
+        },
+    ),
+    Specimen(
+        "completion-low-rank-by-ids",
+        lambda: fs.LowRankModel(2),
+        learn=_fit_by_ids,
+        rows=sparse_rows,
+        reads={"predict": lambda m: m.predict(np.arange(5), [f"item {j}" for j in range(5)])},
+    ),
 )

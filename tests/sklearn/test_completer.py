@@ -11,6 +11,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
+from fastsketch.features import Triples  # noqa: E402
 from fastsketch.sklearn import LowRankCompleter  # noqa: E402
 
 
@@ -80,3 +81,18 @@ def test_unknown_keywords_are_named():
         LowRankCompleter(shrink=1.0)
     with pytest.raises(TypeError, match="has no 'seed': it is 'random_state' now"):
         LowRankCompleter(seed=1)
+
+
+def test_tables_by_ids():
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((30, 20)) < 0.5)
+    values = rng.standard_normal(len(rows))
+    table = Triples(rows, [f"item {j:02d}" for j in columns], values=values)
+    model = LowRankCompleter(2).fit(table)
+    plain = LowRankCompleter(2).fit(sparse.csr_array((values, (rows, columns)), shape=(30, 20)))
+    assert np.array_equal(model.components_, plain.components_)
+    assert list(model.column_ids_) == [f"item {j:02d}" for j in range(20)]
+    new = {"me": {"item 03": 1.0, "unknown": 2.0}}
+    expected = plain.transform(sparse.csr_array(([1.0], ([0], [3])), shape=(1, 20)))
+    assert np.array_equal(model.transform(new), expected)
+    assert model.n_features_in_ == 20

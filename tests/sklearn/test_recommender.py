@@ -16,6 +16,7 @@ from sklearn.preprocessing import Binarizer  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
+from fastsketch.features import Triples  # noqa: E402
 from fastsketch.ranking import ndcg_at  # noqa: E402
 from fastsketch.sklearn import EASERecommender  # noqa: E402
 from tests.helpers import same_state  # noqa: E402
@@ -206,3 +207,26 @@ def test_bad_rows():
     assert (model.recommend(sparse.csr_array((1, 80)), 3).items >= 0).all()  # a user without items: the popular ones
     with pytest.raises(IndexError, match="allow"):
         model.recommend(X[:1], allow=[80])
+
+
+def test_tables_by_ids():
+    rows = sparse.csr_array((np.random.default_rng(0).random((120, 30)) < 0.2).astype(np.float32))
+    users, items = rows.nonzero()
+    table = Triples([f"user {i}" for i in users], [f"item {j}" for j in items])
+    model = EASERecommender(16).fit(table)
+    plain = EASERecommender(16).fit(table.matrix().astype(np.float32))
+    names = list(table.item_ids)
+    assert list(model.item_ids_) == names
+    assert plain.item_ids_ is None
+    assert model.recommend(table, 3).items.tolist() == [
+        [names[j] for j in line] for line in plain.recommend(table.matrix(), 3).items
+    ]
+    assert np.array_equal(model.decision_function(table), plain.decision_function(table.matrix()))
+    assert model.score(table) == plain.score(table.matrix())
+    model.partial_fit({"somebody": ["new", "item 3"]})
+    assert (model.n_features_in_, model.n_samples_seen_) == (31, 121)
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"user": [1, 2], "item": [1, 2], "n": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="may be a table of users"):
+        EASERecommender(4).fit(frame)
+    assert EASERecommender(4).fit(Triples.of(frame)).n_features_in_ == 2

@@ -33,12 +33,12 @@ cdef extern from "fs_arrow.h" nogil:
         void (*release)(ArrowArrayStream*) noexcept nogil
 
 cdef extern from "fs_columns.h" nogil:
-    int fs_columns_s(ptrdiff_t n, ptrdiff_t d, const float* const* column, float* out, ptrdiff_t ld)
-    int fs_columns_d(ptrdiff_t n, ptrdiff_t d, const double* const* column, double* out, ptrdiff_t ld)
+    void fs_columns_s(ptrdiff_t n, ptrdiff_t d, const float* const* column, float* out, ptrdiff_t ld)
+    void fs_columns_d(ptrdiff_t n, ptrdiff_t d, const double* const* column, double* out, ptrdiff_t ld)
 
 
-cdef inline int columns(ptrdiff_t n, ptrdiff_t d, const real** column, real* out, ptrdiff_t ld) noexcept nogil:
+cdef inline void columns(ptrdiff_t n, ptrdiff_t d, const real** column, real* out, ptrdiff_t ld) noexcept nogil:
     if real is float:
-        return fs_columns_s(n, d, <const float* const*> column, out, ld)
+        fs_columns_s(n, d, <const float* const*> column, out, ld)
     else:
-        return fs_columns_d(n, d, <const double* const*> column, out, ld)
+        fs_columns_d(n, d, <const double* const*> column, out, ld)

@@ -123,6 +123,16 @@ cdef inline double half(uint16_t x) noexcept nogil:
     return -value if x >> 15 else value
 
 
+cdef inline double wide(const uint64_t* x) noexcept nogil:
+    # an integer of 128 bits, by its size and its sign: the halves of a small negative one are large
+    cdef uint64_t low = x[0], high = x[1]
+    cdef bint negative = high >> 63
+    if negative:
+        high = ~high + (low == 0)
+        low = ~low + 1
+    return (-1.0 if negative else 1.0) * (<double> high * 18446744073709551616.0 + <double> low)
+
+
 ctypedef fused number:
     int8_t
     uint8_t
@@ -179,9 +189,7 @@ cdef void convert(int kind, double scale, const void* data, Py_ssize_t first, Py
             out[k] = <real> ((<const int64_t*> data)[first + k] / scale)
     elif kind == DECIMAL128:
         for k in range(n):
-            # the low half has no sign
-            out[k] = <real> (((<const int64_t*> data)[2 * (first + k) + 1] * 18446744073709551616.0
-                              + <double> (<const uint64_t*> data)[2 * (first + k)]) / scale)
+            out[k] = <real> (wide((<const uint64_t*> data) + 2 * (first + k)) / scale)
     else:
         for k in range(n):
             out[k] = <real> NAN
@@ -199,27 +207,16 @@ cdef inline bint without_nulls(const ArrowArray* array) noexcept nogil:
     return array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
 
 
-cdef bint blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
-    # NaN for every null among n entries from `first` of the buffers on; whether there is one
+cdef void blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
+    # NaN for every null among n entries from `first` of the buffers on
     cdef Py_ssize_t k
-    cdef bint found = False
     cdef const uint8_t* valid
     if without_nulls(array):
-        return False
+        return
     valid = <const uint8_t*> array.buffers[0]
     for k in range(n):
         if not is_set(valid, first + k):
             out[k] = <real> NAN
-            found = True
-    return found
-
-
-cdef inline bint has_nan(const real* x, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t k
-    cdef int found = 0
-    for k in range(n):
-        found |= x[k] != x[k]
-    return found
 
 
 cdef struct Wrong:
@@ -245,14 +242,14 @@ cdef int64_t start_of(const Table* table, Py_ssize_t column, Py_ssize_t place) n
     return (<const int64_t*> child.buffers[1])[place]
 
 
-cdef bint values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
+cdef void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
                  real* out) noexcept nogil:
-    # out = n entries from `place` of the buffers on, NaN for nulls; whether there are any
+    # out = n entries from `place` of the buffers on, NaN for nulls
     convert(kind, scale, array.buffers[1], place, n, out)
-    return blot(array, place, n, out)
+    blot(array, place, n, out)
 
 
-cdef bint numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t run, const Py_ssize_t* chosen,
+cdef void numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t run, const Py_ssize_t* chosen,
                   real* out, Py_ssize_t ld, real* space) noexcept nogil:
     # out[:, k] = rows first .. first + n - 1 of column k of `run`
     cdef const real* column[RUN]
@@ -260,7 +257,6 @@ cdef bint numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t
     cdef const Column* of
     cdef const ArrowArray* child
     cdef Py_ssize_t k, place
-    cdef bint missing = False
     for k in range(run):
         of, child = &table.columns[chosen[k]], table.array.children[chosen[k]]
         place = table.array.offset + child.offset + first
@@ -274,11 +270,10 @@ cdef bint numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t
             values(child, of.kind, of.scale, place, n, at)
         column[k] = at
     # out = columns.T, as in NumPy
-    missing |= columns(n, run, column, out, ld)
-    return missing
+    columns(n, run, column, out, ld)
 
 
-cdef bint lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t column, Py_ssize_t width, real* out,
+cdef void lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t column, Py_ssize_t width, real* out,
                 Py_ssize_t ld, Wrong* wrong) noexcept nogil:
     # out[i, :width] = the list in row first + i
     cdef const Column* of = &table.columns[column]
@@ -286,19 +281,18 @@ cdef bint lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t c
     cdef const ArrowArray* items = child.children[0]
     cdef Py_ssize_t i, k, place = table.array.offset + child.offset + first
     cdef int64_t start, length = of.width
-    cdef bint missing = False, whole = without_nulls(child)
+    cdef bint whole = without_nulls(child)
     for i in range(n):
         if not whole and not is_set(<const uint8_t*> child.buffers[0], place + i):
             for k in range(width):
                 out[i * ld + k] = <real> NAN
-            missing = True
             continue
         start = start_of(table, column, place + i)
         if of.kind != FIXED_LISTS:
             length = start_of(table, column, place + i + 1) - start
         if length != width or start < 0 or start + length > items.length:
             wrong.row, wrong.column, wrong.length = first + i, column, length
-            return missing
+            return
         start += items.offset
         if of.item == kind_here(out):
             memcpy(out + i * ld, <const char*> items.buffers[1] + start * sizeof(real), width * sizeof(real))
@@ -306,35 +300,30 @@ cdef bint lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t c
             convert(NULLS, 1.0, NULL, 0, width, out + i * ld)
         else:
             convert(of.item, of.scale, items.buffers[1], start, width, out + i * ld)
-        missing |= blot(items, start, width, out + i * ld)
-        missing |= has_nan(out + i * ld, width)
-    return missing
+        blot(items, start, width, out + i * ld)
 
 
-cdef bint fill_rows(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t m, const Py_ssize_t* chosen,
+cdef void fill_rows(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t m, const Py_ssize_t* chosen,
                     const Py_ssize_t* places, const Py_ssize_t* widths, real* out, Py_ssize_t ld, real* space,
                     Wrong* wrong) noexcept nogil:
     cdef Py_ssize_t strip = 0, k, run, count
-    cdef bint missing = False
     while strip < n:
         count = min(<Py_ssize_t> STRIP, n - strip)
         k = 0
         while k < m:
             if table.columns[chosen[k]].kind >= FIXED_LISTS:
-                missing |= lists(table, first + strip, count, chosen[k], widths[k], out + strip * ld + places[k], ld,
-                                 wrong)
+                lists(table, first + strip, count, chosen[k], widths[k], out + strip * ld + places[k], ld, wrong)
                 if wrong.row >= 0:
-                    return missing
+                    return
                 k += 1
                 continue
             run = 1
             while (run < RUN and k + run < m and places[k + run] == places[k] + run
                    and table.columns[chosen[k + run]].kind < FIXED_LISTS):
                 run += 1
-            missing |= numbers(table, first + strip, count, run, chosen + k, out + strip * ld + places[k], ld, space)
+            numbers(table, first + strip, count, run, chosen + k, out + strip * ld + places[k], ld, space)
             k += run
         strip += count
-    return missing
 
 
 cdef class Batch:
@@ -428,11 +417,10 @@ cdef class Batch:
                 const Py_ssize_t[::1] widths, real[:, ::1] out):
         """Rows first .. first + len(out) - 1 of some columns: number k goes to out[:, places[k] : places[k] + widths[k]].
 
-        Columns are given in the order of their places. Nulls become NaN. Returns whether there is a NaN, or the first
-        row with a list of another length, as (row, column, length).
+        Columns are given in the order of their places. Nulls become NaN. Returns None, or the first row with a list of
+        another length, as (row, column, length).
         """
         cdef Py_ssize_t n = out.shape[0], d = out.shape[1], m = columns.shape[0], k, before = 0
-        cdef bint missing = False
         cdef Wrong wrong
         cdef Table table
         table.array, table.columns = &self.array, self.columns
@@ -445,14 +433,14 @@ cdef class Batch:
                 raise ValueError("places of columns do not belong to these rows")
             before = places[k] + widths[k]
         if n == 0 or m == 0:
-            return False
+            return None
         wrong.row = -1
         cdef real[::1] space = np.empty(RUN * STRIP, np.asarray(out).dtype)
         with nogil:
-            missing = fill_rows(&table, first, n, m, &columns[0], &places[0], &widths[0], &out[0, 0], d, &space[0], &wrong)
+            fill_rows(&table, first, n, m, &columns[0], &places[0], &widths[0], &out[0, 0], d, &space[0], &wrong)
         if wrong.row >= 0:
             return wrong.row, wrong.column, wrong.length
-        return missing
+        return None
 
 
 cdef class Stream:

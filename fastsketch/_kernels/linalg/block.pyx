@@ -331,3 +331,67 @@ def leading_of_block(const uint32_t[::1] indptr, const uint32_t[::1] indices, co
     if now != &v[0, 0] and done:
         v[:] = next
     return size
+
+
+def orthonormal_block(const real[:, ::1] v, real[:, ::1] out):
+    """out (n, 8): orthonormal columns with the span of v (n, 8), n > 8."""
+    cdef Py_ssize_t n = v.shape[0], q
+    cdef Job job
+    cdef double y[SQUARE]
+    cdef double gram[SQUARE]
+    if not (v.shape[1] == out.shape[1] == SIDE < n and out.shape[0] == n):
+        raise ValueError("v and out do not belong together")
+    cdef real[:, ::1] x = np.empty((n, SIDE), np.asarray(out).dtype)
+    cdef real[:, ::1] space = np.empty((n, SIDE), np.asarray(out).dtype)
+    with nogil:
+        memset(y, 0, SQUARE * sizeof(double))
+        for q in range(SIDE):
+            y[(SIDE + 1) * q] = 1
+        turn(&job, n, <real*> &v[0, 0], y, &x[0, 0], gram)
+        orthonormal(&job, n, &x[0, 0], y, gram, &space[0, 0], &out[0, 0])
+
+
+def next_block(const real[:, ::1] v, real[:, ::1] w, double[:, ::1] inner, bint last, double turned, real[::1] right,
+               real[:, ::1] out):
+    """One step of leading_of_block whose products were made elsewhere: w (n, 8) = A'A v, inner (8, 8) = v'A'A v.
+
+    v has orthonormal columns; out (n, 8) gets those of the next step. inner is destroyed. Returns the square of the
+    leading singular value, 0 if A is zero, and whether this step is the last: asked for by `last`, or because the right
+    vector, of which `right` (n,) then has the best, turns by less than `turned`.
+    """
+    cdef Py_ssize_t n = v.shape[0], q
+    cdef Job job
+    cdef double outer[SQUARE]
+    cdef double y[SQUARE]
+    cdef double values[SIDE]
+    cdef double first[SIDE]
+    cdef double work[SIDE * SIDE * 4]
+    cdef blas_int iwork[SIDE * 8]
+    cdef int info = 0
+    cdef double top = 0
+    cdef bint done = False
+    if not (v.shape[1] == w.shape[1] == out.shape[1] == SIDE < n and w.shape[0] == out.shape[0] == n
+            and right.shape[0] == n and inner.shape[0] == inner.shape[1] == SIDE):
+        raise ValueError("v, w, inner, right and out do not belong together")
+    cdef real[:, ::1] space = np.empty((n, SIDE), np.asarray(w).dtype)
+    with nogil:
+        info = syevd(c'V', c'U', SIDE, &inner[0, 0], SIDE, values, work, SIDE * SIDE * 4, iwork, SIDE * 8)
+        top = values[SIDE - 1]
+        if not info and top > 0:
+            for q in range(SQUARE):
+                y[q] = (&inner[0, 0])[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
+            for q in range(SIDE):
+                first[q] = y[SIDE * q]
+            done = last or distance(&job, n, &w[0, 0], <real*> &v[0, 0], top, first, NULL) <= (turned * top) ** 2
+            if done:
+                distance(&job, n, <real*> &v[0, 0], NULL, 0, first, &right[0])
+            memset(y, 0, SQUARE * sizeof(double))
+            for q in range(SIDE):
+                y[(SIDE + 1) * q] = 1
+            # outer = w'w, then the step of leading_of_block
+            turn(&job, n, &w[0, 0], y, &space[0, 0], outer)
+            for q in range(SQUARE):
+                y[q] = (&inner[0, 0])[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
+            orthonormal(&job, n, &w[0, 0], y, outer, &space[0, 0], &out[0, 0])
+    converged(info, "syevd")
+    return max(top, 0.0), done

@@ -65,8 +65,6 @@ class ByArray(KeyedRows):
 
 def keyed(x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> KeyedRows:
     """Rows of anything that has rows, by a column or by keys of their own."""
-    if isinstance(by, str) and hasattr(x, "__arrow_c_stream__"):
-        return _of_frame(x, by, columns=columns, options=options)
     if isinstance(by, str):
         return ByColumn(x, by, columns=columns, options=options)
     if isinstance(by, int | np.integer) and not isinstance(by, bool):
@@ -74,18 +72,6 @@ def keyed(x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> KeyedRow
     if by is None:
         raise TypeError("by must be the name or position of a column, or the keys of the rows, got None")
     return ByArray(x, by, columns=columns, options=options)
-
-
-def _of_frame(x: Any, by: str, *, columns: Any, options: dict[str, Any]) -> KeyedRows:
-    """A table in memory, of whichever package: its columns are taken by their names."""
-    names = [str(name) for name in getattr(x, "column_names", None) or x.columns]
-    if by not in names:
-        known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-        raise ValueError(f"by: the {type(x).__name__} has no column {by!r}: it has {known}")
-    if columns is None:
-        columns = [name for name in names if name != by]
-    values = x[by]
-    return ByArray(x, values.to_numpy() if hasattr(values, "to_numpy") else values, columns=columns, options=options)
 
 
 def keys_at(values: ArrayLike, source: Source, first: int) -> list[Any]:

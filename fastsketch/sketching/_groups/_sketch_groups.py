@@ -16,8 +16,7 @@ from fastsketch.jobs._progress import Line
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows, keyed
-from fastsketch.sketching._groups._sketches import GroupSketches
-from fastsketch.sketching._methods import MethodName
+from fastsketch.sketching._groups._sketches import GroupMethod, GroupSketches
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sources import Source, naming
 
@@ -32,7 +31,7 @@ def sketch_groups(
     *,
     by: str | int | ArrayLike,
     sketch_size: int = 16,
-    method: MethodName = "rfd",
+    method: GroupMethod = "rfd",
     alpha0: float = 0.0,
     beta: float | None = None,
     buffer_size: int | None = None,
@@ -55,7 +54,7 @@ def sketch_groups(
         Whatever ``fs.open_rows`` takes. Sparse rows are made dense a few megabytes at a time.
     by : str, int, or array_like (n,)
         The column whose values are the keys of the groups, by name or position: the rows are then without it. Or the
-        keys of the rows themselves. Integers of 64 bits, or strings.
+        keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
     sketch_size, method, alpha0, beta, buffer_size, center, dtype
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
     columns, fill, header, n_features, zero_based
@@ -152,7 +151,7 @@ class _Told:
     def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:
         """After a chunk, and at the end."""
         fraction = 1.0 if final else min(1.0, position / self._size) if self._size else None
-        self._line.show(fraction or 0.0, n_rows, final=final, more=f"  {n_groups:,} groups")
+        self._line.show(fraction or 0.0, n_rows, final=final, more={"groups": n_groups})
         if self._call is not None:
             seconds = perf_counter() - self._started
             self._call(

@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,11 +22,11 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of
 from fastsketch.sketching._groups._packed import Packed
 from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, N_ROWS, TOP, Layout
-from fastsketch.sketching._methods import METHODS, MethodName, share_lowered
+from fastsketch.sketching._methods import METHODS, share_lowered
 
 MOST = float(np.finfo(np.float64).max)
 # A ledger is as large again as the rows of a small sketch: "tfd" is for one sketch.
-GROUP_METHODS = ("rfd", "fd", "pfd", "cfd", "isvd")
+GroupMethod = Literal["rfd", "fd", "pfd", "cfd", "isvd"]
 
 
 class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
@@ -75,7 +75,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     """
 
     sketch_size: int = integer(default=16, at_least=2, kw_only=False)
-    method: MethodName = choice(GROUP_METHODS, default="rfd")
+    method: GroupMethod = choice(get_args(GroupMethod), default="rfd")
     alpha0: float = real(default=0.0, high=MOST)
     beta: float | None = real(default=None, high=1.0)
     buffer_size: int | None = integer(default=None)

@@ -124,7 +124,8 @@ class Store:
             old = self._record[which] + self.room[which] * layout.row_bytes - size
             kernel.copy(old, at + layout.rooms[kind] * layout.row_bytes - size, size)
             before = self.room[which]
-            for room in np.unique(before[before > 0]).tolist():
+            rooms: list[int] = np.unique(before[before > 0]).tolist()
+            for room in rooms:
                 self._give(int(np.searchsorted(layout.rooms, room)), self._record[which[before == room]])
             self._record[which], self.room[which] = at, layout.rooms[kind]
             if kind == len(layout.rooms) - 1:

@@ -1,0 +1,82 @@
+"""The examples that --help shows, run as they are in a shell."""
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.cli import main
+from fastsketch.cli._examples import EXAMPLES, commands_of
+from fastsketch.cli._parser import make_parser
+
+# What takes minutes, or needs other packages.
+NOT_RUN = {"demo", "warm-up"}
+
+
+def verbs(parser, before=""):
+    for name, command in commands_of(parser).items():
+        yield f"{before} {name}".strip()
+        yield from verbs(command, f"{before} {name}".strip())
+
+
+def test_every_command_has_one(capsys):
+    found = list(verbs(make_parser()))
+    assert sorted(found) == sorted(EXAMPLES)
+    for verb, example in EXAMPLES.items():
+        assert f"fastsketch {verb}" in example
+        with pytest.raises(SystemExit):
+            main([*verb.split(), "--help"])
+        assert capsys.readouterr().out.rstrip().endswith(f"example:\n  {example}")
+
+
+def write_inputs():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, 20)) * np.linspace(3, 0.1, 20)
+    np.save("rows.npy", rows.astype(np.float32))
+    np.save("more.npy", rows[:40].astype(np.float32) + 0.01)
+    lines = [" ".join(["0", *(f"{k}:{x:g}" for k, x in enumerate(row, 1))]) for row in rows]
+    Path("rows.svm.gz").write_bytes(gzip.compress("\n".join(lines).encode() + b"\n"))
+    Path("new-ids.txt").write_text("".join(f"{k}\n" for k in range(1000, 1040)))
+    Path("sales.csv").write_text(
+        "shop,a,b,c\n" + "".join(f"{'north' if k % 3 else 'south'},{k % 7},{k % 5}.5,{k % 2}\n" for k in range(60))
+    )
+    Path("customers.csv").write_text(
+        "age,town,bought\n"
+        + "".join(f"{20 + k % 50},{'ab'[k % 2]},{'yes' if k % 50 > 20 else 'no'}\n" for k in range(200))
+    )
+    names = ["alice", "bob", *(f"user{k}" for k in range(28))]
+    some = [(name, f"item{k}", 1 + (k + j) % 5) for j, name in enumerate(names) for k in range(12) if (k * 7 + j) % 3]
+    Path("ratings.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in some))
+    sparse.save_npz("events.npz", sparse.csr_array((rng.random((80, 12)) < 0.3).astype(np.float32)))
+
+
+@pytest.mark.skipif(os.name == "nt" or not shutil.which("zcat"), reason="the examples are for a shell of unix")
+def test_they_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_inputs()
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "fastsketch"
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fastsketch "$@"\n')
+    tool.chmod(0o755)
+    package = str(Path(fs.__file__).parents[1])
+    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PATH": f"{tool.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": paths}
+    for verb, example in EXAMPLES.items():
+        if verb in NOT_RUN:
+            continue
+        done = subprocess.run(["sh", "-c", example], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{example}: {done.stderr}"
+    assert fs.load("all.fsk").n_rows == 340 and np.load("decoded.npy").shape == (300, 20)
+    assert list(fs.load("shops.fsk")) == ["south", "north"]
+    assert np.array_equal(np.load("components.npy"), fs.load("all.fsk").components)
+    mine = fs.load("rows.fsk").refine(np.load("rows.npy"))
+    assert np.array_equal(fs.load("refined.fsk").sketch(), mine.sketch())
+    decoded = fs.load("words.fsk").decode(np.load("codes.npy"))
+    assert np.array_equal(np.load("decoded.npy"), decoded)

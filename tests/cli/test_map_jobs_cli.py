@@ -1,0 +1,147 @@
+"""encode, predict, score and transform as jobs over parts: the same for any workers, and gone on with after a stop."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.jobs import _mapping
+
+ROOT = Path(__file__).parents[2]
+ROWS = np.random.default_rng(0).standard_normal((3000, 12))
+LABELS = np.where(ROWS @ np.linspace(1, -1, 12) > 0, 1, -1)
+
+
+def run(folder, *words, data=None):
+    """The command line in a process of its own, with parts of 100 rows."""
+    code = "import sys; from fastsketch.jobs import _mapping; from fastsketch.cli import main\n"
+    code += "_mapping.Job.__new__.__defaults__ = tuple(9600 if d == _mapping.PART_BYTES else d "
+    code += "for d in _mapping.Job.__new__.__defaults__)\nsys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        input=data,
+        check=False,
+    )
+
+
+def facts(*arguments, **options):
+    found = run(*arguments, "--json", **options)
+    assert found.returncode == 0, found.stderr.decode()
+    return json.loads(found.stdout or found.stderr)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("maps")
+    np.save(folder / "rows.npy", ROWS)
+    with (folder / "rows.svm").open("w") as file:
+        for label, row in zip(LABELS, ROWS, strict=True):
+            file.write(f"{label} " + " ".join(f"{k + 1}:{value:.17g}" for k, value in enumerate(row)) + "\n")
+    fs.SketchHash(10).update(ROWS).save(folder / "hash.fsk")
+    fs.FrequentDirections(8, center=True).update(ROWS).save(folder / "sketch.fsk")
+    fs.SketchedNewton(4).update(ROWS, LABELS.astype(float)).save(folder / "learner.fsk")
+    return folder
+
+
+def test_encode(folder):
+    expected = fs.load(folder / "hash.fsk").encode(ROWS)
+    for words in ([], ["--workers", 2], ["--workers", 2, "--engine", "threads"]):
+        assert facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "codes.npy", *words)["n_rows"] == 3000
+        assert np.array_equal(np.load(folder / "codes.npy"), expected)
+    piped = run(folder, "encode", "hash.fsk", "-", "-o", "-", data=(folder / "rows.npy").read_bytes())
+    assert piped.stdout == (folder / "codes.npy").read_bytes()
+    pq = pytest.importorskip("pyarrow.parquet")
+    facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "codes.parquet", "--workers", 2, "--engine", "threads")
+    codes = np.frombuffer(b"".join(pq.read_table(folder / "codes.parquet")["code"].to_pylist()), np.uint8)
+    assert np.array_equal(codes.reshape(-1, 2), expected)
+
+
+def test_resume(folder):
+    source, job = (
+        fs.open_rows([str(folder / "rows.npy")], n_features=12),
+        _mapping.Job(part_bytes=9600),
+    )
+    told = []
+
+    def stop(report):
+        told.append(report)
+        if report["parts"] >= 10:
+            raise KeyboardInterrupt
+
+    encoder = fs.load(folder / "hash.fsk").encoder()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
+        options = job._replace(progress=stop, workers=1)
+        _mapping.written(encoder.encode, source, folder / "again.npy", _mapping.Npy(), options)
+    found = facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "again.npy", "--resume")
+    assert found["parts_kept"] == 10
+    assert np.array_equal(np.load(folder / "again.npy"), encoder.encode(ROWS))
+    for words, message in [
+        (["rows.npy", "-o", "again.npy", "--resume"], "nothing to resume"),
+        (["-", "-o", "again.npy", "--resume"], "resume: these rows come once"),
+        (["rows.npy", "-o", "-", "--resume"], "--resume needs an output that is a file"),
+        (["rows.npy", "-o", "x.npy", "--workers", "0"], "workers must be at least 1"),
+        (["rows.npy", "-o", "x.npy", "--workers", "many"], "--workers must be a number or auto"),
+        (
+            ["rows.npy", "-o", "x.npy", "--scheduler", "tcp://127.0.0.1:9"],
+            "no Dask scheduler answers at tcp://127.0.0.1:9",
+        ),
+    ]:
+        refused = run(folder, "encode", "hash.fsk", *words, data=(folder / "rows.npy").read_bytes())
+        assert refused.returncode == 2, refused.stderr
+        assert message in refused.stderr.decode()
+    assert not list(folder.glob("x.npy*"))
+
+
+def test_predict_and_score(folder):
+    learner = fs.load(folder / "learner.fsk")
+    one = run(folder, "predict", "learner.fsk", "rows.svm", "--probabilities")
+    two = run(folder, "predict", "learner.fsk", "rows.svm", "--probabilities", "--workers", 2, "--engine", "threads")
+    assert one.stdout == two.stdout and one.stdout.startswith(b"-1,1\n")
+    facts(folder, "predict", "learner.fsk", "rows.npy", "-o", "labels.npy", "--workers", 2, "--engine", "threads")
+    assert np.array_equal(np.load(folder / "labels.npy"), learner.predict(ROWS))
+    scores = [
+        facts(folder, "score", "learner.fsk", "rows.svm", *words)
+        for words in ([], ["--workers", 2], ["--workers", 3, "--engine", "threads"])
+    ]
+    for found in scores:
+        for name in ("seconds", "rows_per_second"):
+            found.pop(name)
+    assert scores[0] == scores[1] == scores[2]
+    assert scores[0]["examples"] == 3000
+    assert scores[0]["accuracy"] == np.mean(learner.predict(ROWS) == LABELS)
+
+
+def test_transform(folder):
+    skl = pytest.importorskip("fastsketch.sklearn")
+    sketch = fs.load(folder / "sketch.fsk")
+    pca = skl.SketchedPCA.from_sketch(sketch, n_components=3)
+    found = facts(folder, "transform", "sketch.fsk", "rows.npy", "-k", 3, "-o", "out.npy", "--workers", 2)
+    assert found["columns"] == 3
+    assert np.allclose(np.load(folder / "out.npy"), pca.transform(ROWS))
+    text = run(folder, "transform", "sketch.fsk", "rows.npy", "-k", 2).stdout.decode().splitlines()
+    assert text[0] == "sketchedpca0,sketchedpca1" and len(text) == 3001
+    covariance = skl.SketchedCovariance.from_sketch(sketch)
+    for what, expected in [("scores", covariance.score_samples), ("distances", covariance.mahalanobis)]:
+        facts(folder, "transform", "sketch.fsk", "rows.npy", "--what", what, "-o", "out.npy")
+        assert np.allclose(np.load(folder / "out.npy"), expected(ROWS))
+    pca.save(folder / "pca.fsk")
+    facts(folder, "transform", "pca.fsk", "rows.npy", "-o", "out.npy")
+    assert np.allclose(np.load(folder / "out.npy"), pca.transform(ROWS))
+    for words, message in [
+        (["hash.fsk", "rows.npy"], "holds a SketchHash, not a sketch or an estimator"),
+        (["sketch.fsk", "rows.npy", "--what", "colours"], "--what must be"),
+        (["pca.fsk", "rows.npy", "-k", "2"], "--n-components is for sketches"),
+        (["pca.fsk", "rows.npy", "--what", "distances"], "--what must be components"),
+    ]:
+        refused = run(folder, "transform", *words)
+        assert refused.returncode == 2, refused.stderr
+        assert message in refused.stderr.decode()
