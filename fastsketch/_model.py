@@ -176,6 +176,7 @@ class Model:
 
     # -- rows, and the names of their columns ----------------------------------------------------------------------
     @property
+    @reads
     def feature_names(self) -> FeatureNames | None:
         """Names of the columns, from the first rows that had them (a table, a source); None as long as none had."""
         return self._feature_names

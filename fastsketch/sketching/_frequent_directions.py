@@ -596,7 +596,7 @@ class FrequentDirections(MergeableModel):
         solver="exact" nothing has been lost: rows are checked, and not multiplied.
         """
         self._rereadable("refine")
-        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self.feature_names)
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         if (
             self.dtype is None
             and self._seen_engine().dtype == np.float64
@@ -666,7 +666,7 @@ class FrequentDirections(MergeableModel):
         self._rereadable("audit")
         engine, reading = self._seen_engine(), self._read()
         unit = ldexp(1.0, engine.exponent)
-        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self.feature_names)
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
         # alpha - alpha0, without its digits that alpha0 rounds away
         shift = reading.shrinkage / 2 / unit / unit if self._method.regularises else 0.0

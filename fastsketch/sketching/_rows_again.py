@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -159,5 +159,5 @@ def _chunks_of(
 def _names_files(item: Any) -> bool:
     """Whether this is a path, or a list of paths or of sources."""
     if isinstance(item, list | tuple) and item:
-        return all(isinstance(one, str | PathLike | Source) for one in item)
+        return all(isinstance(one, str | PathLike | Source) for one in cast("list[Any]", item))
     return isinstance(item, str | PathLike)

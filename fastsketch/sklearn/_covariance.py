@@ -170,7 +170,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         self._shrinkage_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
         first = not hasattr(self, "sketch_")
-        sketch = self._template(*X.shape, X.dtype) if first else self.sketch_
+        sketch = self._template(X.shape[0], X.shape[1], X.dtype) if first else self.sketch_
         if first:
             self._name_features(sketch)
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment

@@ -67,7 +67,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
 
     def _take(self, X: Any) -> None:
         first = not hasattr(self, self._MODEL)
-        model = self._template(*X.shape, X.dtype) if first else self._learner
+        model: Any = self._template(X.shape[0], X.shape[1], X.dtype) if first else self._learner
         if first:
             self._name_features(model)
         model.update(X)

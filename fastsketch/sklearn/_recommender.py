@@ -117,7 +117,7 @@ class EASERecommender(Merging):
         if sample_weight is None and self._fit_source(X):
             return self
         rows = self._checked(X, reset=True)
-        return self._take(rows, self._template(*rows.shape, rows.dtype), sample_weight)
+        return self._take(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
 
     def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from the rows of more users, in batches of any size, or from a source of rows."""
@@ -131,7 +131,9 @@ class EASERecommender(Merging):
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first)
-        return self._take(rows, self._template(*rows.shape, rows.dtype) if first else self.model_, sample_weight)
+        return self._take(
+            rows, self._template(rows.shape[0], rows.shape[1], rows.dtype) if first else self.model_, sample_weight
+        )
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)

@@ -139,7 +139,7 @@ class Merging(Learned):
         template = self._template(source.n_rows, source.n_features, dtype)
 
         def finish(model: Any) -> Self:
-            out = clone(self)
+            out: Any = clone(self)
             out._own_model(model)
             return out
 
@@ -164,7 +164,8 @@ class Merging(Learned):
             raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
         mine = getattr(self, "feature_names_in_", None)
         names = agreed(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
-        work, chunks = copy.deepcopy(self), WeightedChunks(source, None)
+        work: Any = copy.deepcopy(self)
+        chunks = WeightedChunks(source, None)
         for rows, _ in chunks:
             with naming(source, chunks.row):
                 work.partial_fit(rows)
