@@ -91,7 +91,7 @@ def map_rows(
     ------
     TypeError, ValueError
         If an argument is not what it should be; if what the function gives is sparse, is made of objects, has not one
-        entry for each row, or differs from part to part in dtype or width. Errors of the function name the file and row.
+        entry for each row, or differs from part to part in dtype or width. Errors of the function name file and row.
     OSError
         If the output cannot be written; the parts that are done are kept for ``resume``.
     ImportError
