@@ -49,10 +49,10 @@ class MapResult(NamedTuple):
 
 
 def map_rows(
-    method: Method,
+    function: Method,
     source: Any,
-    output: str | PathLike[str],
     *,
+    output: str | PathLike[str],
     workers: int | str = "auto",
     engine: str = "processes",
     scheduler: Any = None,
@@ -65,7 +65,7 @@ def map_rows(
 
     Parameters
     ----------
-    method : callable(rows) -> array_like (n, ...), or several of these as a tuple or a dict
+    function : callable(rows) -> array_like (n, ...), or several of these as a tuple or a dict
         A bound method of a model, an encoder or an estimator, as ``model.encode``, ``pca.transform``,
         ``learner.predict_proba`` or ``neighbours.kneighbors``; or a function of rows (n, d). For processes it must be
         importable: defined in a module, not in a lambda; ``functools.partial`` gives it more arguments.
@@ -78,7 +78,7 @@ def map_rows(
         As in ``fs.run``. Workers of Dask write to the output themselves: it must lie where all of them see it.
     resume : bool, default False
         Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
-        are done. Refused if rows, method or parts are not the same, or come once.
+        are done. Refused if rows, model or parts are not the same, or come once.
     part_bytes : int, default 64 MiB
         Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
 
@@ -90,8 +90,8 @@ def map_rows(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it should be; if what the method gives is sparse, is made of objects, has not one
-        entry for each row, or differs from part to part in dtype or width. Errors of the method name the file and row.
+        If an argument is not what it should be; if what the function gives is sparse, is made of objects, has not one
+        entry for each row, or differs from part to part in dtype or width. Errors of the function name file and row.
     OSError
         If the output cannot be written; the parts that are done are kept for ``resume``.
     ImportError
@@ -100,8 +100,8 @@ def map_rows(
     Notes
     -----
     The answers do not depend on workers or engine: the source is cut by the data and ``part_bytes`` alone, and BLAS
-    runs on one thread. Where a method promises that a row's answer does not depend on the batch (codes), they are those
-    of one call; others are to rounding. The method is sent to a worker once. Memory of a worker: the model, two chunks
+    runs on one thread. Where a model promises that a row's answer does not depend on the batch (codes), they are those
+    of one call; others are to rounding. The model is sent to a worker once. Memory of a worker: the model, two chunks
     of rows and the answers to one.
 
     Columns of Parquet: "code" of bytes, as binary values of fixed size; "prediction" or "score"; "probability_<class>";
@@ -113,13 +113,13 @@ def map_rows(
     >>> rows = np.random.default_rng(0).standard_normal((1000, 50))
     >>> model = fs.SketchHash(16).update(rows)
     >>> out = pathlib.Path(tempfile.mkdtemp()) / "codes.npy"
-    >>> fs.map_rows(model.encode, rows, out).n_rows
+    >>> fs.map_rows(model.encode, rows, output=out).n_rows
     1000
     >>> bool((np.load(out) == model.encode(rows)).all())
     True
     """
-    if not callable(method):
-        raise TypeError(f"method must be callable, as model.encode, got {type(method).__name__}")
+    if not callable(function):
+        raise TypeError(f"function must be callable, as model.encode, got {type(function).__name__}")
     name = os.fspath(output)
     if not isinstance(name, str):
         raise TypeError(f"output must be a path, got {type(output).__name__}")
@@ -139,7 +139,7 @@ def map_rows(
         part_bytes=as_integer(part_bytes, "part_bytes", 1),
         retries=as_integer(retries, "retries", 0),
     )
-    return written(method, open_rows(source), Path(name), sink, job)
+    return written(function, open_rows(source), Path(name), sink, job)
 
 
 class Job(NamedTuple):

@@ -128,12 +128,12 @@ def test_map_jobs(cluster, files, tmp_path):
     model = fs.SketchHash(9).update(ROWS)
     rows, out = np.load(files), tmp_path / "out.npy"
     options = {"engine": "dask", "scheduler": cluster, "part_bytes": 100 * D * 8}
-    assert fs.map_rows(model.encode, files, out, **options).n_parts == 10
+    assert fs.map_rows(model.encode, files, output=out, **options).n_parts == 10
     assert np.array_equal(np.load(out), model.encode(rows))
-    fs.map_rows(lambda rows: rows[:, 0], files, out, **options)  # Dask sends these too
+    fs.map_rows(lambda rows: rows[:, 0], files, output=out, **options)  # Dask sends these too
     assert np.array_equal(np.load(out), rows[:, 0])
     pytest.importorskip("pyarrow")
-    assert fs.map_rows(answers.two_answers, files, tmp_path / "out.parquet", **options).n_rows == 1000
+    assert fs.map_rows(answers.two_answers, files, output=tmp_path / "out.parquet", **options).n_rows == 1000
 
 
 def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path):
@@ -142,7 +142,7 @@ def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path):
         fs.map_rows(
             Watching(tmp_path, kills=1, pause=0.01).sums,
             tmp_path / "rows.npy",
-            tmp_path / "out.npy",
+            output=tmp_path / "out.npy",
             engine="dask",
             scheduler=cluster,
             part_bytes=100 * 32,
@@ -198,7 +198,7 @@ def test_a_scheduler_that_cannot_be_reached(files, tmp_path, address):
     with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} .*`dask scheduler` starts one"):
         fs.run(MODELS[0], files, engine="dask", scheduler=address)
     with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address}"):
-        fs.map_rows(answers.first_column, files, tmp_path / "out.npy", engine="dask", scheduler=address)
+        fs.map_rows(answers.first_column, files, output=tmp_path / "out.npy", engine="dask", scheduler=address)
     assert time.monotonic() - began < 25
     assert not (tmp_path / "out.npy.partial").exists()
 
@@ -262,6 +262,6 @@ def test_an_array_that_lies_on_the_cluster(cluster):
 
 def test_codes_of_a_dask_array(cluster, tmp_path):
     model = fs.SketchHash(9).update(ROWS)
-    fs.map_rows(model.encode, lazy_rows(tmp_path), tmp_path / "out.npy", engine="dask", scheduler=cluster)
+    fs.map_rows(model.encode, lazy_rows(tmp_path), output=tmp_path / "out.npy", engine="dask", scheduler=cluster)
     assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(ROWS))
     assert len((tmp_path / "computed").read_text().splitlines()) == 10

@@ -14,7 +14,7 @@ def job(folder, engine, workers, *, resume, pause=0.0, suffix=".npy"):
     return fs.map_rows(
         Watching(folder, pause=pause).sums,
         folder / "rows.npy",
-        folder / f"out{suffix}",
+        output=folder / f"out{suffix}",
         engine=engine,
         workers=workers,
         part_bytes=PART * 4 * 8,

@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 
 def in_parts(method, source, output, **options):
-    return fs.map_rows(method, source, output, **{"part_bytes": PART * D * 8, "workers": 1, **options})
+    return fs.map_rows(method, source, output=output, **{"part_bytes": PART * D * 8, "workers": 1, **options})
 
 
 def calls(folder):
@@ -56,7 +56,7 @@ def test_codes_are_those_of_one_call(tmp_path, engine, workers):
         found = fs.map_rows(
             model.encode,
             tmp_path / "rows.npy",
-            tmp_path / "codes.npy",
+            output=tmp_path / "codes.npy",
             engine=engine,
             workers=workers,
             part_bytes=20_000,
@@ -92,7 +92,7 @@ def test_any_source_and_any_number_of_workers_give_the_same_bytes(tmp_path, suff
         seen = []
         for engine, workers in [("processes", 1), ("threads", 3)]:
             out = tmp_path / f"codes{suffix}"
-            found = fs.map_rows(model.encode, source, out, engine=engine, workers=workers, part_bytes=20_000)
+            found = fs.map_rows(model.encode, source, output=out, engine=engine, workers=workers, part_bytes=20_000)
             assert found.n_parts > 3
             if suffix == ".npy":
                 codes = np.load(out)
@@ -112,9 +112,9 @@ def test_answers_of_estimators_and_learners(tmp_path):
     learner = fs.SketchedNewton(3).update(STREAM, labels)
     out = tmp_path / "out.npy"
     for method in (pca.transform, covariance.score_samples, learner.decision_function, learner.predict_proba):
-        fs.map_rows(method, STREAM, out, part_bytes=20_000, workers=2)
+        fs.map_rows(method, STREAM, output=out, part_bytes=20_000, workers=2)
         assert np.allclose(np.load(out), method(STREAM), rtol=1e-9, atol=1e-12)
-    fs.map_rows(learner.predict, STREAM, out, part_bytes=20_000, workers=2)
+    fs.map_rows(learner.predict, STREAM, output=out, part_bytes=20_000, workers=2)
     assert np.array_equal(np.load(out), learner.predict(STREAM))
 
 
@@ -164,29 +164,29 @@ def test_rows_that_come_once(tmp_path):
     model = fs.SketchHash(8).update(STREAM)
     for suffix in (".npy", ".parquet"):
         out = tmp_path / f"codes{suffix}"
-        assert fs.map_rows(model.encode, iter(batches), out).n_rows == 900
+        assert fs.map_rows(model.encode, iter(batches), output=out).n_rows == 900
         if suffix == ".npy":
             assert np.array_equal(np.load(out), model.encode(STREAM))
     with pytest.raises(ValueError, match="workers must be 1: these rows come once"):
-        fs.map_rows(model.encode, iter(batches), tmp_path / "codes.npy", workers=2)
+        fs.map_rows(model.encode, iter(batches), output=tmp_path / "codes.npy", workers=2)
     with pytest.raises(ValueError, match="resume: these rows come once"):
-        fs.map_rows(model.encode, iter(batches), tmp_path / "codes.npy", resume=True)
+        fs.map_rows(model.encode, iter(batches), output=tmp_path / "codes.npy", resume=True)
 
     def broken():
         yield STREAM[:100]
         raise KeyError("gone")
 
     with pytest.raises(KeyError):
-        fs.map_rows(model.encode, broken(), tmp_path / "other.npy")
+        fs.map_rows(model.encode, broken(), output=tmp_path / "other.npy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["codes.npy", "codes.parquet"]  # nothing to go on with
 
 
 def test_no_rows(tmp_path):
     model = fs.SketchHash(9).update(STREAM)
-    fs.map_rows(model.encode, np.empty((0, 30)), tmp_path / "codes.npy")
+    fs.map_rows(model.encode, np.empty((0, 30)), output=tmp_path / "codes.npy")
     assert np.load(tmp_path / "codes.npy").shape == (0, 2)
     with pytest.raises(ValueError, match="holds no rows, and one_number does not say what it would give"):
-        fs.map_rows(answers.one_number, np.empty((0, 30)), tmp_path / "codes.npy")
+        fs.map_rows(answers.one_number, np.empty((0, 30)), output=tmp_path / "codes.npy")
 
 
 # -- once, and to each worker once -------------------------------------------------------------------------------------
@@ -244,23 +244,25 @@ def test_another_job_is_not_gone_on_with(folder):
     interrupted(folder, 3)
     options = {"part_bytes": PART * D * 8, "resume": True, "workers": 1}
     with pytest.raises(ValueError, match=r"belongs to another job: method is first_column now and was sums"):
-        fs.map_rows(answers.first_column, folder / "rows.npy", folder / "out.npy", **options)
+        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", **options)
     with pytest.raises(ValueError, match=r"belongs to another job: digest of the model is"):
-        fs.map_rows(Watching(folder, rows=3).sums, folder / "rows.npy", folder / "out.npy", **options)
+        fs.map_rows(Watching(folder, rows=3).sums, folder / "rows.npy", output=folder / "out.npy", **options)
     with pytest.raises(ValueError, match=r"belongs to another job: part_bytes is 6400 now and was 3200; parts"):
-        fs.map_rows(Watching(folder).sums, folder / "rows.npy", folder / "out.npy", **{**options, "part_bytes": 6400})
+        fs.map_rows(
+            Watching(folder).sums, folder / "rows.npy", output=folder / "out.npy", **{**options, "part_bytes": 6400}
+        )
     changed = ROWS.copy()
     changed[5, 2] += 1
     np.save(folder / "rows.npy", changed)
     with pytest.raises(
         ValueError, match=r"belongs to another job: (.*rows.npy was written to|the content of .*rows.npy)"
     ):
-        fs.map_rows(Watching(folder).sums, folder / "rows.npy", folder / "out.npy", **options)
+        fs.map_rows(Watching(folder).sums, folder / "rows.npy", output=folder / "out.npy", **options)
     assert len(calls(folder)) == 3
     with pytest.warns(UserWarning, match=r"out\.npy\.partial is replaced: resume would have gone on from it"):
-        fs.map_rows(answers.first_column, folder / "rows.npy", folder / "out.npy", workers=1)
+        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", workers=1)
     with pytest.raises(ValueError, match="nothing to resume"):
-        fs.map_rows(answers.first_column, folder / "rows.npy", folder / "out.npy", **options)
+        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", **options)
 
 
 def test_one_job_at_a_time(folder):
@@ -364,7 +366,7 @@ def test_what_is_in_the_way_of_the_unfinished_folder_stays(folder):
 @pytest.mark.parametrize(
     ("method", "output", "error", "match"),
     [
-        (3, "out.npy", TypeError, "method must be callable"),
+        (3, "out.npy", TypeError, "function must be callable"),
         (answers.first_column, "out.txt", ValueError, r"output must end in .npy or .parquet"),
         (answers.first_column, "none/out.npy", ValueError, "the folder of the output does not exist"),
         (answers.sparse_rows, "out.npy", TypeError, "sparse_rows gives sparse rows"),
