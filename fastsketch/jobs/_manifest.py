@@ -222,7 +222,8 @@ def in_words(found: Difference) -> str:
     if found.path is not None and name == "modified":
         return f"{found.path} was written to since"
     if isinstance(found.now, list) and isinstance(found.then, list):
-        return f"{name} are {len(cast('list[Any]', found.now))} now and were {len(cast('list[Any]', found.then))}"
+        now, then = cast("list[Any]", found.now), cast("list[Any]", found.then)
+        return f"{name} are {len(now)} now and were {len(then)}"
     return f"{name} is {shown(found.now)} now and was {shown(found.then)}"
 
 
