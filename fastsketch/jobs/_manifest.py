@@ -221,10 +221,11 @@ def in_words(found: Difference) -> str:
         return f"the content of {found.path} is not what it was"
     if found.path is not None and name == "modified":
         return f"{found.path} was written to since"
-    if isinstance(found.now, list) and isinstance(found.then, list):
-        now, then = cast("list[Any]", found.now), cast("list[Any]", found.then)
+    now: Any = found.now
+    then: Any = found.then
+    if all(isinstance(value, list) for value in (now, then)):
         return f"{name} are {len(now)} now and were {len(then)}"
-    return f"{name} is {shown(found.now)} now and was {shown(found.then)}"
+    return f"{name} is {shown(now)} now and was {shown(then)}"
 
 
 def shown(value: Any) -> str:
