@@ -88,7 +88,8 @@ class Printed:
     """Reports as lines; `last` is the last one."""
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
-        self._name, self._wanted, self._passes = name, wanted, passes
+        self._name, self._passes = name, passes
+        self._wanted: bool | Literal["json"] | None = wanted
         self._line: Line | None = None
         self.last: Report | None = None
 
