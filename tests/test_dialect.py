@@ -41,7 +41,6 @@ OLDER_PARAMETERS = {
     "inner",
     "nu",
     "inner_rank",
-    "engine",
 }
 # Public names that are gone.
 OLDER_NAMES = {

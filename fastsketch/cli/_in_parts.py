@@ -5,7 +5,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
@@ -77,7 +77,7 @@ def learn_in_parts(
             stop.add_note(_last_words(folder, source))
         raise
     seconds = time.perf_counter() - started
-    facts |= {"passes": told.last["number"]} if getattr(args, "passes", 1) > 1 else {}
+    facts |= {"passes": told.last["number"]} if told.last is not None and getattr(args, "passes", 1) > 1 else {}
     facts |= {"seconds": seconds, "rows_per_second": rows_read / seconds}
     return facts if out.name is None else {**facts, "output": out.name}
 
@@ -139,4 +139,4 @@ def _in_words(found: Difference) -> str:
 
 
 def _count(sources: Any) -> int:
-    return len(sources) if isinstance(sources, list) else 1
+    return len(cast("list[Any]", sources)) if isinstance(sources, list) else 1

@@ -70,9 +70,14 @@ class Manifest:
         """Keep a node, and let go of those that it covers."""
         file = f"node-{number}-{place.level}-{place.at}.fsk"
         entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
-        with replacing(self.folder / file) as out:
-            out.write(node.as_bytes())
-        add_line(self.folder / NAME, entry._asdict())
+        content = node.as_bytes()
+        try:
+            with replacing(self.folder / file) as out:
+                out.write(content)
+            add_line(self.folder / NAME, entry._asdict())
+        except OSError as error:  # a full disk says nothing of where it is
+            why = f"the checkpoint cannot be written ({error.strerror or error}); what it has stays"
+            raise OSError(error.errno, why, str(self.folder)) from error
         done = [other for other in self.entries if entry.covers(other)]
         self.entries = [other for other in self.entries if not entry.covers(other)] + [entry]
         for other in done:
@@ -216,9 +221,11 @@ def in_words(found: Difference) -> str:
         return f"the content of {found.path} is not what it was"
     if found.path is not None and name == "modified":
         return f"{found.path} was written to since"
-    if isinstance(found.now, list) and isinstance(found.then, list):
-        return f"{name} are {len(cast('list[Any]', found.now))} now and were {len(cast('list[Any]', found.then))}"
-    return f"{name} is {shown(found.now)} now and was {shown(found.then)}"
+    now: Any = found.now
+    then: Any = found.then
+    if all(isinstance(value, list) for value in (now, then)):
+        return f"{name} are {len(now)} now and were {len(then)}"
+    return f"{name} is {shown(now)} now and was {shown(then)}"
 
 
 def shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from fastsketch.sources import Source
 PAUSE = 0.5
 
 
-class Report(TypedDict, total=False):
+class Report(TypedDict):
     """What ``progress`` is called with; of the certificate what a model has of it without being read."""
 
     number: int  # of the pass, from 1
@@ -88,19 +88,21 @@ class Printed:
     """Reports as lines; `last` is the last one."""
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
-        self._name, self._wanted, self._passes = name, wanted, passes
+        self._name, self._passes = name, passes
+        self._wanted: bool | Literal["json"] | None = wanted
         self._line: Line | None = None
-        self.last: Report = {"number": 0}
+        self.last: Report | None = None
 
     def __call__(self, report: Report) -> None:
         """Print a report."""
-        if self._line is None or report["number"] != self.last["number"]:
+        if self._line is None or self.last is None or report["number"] != self.last["number"]:
             which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
             self._line = Line(f"{self._name}{which}", self._wanted, pause=0.0)
         self.last = report
         more: dict[str, Any] = dict(report["certificate"])
         if self._wanted == "json":
-            more |= {name: report[name] for name in ("number", "parts", "parts_before", "n_parts")}
+            more["number"], more["n_parts"] = report["number"], report["n_parts"]
+            more["parts"], more["parts_before"] = report["parts"], report["parts_before"]
         self._line.show(report["fraction"], report["rows"], final=report["final"], more=more)
 
 
@@ -113,8 +115,10 @@ class Progress:
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
         if callable(wanted):
             self._tell = wanted
-        elif wanted is None or isinstance(wanted, bool) or wanted == "json":  # pyright: ignore[reportUnnecessaryComparison]
+        elif wanted is None or isinstance(wanted, bool):
             self._tell = Printed(source.name, wanted, passes=passes)
+        elif wanted == "json":
+            self._tell = Printed(source.name, "json", passes=passes)
         else:
             raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
         self._n_parts, self._rows_expected = n_parts, source.n_rows

@@ -233,6 +233,27 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         fs.run(fs.FrequentDirections(5), rows_of(0, ROWS, D), checkpoint=tmp_path / "file")
 
 
+def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, monkeypatch):
+    from fastsketch.io._replacing import replacing
+
+    calls = []
+
+    def full(path):
+        calls.append(path)
+        if len(calls) == 6:
+            raise OSError(28, "No space left on device")
+        return replacing(path)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=r"No space left .* stays: .*checkpoint"):
+        patch.setattr(_manifest, "replacing", full)
+        job(tmp_path, "threads", 1, resume=False)
+    had = covered(tmp_path)
+    assert len(had) > 2
+    (tmp_path / "runs").unlink()
+    assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
+    assert not {first // PART for first in runs(tmp_path)} & had
+
+
 # -- kills -------------------------------------------------------------------------------------------------------------
 def children(pid):
     found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
