@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -453,7 +454,7 @@ def test_what_no_groups_could_have(name, change):
         fs.GroupSketches(L)._validate(state, arrays)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="nothing tells the peak there")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nothing tells the peak there")
 def test_memory_is_bounded(tmp_path):
     """100 MB of groups in 16 MB."""
     code = """
