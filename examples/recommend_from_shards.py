@@ -32,7 +32,7 @@ def main():
         paths = [Path(folder) / f"users-{seed}.npz" for seed in range(4)]  # a real job would have them
         for seed, path in enumerate(paths):
             sparse.save_npz(path, users(seed))
-        model = fs.map_merge(learn, paths, executor="process", workers=2)
+        model = fs.map_merge(learn, paths, engine="processes", workers=2)
         model.save(Path(folder) / "items.fsk")  # `fastsketch items users-*.npz` writes such a file too
         model = fs.load(Path(folder) / "items.fsk")
     assert isinstance(model, fs.SketchedEASE)

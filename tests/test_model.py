@@ -174,8 +174,8 @@ def test_save_and_load(tmp_path):
 
 def test_merging_by_the_frame_alone():
     parts = [Total().update(np.full((2, 3), float(k))) for k in range(5)]
-    for executor in ("serial", "thread"):
-        out = fs.merge(parts, executor=executor)
+    for engine in ("serial", "threads"):
+        out = fs.merge(parts, engine=engine)
         assert out.n_rows == 10 and np.array_equal(out._sum, [20.0] * 3)
     assert same(Total().merge(parts[0]), parts[0]) and same(parts[0].copy().merge(Total()), parts[0])
     before = parts[0].to_bytes()

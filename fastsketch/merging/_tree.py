@@ -25,7 +25,7 @@ class Mergeable(Protocol):
 M = TypeVar("M", bound=Mergeable)
 Item = TypeVar("Item")
 Node = TypeVar("Node")
-Executor = Literal["serial", "thread", "process"]
+MergeEngine = Literal["serial", "threads", "processes"]
 
 
 def merged(models: Sequence[M]) -> M:
@@ -50,7 +50,7 @@ def climb(nodes: Sequence[Node], fan_in: int, join_all: Callable[[list[list[Node
     return level[0]
 
 
-def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial", workers: int | None = None) -> M:
+def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial", workers: int | None = None) -> M:
     """Merge models of one kind into a new one along a tree that their order alone decides; none of them is changed.
 
     Parameters
@@ -59,7 +59,7 @@ def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial"
         Sketches, hashes or any objects with ``copy()`` and ``merge(other)`` (picklable for processes).
     fan_in : int, default 2
         Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges.
-    executor : {"serial", "thread", "process"}, default "serial"
+    engine : {"serial", "threads", "processes"}, default "serial"
         Where the merges of one level run; of no influence on the result.
     workers : int, optional
         Threads or processes; default: the CPUs that this process may use.
@@ -88,11 +88,11 @@ def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial"
         if not (hasattr(model, "merge") and hasattr(model, "copy")):
             raise TypeError(f"models must hold models that merge, got {type(model).__name__}")
     tree: Tree[M] = Tree(len(leaves), fan_in)
-    with _opened(executor, workers, 3) as engine:
+    with _opened(engine, workers, 3) as crew:
         if len(leaves) == 1:
             return leaves[0].copy()
         known = [(tree.place(0, number), leaf) for number, leaf in enumerate(leaves)]
-        return climbed(engine, tree, (), merged, known=known)
+        return climbed(crew, tree, (), merged, known=known)
 
 
 def map_merge(
@@ -100,7 +100,7 @@ def map_merge(
     items: Iterable[Item],
     *,
     fan_in: int = 2,
-    executor: Executor = "process",
+    engine: MergeEngine = "processes",
     workers: int | None = None,
     retries: int = 3,
 ) -> M:
@@ -114,7 +114,7 @@ def map_merge(
     items : iterable
         Small: paths, ranges, keys.
     fan_in : int, default 2
-    executor : {"serial", "thread", "process"}, default "process"
+    engine : {"serial", "threads", "processes"}, default "processes"
         Processes are spawned, never forked: a script needs its ``if __name__ == "__main__"``.
     workers : int, optional
     retries : int, default 3
@@ -146,23 +146,23 @@ def map_merge(
     >>> def learn(seed, index):
     ...     rows = np.random.default_rng(seed).standard_normal((500, 30))
     ...     return fs.SketchHash(8, part=index).update(rows).seal()
-    >>> fs.map_merge(learn, [1, 2, 3], executor="thread").n_rows
+    >>> fs.map_merge(learn, [1, 2, 3], engine="threads").n_rows
     1500
     """
     fan_in, wanted = as_integer(fan_in, "fan_in", 2), list(items)
     if not wanted:
         raise ValueError("items must hold at least one item")
     tree: Tree[M] = Tree(len(wanted), fan_in)
-    with _opened(executor, workers, as_integer(retries, "retries", 0)) as engine:
+    with _opened(engine, workers, as_integer(retries, "retries", 0)) as crew:
         leaves = ((tree.place(0, index), task, (item, index)) for index, item in enumerate(wanted))
-        root = climbed(engine, tree, leaves, merged)
+        root = climbed(crew, tree, leaves, merged)
     return root.copy() if len(wanted) == 1 else root  # a task may keep what it returns
 
 
-def _opened(executor: str, workers: int | None, retries: int) -> Engine:
-    older: dict[str, str | None] = {"threads": "thread", "processes": "process"}
-    as_choice(executor, "executor", ("serial", "thread", "process"), older)
+def _opened(engine: str, workers: int | None, retries: int) -> Engine:
+    older: dict[str, str | None] = {"thread": "threads", "process": "processes"}
+    as_choice(engine, "engine", ("serial", "threads", "processes"), older)
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
-    if executor == "serial":
+    if engine == "serial":
         return Serial(_threads.thread_limit(1))
-    return Threads(n) if executor == "thread" else Processes(n, retries)
+    return Threads(n) if engine == "threads" else Processes(n, retries)

@@ -113,7 +113,7 @@ GOOD = {
     "models": lambda: [_learned(fs.FrequentDirections).copy() for _ in range(3)],
     "task": lambda: _task,
     "items": lambda: [1, 2, 3],
-    "executor": lambda: "serial",
+    "engine": lambda: "serial",
     "workers": lambda: 1,
     "content": lambda: _learned(fs.FrequentDirections).to_bytes(),
     "source": lambda: io.BytesIO(_learned(fs.FrequentDirections).to_bytes()),
@@ -196,7 +196,7 @@ GOOD = {
 def _by_call(name, parameter):
     """A good argument where that of the name alone would not do."""
     kind = name.split(".")[-2]
-    if name.endswith(("map_merge", ".merge")) and parameter in ("executor", "workers"):
+    if name.endswith(("map_merge", ".merge")) and parameter in ("engine", "workers"):
         return GOOD[parameter]()
     if "CodeIndex" in name:
         folder = Path(tempfile.mkdtemp())
@@ -466,7 +466,7 @@ def cases():
 def _good(name, parameters):
     out = {}
     for parameter in parameters:
-        if parameter.default is not parameter.empty and parameter.name not in ("executor", "workers"):
+        if parameter.default is not parameter.empty and parameter.name not in ("engine", "workers"):
             continue
         if parameter.kind is not parameter.VAR_KEYWORD:
             value = _by_call(name, parameter.name)

@@ -141,7 +141,7 @@ def test_killed_workers_of_a_merge():
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            found = fs.map_merge(slow_part, range(tasks.BLOCKS), executor="process", workers=2)
+            found = fs.map_merge(slow_part, range(tasks.BLOCKS), engine="processes", workers=2)
             counts["other_results"] += not same_state(found, whole)
         except fs.merging.WorkerLost:
             counts["jobs_lost"] += 1  # three kills are fewer than a task may lose
