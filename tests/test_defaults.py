@@ -113,15 +113,18 @@ def defaults(item):
     [
         "",
         "baselines",
+        "codes",
         "hashing",
         "indexing",
         "io",
+        "jobs",
         "lowrank",
         "merging",
         "online",
         "quantizing",
         "recommending",
         "sketching",
+        "sources",
     ],
 )
 def test_classes(room):

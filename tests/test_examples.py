@@ -1,5 +1,6 @@
 """The examples, and the README's, do what they say."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -57,7 +58,7 @@ def test_the_joblib_recipe():
 
 def test_readme_example(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second, third, fourth, fifth = re.findall(
+    first, _, second, third, fourth, fifth = re.findall(
         r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
     )
     scope = {}
@@ -87,15 +88,40 @@ def test_readme_example(tmp_path, monkeypatch):
     assert scope["fs"].load("rows.fsk").n_rows == 50_000
 
 
+def test_readme_jobs(tmp_path):
+    """As a script, which spawns its workers: a sketch, codes, groups."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (code,) = (block for block in _blocks(ROOT / "README.md") if "fs.run" in block)
+    (tmp_path / "days").mkdir()
+    rng = np.random.default_rng(0)
+    for day in range(3):
+        table = {"shop": rng.integers(0, 4, 200), **{f"c{j}": rng.standard_normal(200) for j in range(80)}}
+        parquet.write_table(pa.table(table), tmp_path / "days" / f"{day}.parquet")
+    (tmp_path / "job.py").write_text(f"{code}    print(sketch.n_rows, codes.n_rows, len(shops))\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    done = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout == "600 600 4\n", done.stderr
+    assert np.load(tmp_path / "codes.npy").shape == (600, 8)
+
+
+def _blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
 def test_guide_examples(tmp_path, monkeypatch):
-    """All blocks: a tolerance and merges, principal components, a second pass, an index."""
+    """All blocks: a tolerance and merges, principal components, a second pass, an index, answers, files."""
     monkeypatch.chdir(tmp_path)
+    for day in ("monday", "tuesday"):
+        (tmp_path / f"{day}.csv").write_text("age,city,income\n30,1,2.5\n,2,4\n", encoding="ascii")
     scopes = []
     for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL):
         scopes.append({})
         exec(compile(code, "docs/guide.md", "exec"), scopes[-1])
     sizes, scope, again = scopes[:3]
     (kept,) = (found for found in scopes if "index" in found)
+    (files,) = (found for found in scopes if "source" in found)
+    assert files["sketch"].n_rows == 4 and files["source"].feature_names == ("age", "income")
     assert len(kept["index"]) == 4900 and kept["found"].shape == (10, 5) and kept["found"].min() >= 100
     merged = sizes["whole"]
     assert merged.resolved["sketch_size"] == max(part.resolved["sketch_size"] for part in sizes["parts"])
@@ -129,10 +155,12 @@ def test_recommending_page(capsys, tmp_path, monkeypatch):
     stated, found = (np.array(re.findall(r"\d\.\d\d", text), float) for text in (shown, printed[0]))
     assert np.abs(found - stated).max() < 0.011
     assert f"{scope['X'].nnz:,} events" in blocks[0]
-    assert abs(float(printed[1]) - found[0]) < 0.01
-    assert abs(float(printed[2]) - 0.75) < 0.01
+    (table,) = re.findall(r"```\n(\[.*?)```", page, re.DOTALL)
+    assert printed[1] == table
+    assert abs(float(printed[2]) - found[0]) < 0.01
+    assert abs(float(printed[3]) - 0.75) < 0.01
     model, why = scope["model"], scope["why"]
-    assert scope["path"]["ridge"] in scope["path"]["ridges"] and len(printed[3].splitlines()) >= 3
+    assert scope["path"]["ridge"] in scope["path"]["ridges"] and len(printed[4].splitlines()) >= 3
     assert scope["fixed"].ridge == scope["chosen"].ridge
     assert np.isclose(why.contributions.sum(), scope["found"].scores[0, 0], rtol=1e-4)
     assert (scope["genre"][scope["near"].items[0]] == scope["genre"][scope["best"]]).mean() > 0.5
@@ -234,7 +262,7 @@ def test_rows_with_names(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "features.md").read_text()
     found = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    assert len(found) == 3
+    assert len(found) == 4
     scope = {}
     for code, printed in found:
         exec(compile(code, "docs/features.md", "exec"), scope)

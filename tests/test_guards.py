@@ -107,11 +107,14 @@ def refused(error):
     return isinstance(error, RuntimeError) and RULE in str(error)
 
 
-# What may be read while a model is being changed: numbers that are replaced whole, and the answers of models whose fit
-# is one immutable object.
+# What may be read while a model is being changed: numbers and maps of ids that are replaced whole, and the answers of
+# models whose fit is one immutable object.
 FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha", "load"}
 FREE_OF = {
+    fs.SketchedEASE: {"item_ids"},
     Answers: {
+        "row_ids",
+        "column_ids",
         "shape",
         "history",
         "selection",

@@ -8,9 +8,10 @@ import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
@@ -84,10 +85,11 @@ def export(args: Namespace) -> None:
                 raise ValueError(f"--group is for sketches of groups, {args.model} holds a {type(model).__name__}")
             if args.array not in EXPORTED:
                 raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
-            found: Any = getattr(model, args.array, None)
-            found = found() if callable(found) else found
-            if not isinstance(found, np.ndarray):
+            given: Any = getattr(model, args.array, None)
+            given = given() if callable(given) else given
+            if not isinstance(given, np.ndarray):
                 raise ValueError(f"the {type(model).__name__} in {args.model} has no {args.array}")
+            found = cast("NDArray[Any]", given)
         with out.writing() as file:
             np.lib.format.write_array(file, np.ascontiguousarray(found), allow_pickle=False)
         facts = {"kind": type(model).__name__, "array": args.array, "shape": list(found.shape)}

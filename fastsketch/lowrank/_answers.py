@@ -20,7 +20,8 @@ class Answers(Model, abstract=True):
     Rows and columns are asked for by their indices, or by their ids if the fit was given ids.
     """
 
-    _ids: Ids
+    def _begin(self) -> None:
+        self._ids = Ids()
 
     def _known(self) -> Fitted:
         """The fitted state, or ValueError."""

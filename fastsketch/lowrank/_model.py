@@ -195,9 +195,9 @@ class LowRankModel(Answers):
         as_loss_parameter(self.loss, self.loss_parameter)
 
     def _begin(self) -> None:
+        super()._begin()
         self._fitted: Fitted | None = None
         self._continuation: Continuation | None = None
-        self._ids: Ids = Ids()
 
     # -- fitting ---------------------------------------------------------------------------------------------------
     @changes

@@ -160,8 +160,8 @@ class FoldedIn:
         known_factors: Array,
         known_biases: Array,
         scale: Scale,
-        ids: IdMap | None = None,
-        known_ids: IdMap | None = None,
+        ids: IdMap | None,
+        known_ids: IdMap | None,
     ) -> None:
         self.axis, self.factors, self.biases = axis, factors, biases
         self.ids, self._known_ids = ids, known_ids

@@ -119,11 +119,14 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
         table = table_of(X)
-        rows = self._checked(X, reset=True) if table is None else table
         parameters = self.get_params(deep=False)
         seed = seed_of(parameters.pop("random_state"))
+        if table is None:
+            rows = self._checked(X, reset=True)
+            shape: tuple[int, ...] = rows.shape
+        else:
+            rows, shape = table, (len(table.user_ids), len(table.item_ids))
         if isinstance(self.rank, int | np.integer):
-            shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
             parameters["rank"] = min(self.rank, *shape)
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         if table is not None:

@@ -8,6 +8,7 @@ and written for every chunk that has a row of it, which is 2 l rows for one.
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -180,7 +181,7 @@ class Log:
         except OSError as error:
             raise say_that_it_is_full(error, self._folder) from error
 
-    def read(self) -> Any:
+    def read(self) -> Iterator[tuple[NDArray[Any], Numbers]]:
         """(rows, groups), a few megabytes at a time."""
         try:
             self._file.flush()

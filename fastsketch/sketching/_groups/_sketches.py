@@ -71,7 +71,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     >>> rows = np.random.default_rng(0).standard_normal((600, 20))
     >>> groups = fs.sketch_groups(rows, by=np.arange(600) % 3, sketch_size=8)
     >>> len(groups), groups[2].n_rows, groups[2].sketch().shape
-    (3, 200, (8, 20))
+    (3, 200, (7, 20))
     """
 
     sketch_size: int = integer(default=16, at_least=2, kw_only=False)
