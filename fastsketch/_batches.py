@@ -5,15 +5,17 @@ elsewhere (in a file, on other machines), is a source (``fastsketch.sources``), 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_weights, is_sparse
+from fastsketch._validation import Rows, as_weights, is_sparse
 from fastsketch.sources import Source, open_rows
 
 FeatureNames = tuple[str, ...]
+# What ``update`` takes; tables and arrays that lie elsewhere are arrays to a type checker.
+Batch: TypeAlias = Rows | Source
 
 IN_MEMORY = (list, tuple, dict, str, bytes, memoryview)
 # Names that a message lists at most.

@@ -5,11 +5,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
-from fastsketch._validation import Rows, as_rows, check_finite
+from fastsketch._validation import as_rows, check_finite
 from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder
 from fastsketch.io import _checks as checks
@@ -59,7 +60,7 @@ class LSH(LinearHasher, MergeableModel):
         self._directions: NDArray[np.float64] | None = None
 
     @changes
-    def update(self, rows: Rows) -> Self:
+    def update(self, rows: Batch) -> Self:
         """Learn the mean of rows, array_like or scipy.sparse (n, d), or one row (d,); returns self.
 
         Raises

@@ -19,7 +19,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
-    def parse_known_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Any:
+    def parse_known_args(  # type: ignore[override]  # argparse has overloads
+        self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any
+    ) -> Any:
         """As argparse, and what stands alone goes to `rest`, wherever it stands; --progress takes nothing but json."""
         found, left = super().parse_known_args(_with_values(sys.argv[1:] if args is None else args), *rest, **kwargs)
         if self.rest is not None and not any(text.startswith("-") for text in left):

@@ -332,7 +332,7 @@ class Cluster:
         try:
             content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception:  # a lambda
-            import cloudpickle
+            import cloudpickle  # type: ignore[import-untyped]  # it comes with dask
 
             content = cloudpickle.dumps(value)
         return _Model("the model", pickle.loads, (content,))

@@ -303,8 +303,7 @@ def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
     out = _of(_table(kind))
     table = out._table
     if isinstance(table, dict):
-        text = checks.array_of(arrays, name, (size,), np.uint8).tobytes()
-        entries: Any = json.loads(text)
+        entries: Any = json.loads(checks.array_of(arrays, name, (size,), np.uint8).tobytes())
         if not isinstance(entries, list):
             raise ValueError(f"array {name!r} holds no list of ids")
         n = len(cast("list[Any]", entries))

@@ -65,7 +65,7 @@ def as_fields(answer: Any, n: int, name: str) -> Fields:
         several = cast("Mapping[str, Any]", answer)
     elif isinstance(answer, tuple):
         parts = cast("tuple[Any, ...]", answer)
-        words = getattr(parts, "_fields", None) or SEVERAL.get(name, ())
+        words = cast("tuple[str, ...]", getattr(parts, "_fields", None) or SEVERAL.get(name, ()))
         if len(words) != len(parts):
             words = tuple(f"{name}_{i}" for i in range(len(parts)))
         several = dict(zip(words, parts, strict=True))

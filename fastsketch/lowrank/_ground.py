@@ -106,9 +106,10 @@ class InMemory:
         return mean_curvature(self._data, loss, level)
 
     def spread_around(self, centre: float | Biases) -> float:
-        data, z = self._data, centre
-        if isinstance(z, Biases):
-            z = scores(data, *nothing(data), z.rows, z.columns)
+        data = self._data
+        z: Any = centre
+        if isinstance(centre, Biases):
+            z = scores(data, *nothing(data), centre.rows, centre.columns)
         left = np.asarray(data.o - z, np.float64)
         return robust_spread(left[data.c > 0] if len(data.c) else left)
 

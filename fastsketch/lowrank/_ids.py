@@ -210,9 +210,9 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
         raise ValueError(f"{name} is a table, and the model was fitted to a matrix without ids")
     new, old = (found.user_ids, found.item_ids) if axis == 0 else (found.item_ids, found.user_ids)
     own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
-    shape = (len(new), len(known)) if axis == 0 else (len(known), len(new))
-    out = placed(found, *((own, other) if axis == 0 else (other, own)), shape)
-    return out, new
+    if axis == 0:
+        return placed(found, own, other, (len(new), len(known))), new
+    return placed(found, other, own, (len(known), len(new))), new
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:

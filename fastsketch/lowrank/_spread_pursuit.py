@@ -69,6 +69,9 @@ class SpreadFitted(Fitted):
 class SpreadPursuit(Pursuit):
     """As Pursuit; vectors of rows are Each of promises."""
 
+    state: Each[Any]
+    aimed: Each[Any]
+
     def __init__(self, parts: Partitions, about: Overview, biases: SpreadBiases, setting: PursuitSetting) -> None:
         none, empty = about.without_rows(), np.empty(0, about.dtype)
         here = Biases(biases.level, empty, biases.columns)
@@ -119,7 +122,8 @@ class SpreadPursuit(Pursuit):
         )
 
     def forget(self) -> None:
-        self.state = self.aimed = Each()
+        self.state = Each()
+        self.aimed = Each()
         self._sent = None, None
 
     def mean_loss(self) -> float:
@@ -142,7 +146,7 @@ class SpreadPursuit(Pursuit):
 
     def _now(self, state: Each[Any]) -> float:
         """The state is this one; the objective there."""
-        self.state: Each[Any] = state
+        self.state = state
         answers = self.parts.crew.fetch([self.parts.crew.call(item, own, 2) for own in state])
         self.most_z = max(0.0, *(answer.most_z for answer in answers))
         most = max(answer.most_a for answer in answers)
@@ -164,7 +168,8 @@ class SpreadPursuit(Pursuit):
         crew, parts = self.parts.crew, self.parts
         start = block_start(self.setting.seed, self.about.n, self.block, self._random_start())
         search = crew.call(place.began, np.ascontiguousarray(start, self.about.dtype))
-        most, nodes = self.setting.max_power_iterations, []
+        most = self.setting.max_power_iterations
+        nodes: list[Any] = []
         for k in range(most):
             nodes = parts.nodes(parts.each(place.products, self.state, nodes, None if k else search, self.exponent))
             if (k + 1) % AT_ONCE == 0 and k + 1 < most and crew.fetch(nodes)[0].same_search.done:
@@ -223,7 +228,7 @@ class SpreadPursuit(Pursuit):
         us = Each(list(own) for own in zip(*(each.u for each in part), strict=True))
         vs = np.ascontiguousarray(np.stack([each.v for each in part], axis=1), self.about.dtype)
         s = np.array([each.s for each in part])
-        self.aimed: Each[Any] = self.parts.each(place.aim, us, self.parts.crew.put(vs), s)
+        self.aimed = self.parts.each(place.aim, us, self.parts.crew.put(vs), s)
 
     def _follow(self, eta: float) -> float:
         known = self.state, self.aimed, eta, self.about.largest, self.loss, self._scale

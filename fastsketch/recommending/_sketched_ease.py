@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
@@ -169,7 +170,7 @@ class SketchedEASE(MergeableModel):
     @changes
     def update(
         self,
-        rows: Rows | Table,
+        rows: Batch | Table,
         sample_weight: ArrayLike | None = None,
         *,
         columns: ColumnNames | None = None,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.linalg.products import product
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch._validation import (
-    Rows,
     as_choice,
     as_dtype,
     as_integer,
@@ -248,7 +248,7 @@ class FrequentDirections(MergeableModel):
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
-    def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, rows: Batch, sample_weight: ArrayLike | None = None) -> Self:
         """Add one row or many.
 
         Parameters

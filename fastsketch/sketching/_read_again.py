@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel, from_bytes
-from fastsketch._validation import Rows, as_rows, as_weights
+from fastsketch._validation import as_rows, as_weights
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._rows_again import Product, View, blocks_of
@@ -93,7 +94,7 @@ class SecondPass(MergeableModel):
         return self._sketch, self._view
 
     @changes
-    def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
+    def update(self, rows: Batch, sample_weight: ArrayLike | None = None) -> Self:
         """Read some of the rows again.
 
         Parameters
@@ -225,4 +226,4 @@ def _second_pass(model: FrequentDirections) -> SecondPass | None:
 
 
 # A hook of the frame; the class cannot name this module, which needs it.
-FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign]
+FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign, assignment]

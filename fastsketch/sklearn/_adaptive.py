@@ -9,6 +9,7 @@ from numpy.random import RandomState
 
 from fastsketch._keywords import named_keywords
 from fastsketch._losses import OnlineLossName
+from fastsketch._model import Model
 from fastsketch.online import AdaptiveSubgradient
 from fastsketch.online._adaptive import Form, Method, Penalty
 from fastsketch.online._labels import ClassWeight
@@ -19,7 +20,7 @@ class _Adaptive:
     """Parameters, and the model that has them."""
 
     _RENAMED: ClassVar = {"eta": "learning_rate", "strength": "penalty_strength"}
-    _KIND: ClassVar = AdaptiveSubgradient
+    _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
 
     def __init__(
         self,

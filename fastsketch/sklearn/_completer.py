@@ -130,7 +130,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
             parameters["rank"] = min(self.rank, *shape)
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         if table is not None:
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = len(table.item_ids)
         else:
             self._name_features(self.model_)

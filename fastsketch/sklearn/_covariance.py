@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
@@ -137,7 +138,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
-    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
         A source (``fs.open_rows``, a data set of HDF5, ...) is read in chunks, and takes no weights.
@@ -153,7 +154,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return self._take(rows, weights)
 
     @changes
-    def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows."""
         if sample_weight is None and self._partial_fit_source(X):
             return self

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._batches import Batch
 from fastsketch._validation import Rows, as_choice, as_flag, as_integer
 from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._sketched import Merging
@@ -33,7 +34,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         raise NotImplementedError
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Batch, y: Any = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
         Of a source (``fs.open_rows``, a data set of HDF5, ...) nothing is kept for ``kneighbors``.
@@ -48,7 +49,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         self._keep(rows, keep_rows=keep_rows)
         return self
 
-    def partial_fit(self, X: Rows, y: Any = None) -> Self:
+    def partial_fit(self, X: Batch, y: Any = None) -> Self:
         """Learn from one more batch of any size, or from a source of rows.
 
         What ``fit`` has kept for ``kneighbors`` is given up.

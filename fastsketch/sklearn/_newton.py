@@ -9,6 +9,7 @@ from numpy.random import RandomState
 
 from fastsketch._keywords import named_keywords
 from fastsketch._losses import OnlineLossName
+from fastsketch._model import Model
 from fastsketch.online import SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.online._newton import Constraint, Method
@@ -19,7 +20,7 @@ class _Newton:
     """Parameters, and the model that has them."""
 
     _RENAMED: ClassVar = {"sketch": "method", "projection": "constraint"}
-    _KIND: ClassVar = SketchedNewton
+    _KIND: ClassVar[type[Model]] = SketchedNewton
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows, as_choice, as_integer, as_real, as_weights
@@ -151,7 +152,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
-    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
         sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice. A source (``fs.open_rows``,
@@ -188,7 +189,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
     @changes
     def partial_fit(
-        self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None, check_input: bool = True
+        self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None, check_input: bool = True
     ) -> Self:
         """Learn from one more batch of any size, single rows included.
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from fastsketch._batches import Batch
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows
 from fastsketch.features import IdMap, Triples
@@ -107,7 +108,7 @@ class EASERecommender(Merging):
         self.reservoir_size = reservoir_size
         self.random_state = random_state
 
-    def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, nonnegative: array or sparse (n_samples, n_features), source, or table.
 
         sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
@@ -119,7 +120,7 @@ class EASERecommender(Merging):
         rows = self._checked(X, reset=True)
         return self._take(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
 
-    def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from the rows of more users, in batches of any size, or from a source of rows."""
         if (table := table_of(X)) is not None:
             self._check_parameters()
@@ -165,7 +166,7 @@ class EASERecommender(Merging):
         self.model_ = model.update(table, sample_weight)
         self.n_features_in_ = self.model_.n_features or 0
         if first:
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
             self._fix_parameters()
         return self
 

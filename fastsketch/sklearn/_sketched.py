@@ -133,12 +133,12 @@ class Merging(Learned):
         return cls._from(model, parameters)
 
     # -- jobs and sources ------------------------------------------------------------------------------------------
-    def _job(self, source: Source) -> tuple[Model, Callable[[Any], Self]]:
+    def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
         """(model to learn from the rows of a source, what makes of it an estimator like this one, fitted)."""
         dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         template = self._template(source.n_rows, source.n_features, dtype)
 
-        def finish(model: Any) -> Self:
+        def finish(model: Any) -> Any:
             out: Any = clone(self)
             out._own_model(model)
             return out

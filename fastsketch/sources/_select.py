@@ -157,7 +157,8 @@ class Checked(Derived):
             fill = source._fill if fill is None else fill
             source = source._of
         super().__init__(source)
-        self._dtype, self._fill = dtype, fill
+        self._dtype: np.dtype[Any] | None = dtype
+        self._fill: float | None = fill
         self.dtype = source.dtype if dtype is None else dtype
         self.complete = True
 
@@ -220,9 +221,9 @@ class Checked(Derived):
         name, number, line = self._of.place(first + row)
         name = name if line is None else f"{name}, line {line}"
         where = "it" if number is None else f"row {number}"
-        column = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
+        called = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
         raise SourceError(
-            f"{name}: rows must be finite: {where} holds a NaN in column {column}: leave such rows out, or give a "
+            f"{name}: rows must be finite: {where} holds a NaN in column {called}: leave such rows out, or give a "
             "number as fill"
         )
 

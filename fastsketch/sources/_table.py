@@ -235,7 +235,6 @@ def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
     """Names of columns: those without one are called by their numbers."""
     names = [cell.strip() or str(place) for place, cell in enumerate(cells, 1)]
     if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise SourceError(f"{of}: two columns are called {twice!r}")
     return tuple(names)

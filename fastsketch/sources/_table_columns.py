@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def choose(
         kind = _other_than_numbers(fields[k])
         if kind is not None:
             raise SourceError(f"{of}: column {names[k]!r} holds {kind}, not numbers{hint}")
-        widths.append(_width(fields[k], lambda k=k: width(k)))
+        widths.append(_width(fields[k], partial(width, k)))
         if widths[-1] == 0:
             raise SourceError(f"{of}: column {names[k]!r} holds lists without entries")
     narrow = all((fields[k][2] or fields[k][1]) in "ef" for k in chosen)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 import numpy as np
 
+from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
-from fastsketch._validation import Rows, as_dtype, as_integer, as_rows, natural_dtype
+from fastsketch._validation import as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.io import _checks as checks
 from fastsketch.summaries._forest import PART_LEVEL, Node
 from fastsketch.summaries._summary import BlockSummary, SummarySetting, validate
@@ -56,7 +57,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
-    def update(self, rows: Rows) -> Self:
+    def update(self, rows: Batch) -> Self:
         """Learn from one row or many.
 
         Parameters

@@ -112,6 +112,8 @@ def work(specimen, model, log, chosen, stop, out):
     n, part = out["rows"], 0
     while time.monotonic() < stop and out["other_errors"] == 0:
         kind = chosen.choice(["update", "read", "save", "copy", "merge"], p=[0.5, 0.2, 0.1, 0.1, 0.1])
+        if kind == "update" and not (hasattr(model, "update") or hasattr(model, "fit")):
+            kind = "merge"  # all that changes it
         seed, call = int(chosen.integers(1 << 30)), None
         if kind == "update":
             call = ("update", batch(specimen, seed))

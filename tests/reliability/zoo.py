@@ -97,6 +97,12 @@ def _fit_by_ids(model, rows):
     return model.fit(sparse.csr_array(rows), row_ids=np.arange(rows.shape[0]), column_ids=names)
 
 
+def _learn_groups(model, rows):
+    """Every third row is of one group."""
+    keys = np.arange(rows.shape[0]) % 3
+    return model.merge(fs.sketch_groups(rows, by=keys, **model.parameters)) if rows.shape[0] else model
+
+
 @dataclass(frozen=True)
 class Specimen:
     """One setting of one kind of model."""
@@ -126,6 +132,13 @@ _SKETCH_READS = {
     "spectrum": lambda m: m.spectrum() if m.n_rows else None,
 }
 _NAMED_SKETCH_READS = {**_SKETCH_READS, "feature_names": lambda m: m.feature_names}
+_GROUP_READS = {
+    "keys": lambda m: m.group_keys,
+    "rows": lambda m: m.group_rows,
+    "squared_norms": lambda m: m.squared_norms,
+    "shrinkages": lambda m: m.shrinkages,
+    "sketches": lambda m: [model.sketch() for model in m.values()],
+}
 _HASH_READS = {
     "encode": lambda m: m.encode(dense_rows(9, 5)),
     "projection": lambda m: getattr(m, "projection", None),
@@ -240,6 +253,15 @@ def _ease(name, **parameters):
 
 
 SPECIMENS = (
+    *(
+        Specimen(
+            f"groups-{method}",
+            lambda method=method, center=center: fs.GroupSketches(4, method=method, center=center),
+            learn=_learn_groups,
+            reads=_GROUP_READS,
+        )
+        for method, center in (("rfd", False), ("fd", True))
+    ),
     *(_sketch(method, method=method, solver="gram") for method in ("fd", "rfd", "pfd", "cfd", "isvd", "tfd")),
     *(
         _sketch(f"{solver}-centred-decayed", solver=solver, center=True, decay=0.99)

@@ -151,11 +151,13 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
 
     # -- arrays --------------------------------------------------------------------------------------------------------
     @property
+    @reads
     def group_keys(self) -> NDArray[Any]:
         """The keys, (n_groups,): int64, or strings."""
         return np.array(self._keys, np.int64 if kind_of(self._keys) == "int" else np.str_)
 
     @property
+    @reads
     def group_rows(self) -> NDArray[np.int64]:
         """Rows of each group, (n_groups,)."""
         return np.empty(0, np.int64) if self._packed is None else self._packed.count[:, N_ROWS].copy()

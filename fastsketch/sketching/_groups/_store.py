@@ -71,7 +71,8 @@ class Store:
         self.layout = layout
         self._slab_bytes = int(min(SLAB_BYTES, max_memory / SLABS))
         self.n = 0
-        self._tables(0)
+        self.book, self.count = np.zeros((0, len(SketchState.SUMS))), np.zeros((0, len(SketchState.COUNTS)), np.int64)
+        self._record, self.room = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._slabs: list[list[NDArray[np.uint8]]] = [[] for _ in layout.rooms]
         self._free: list[Numbers] = [np.empty(0, np.int64) for _ in layout.rooms]
         self._n_records = [0] * len(layout.rooms)
@@ -82,9 +83,8 @@ class Store:
         book, count = np.zeros((n, len(SketchState.SUMS))), np.zeros((n, len(SketchState.COUNTS)), np.int64)
         count[:, TOP] = NOTHING_SEEN
         record, room = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        if self.n:
-            book[: self.n], count[: self.n] = self.book[: self.n], self.count[: self.n]
-            record[: self.n], room[: self.n] = self._record[: self.n], self.room[: self.n]
+        book[: self.n], count[: self.n] = self.book[: self.n], self.count[: self.n]
+        record[: self.n], room[: self.n] = self._record[: self.n], self.room[: self.n]
         self.book, self.count, self._record, self.room = book, count, record, room
 
     def add_groups(self, n: int) -> None:
