@@ -34,6 +34,7 @@ COMMANDS = {
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
+    "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "cold": "import and --help in fresh processes",
     "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
@@ -82,6 +83,7 @@ COMMANDS = {
     "online_defaults": "the same: loss, sizes and regularisers of the classifiers",
     "regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
     "lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
+    "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
     "profile": "cProfile of one stream",
 }

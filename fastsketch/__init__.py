@@ -14,6 +14,8 @@ _HOME = {
     "RobustFrequentDirections": "fastsketch.sketching",
     "Compressor": "fastsketch.sketching",
     "sketch_file": "fastsketch.sketching",
+    "sketch_groups": "fastsketch.sketching",
+    "GroupSketches": "fastsketch.sketching",
     "fwht": "fastsketch.sketching",
     "srht": "fastsketch.sketching",
     "SketchHash": "fastsketch.hashing",
@@ -26,6 +28,9 @@ _HOME = {
     "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
+    "open_rows": "fastsketch.sources",
+    "run": "fastsketch.jobs",
+    "map_rows": "fastsketch.jobs",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
     "load": "fastsketch._model",
@@ -41,6 +46,7 @@ _ROOMS = (
     "hashing",
     "indexing",
     "io",
+    "jobs",
     "lowrank",
     "merging",
     "online",
@@ -49,6 +55,7 @@ _ROOMS = (
     "recommending",
     "reference",
     "sketching",
+    "sources",
 )
 # Names that were public before the first release.
 _RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}

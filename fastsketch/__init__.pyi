@@ -7,6 +7,8 @@ from fastsketch.hashing import hamming_distances as hamming_distances
 from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
+from fastsketch.jobs import map_rows as map_rows
+from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
 from fastsketch.merging import merge as merge
@@ -17,10 +19,13 @@ from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
+from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import fwht as fwht
 from fastsketch.sketching import sketch_file as sketch_file
+from fastsketch.sketching import sketch_groups as sketch_groups
 from fastsketch.sketching import srht as srht
+from fastsketch.sources import open_rows as open_rows
 
 from . import baselines as baselines
 from . import codes as codes
@@ -28,6 +33,7 @@ from . import features as features
 from . import hashing as hashing
 from . import indexing as indexing
 from . import io as io
+from . import jobs as jobs
 from . import lowrank as lowrank
 from . import merging as merging
 from . import online as online
@@ -36,6 +42,7 @@ from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
+from . import sources as sources
 
 __version__: str
 __all__ = [
@@ -44,6 +51,7 @@ __all__ = [
     "CodeIndex",
     "Compressor",
     "FrequentDirections",
+    "GroupSketches",
     "LowRankModel",
     "RobustFrequentDirections",
     "SketchHash",
@@ -62,19 +70,25 @@ __all__ = [
     "hashing",
     "indexing",
     "io",
+    "jobs",
     "load",
     "lowrank",
     "map_merge",
+    "map_rows",
     "merge",
     "merging",
     "online",
+    "open_rows",
     "quantizing",
     "ranking",
     "recommending",
     "reference",
+    "run",
     "show_config",
     "sketch_file",
+    "sketch_groups",
     "sketching",
+    "sources",
     "srht",
     "thread_limit",
 ]

@@ -1,4 +1,4 @@
-"""The frame of every model: parameters, notes, copies, bytes, files, facts, merges, one changing thread at a time.
+"""The frame of every model: parameters, notes, names of columns, copies, bytes, files, facts, merges, threads.
 
 A model declares its parameters (``_parameters``) and defines what the frame asks for:
 
@@ -8,7 +8,11 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         scale: float = real(default=1.0)
 
         @changes                                # one thread at a time
-        def update(self, rows): ...
+        def update(self, rows, sample_weight=None):
+            return self._take_rows(rows, sample_weight)
+
+        def _update(self, rows, sample_weight): # what can be an array, or is CSR: all of it or nothing
+            ...
 
         def _begin(self):                       # the state before the first row
             self._total, self._n = None, 0
@@ -25,7 +29,8 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
         n_rows and n_features as properties; _merge(other) if it merges.
 
 It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
-``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. Methods that
+``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. ``_take_rows``
+gives it ``feature_names``, and sources of rows (_batches.py), which are learned from whole or not at all. Methods that
 change it are decorated with ``changes``, methods that read what those change in place with ``reads``
 (_kernels/guard.pyx).
 """
@@ -36,7 +41,7 @@ import contextlib
 import copy
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from os import PathLike
@@ -46,10 +51,12 @@ from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
 from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
+from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -112,6 +119,7 @@ class Model:
         self._check()
         self.notes = {}
         self._guard = Guard()
+        self._feature_names: FeatureNames | None = None
         self._begin()
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
@@ -148,6 +156,14 @@ class Model:
         """What ``facts`` adds to the counts and the parameters."""
         return {}
 
+    def _in_order(self) -> str | None:
+        """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
+        return f"a {type(self).__name__} does not merge"
+
+    def _certificate(self) -> dict[str, float]:
+        """What is known at no cost of how good the model is, summed over parts in reports (nothing by default)."""
+        return {}
+
     @property
     def n_rows(self) -> int:
         """Rows seen."""
@@ -157,6 +173,74 @@ class Model:
     def n_features(self) -> int | None:
         """Columns of the rows; None before the first."""
         raise NotImplementedError
+
+    # -- rows, and the names of their columns ----------------------------------------------------------------------
+    @property
+    def feature_names(self) -> FeatureNames | None:
+        """Names of the columns, from the first rows that had them (a table, a source); None as long as none had."""
+        return self._feature_names
+
+    def _update(self, rows: Any, sample_weight: Any) -> Any:
+        """Learn from rows in memory, all or nothing, for a model whose ``update`` is ``_take_rows``."""
+        raise NotImplementedError
+
+    def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
+        """``_update``, and what is common to all models: names are checked, and sources are read chunk by chunk.
+
+        Rows of a source of more than one chunk go to a copy of the state, which takes its place at the end: what is
+        refused or interrupted has changed nothing.
+        """
+        if type(rows) is np.ndarray:
+            self._update(rows, sample_weight)
+            return self
+        source = as_source(rows)
+        if source is None:
+            with self._named(names_of(rows), "rows"):
+                self._update(rows, sample_weight)
+            return self
+        names = agreed(source.feature_names, self._feature_names, source.name)
+        if self.n_features is not None and source.n_features != self.n_features:
+            raise ValueError(
+                f"{source.name} must have {self.n_features} columns as the rows before, got {source.n_features}"
+            )
+        work: Self | None = None
+        chunks = WeightedChunks(source, sample_weight)
+        for part, weights in chunks:
+            alone = work is None and part.shape[0] == source.n_rows
+            if work is None and not alone:
+                work = self._copied()
+            with naming(source, chunks.row):
+                if work is not None:
+                    work._update(part, weights)
+                    continue
+                with self._named(names, source.name):
+                    self._update(part, weights)
+        if work is not None:
+            work._feature_names = names
+            # in one step: an interrupt finds the state before or the state after
+            self.__dict__ = {**vars(work), "notes": self.notes, "_guard": self._guard}
+        return self
+
+    def _require_columns(self, rows: Any) -> None:
+        """ValueError if rows that are only read are a table of other columns, or in another order."""
+        if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
+            agreed(names_of(rows), self._feature_names)
+
+    def _name_columns(self, source: Source) -> None:
+        """Take the names of a source whose rows come next, on a model that nobody else has yet."""
+        self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+
+    @contextlib.contextmanager
+    def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
+        """While rows of these names are taken in, or not: ValueError if the columns before had others."""
+        seen, before = self.n_rows, self._feature_names
+        self._feature_names = agreed(names, before, whose)
+        try:
+            yield
+        except BaseException:
+            if self.n_rows == seen:
+                self._feature_names = before
+            raise
 
     @classmethod
     def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
@@ -193,7 +277,8 @@ class Model:
         """
         settled = {name: plain(value) for name, value in self.resolved.items() if value is not None}
         counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
-        return {**counts, **settled, **plain(self._facts())}
+        names = {} if self._feature_names is None else {"feature_names": list(self._feature_names)}
+        return {**counts, **names, **settled, **plain(self._facts())}
 
     def __repr__(self) -> str:
         given = ", ".join(
@@ -210,12 +295,17 @@ class Model:
     @reads
     def copy(self) -> Self:
         """An independent model in the same state."""
+        return self._copied()
+
+    def _copied(self) -> Self:
+        """``copy``, for a call that is at work in the model itself."""
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
             copy.deepcopy(self.notes),
             copy.deepcopy(state),
             {name: array.copy() for name, array in arrays.items()},
+            feature_names=self._feature_names,
         )
         self._keep_in_memory(other)
         return other
@@ -230,14 +320,7 @@ class Model:
     def to_bytes(self) -> bytes:
         """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
         state, arrays = self._state()
-        about = {
-            "kind": type(self).__name__,
-            "home": _home(type(self)),
-            "parameters": plain(self.parameters),
-            "notes": self.notes,
-            "state": state,
-        }
-        return files.pack(about, arrays)
+        return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
@@ -262,7 +345,8 @@ class Model:
         state, arrays = self._state()
         # copies: pickle reads them when this call has ended, and somebody else may change the model
         own = {name: array.copy() for name, array in arrays.items()}
-        return received, (type(self), self.parameters, copy.deepcopy(self.notes), copy.deepcopy(state), own)
+        about = copy.deepcopy(self.notes), copy.deepcopy(state)
+        return received, (type(self), self.parameters, *about, own, self._feature_names)
 
     @classmethod
     def _built(
@@ -272,6 +356,7 @@ class Model:
         state: dict[str, Any],
         arrays: Arrays,
         *,
+        feature_names: Any = None,
         trusted: bool = True,
     ) -> Self:
         model = cls(**parameters) if trusted else cls(**{**_meant_before(cls), **parameters})
@@ -279,6 +364,7 @@ class Model:
         if not trusted:
             model._validate(state, arrays)
         model._restore(state, arrays)
+        model._feature_names = feature_names if trusted else as_names(feature_names, model.n_features)
         return model
 
 
@@ -292,6 +378,10 @@ class MergeableModel(Model, abstract=True):
     def _merge(self, other: Any) -> None:
         """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
         raise NotImplementedError
+
+    def _joins_columns(self, other: Any) -> bool:
+        """Whether rows of another width can be added, because both know their columns by names."""
+        return False
 
     def _must_agree(self) -> dict[str, Any]:
         """The parameters in which two models must agree to merge."""
@@ -344,12 +434,14 @@ class MergeableModel(Model, abstract=True):
         wanted = self.resolved.get("dtype")
         if wanted is not None and other.resolved.get("dtype") != wanted:
             raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
-        if self.n_features is None:
-            self._adopt(other)
-            return
-        if self.n_features != other.n_features:
+        joins = self._joins_columns(other)
+        if self.n_features not in (None, other.n_features) and not joins:
             raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
-        self._merge(other)
+        with self._named(None if joins else other._feature_names, "the columns of other"):
+            if self.n_features is None:
+                self._adopt(other)
+            else:
+                self._merge(other)
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
@@ -357,6 +449,25 @@ class MergeableModel(Model, abstract=True):
 
         None (the default) if they do not: then each piece is a part of its own.
         """
+        return None
+
+    def _in_order(self) -> str | None:
+        return None
+
+    def _part_rows(self, n_features: int) -> int:
+        """Parts of a multiple of so many rows are what ``_first_blocks`` asks for."""
+        return 1
+
+    def _state_bytes(self, n_features: int) -> int:
+        """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        return 0
+
+    def _check_second_pass(self) -> None:
+        """Raise ValueError unless models of these parameters can read their rows again."""
+        raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
+
+    def _second_pass(self) -> Any:
+        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
         return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
@@ -414,7 +525,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             notes = dict(params.get("notes", {}))
         else:
             parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays, trusted=False)
+        return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
 
@@ -449,6 +560,19 @@ _HOMES_OF_SCHEMA_1 = {
 }
 
 
+def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
+    """The header of a model's file."""
+    about = {
+        "kind": type(model).__name__,
+        "home": _home(type(model)),
+        "parameters": plain(model.parameters),
+        "notes": model.notes,
+        "state": state,
+    }
+    names = model.feature_names
+    return about if names is None else {**about, "feature_names": list(names)}
+
+
 def _class_of(kind: str, home: Any) -> "type[Model] | None":
     """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet.
 
@@ -473,13 +597,18 @@ def _home(cls: type) -> str:
 
 
 def received(
-    cls: type[Model], parameters: dict[str, Any], notes: dict[str, Any], state: dict[str, Any], arrays: Arrays
+    cls: type[Model],
+    parameters: dict[str, Any],
+    notes: dict[str, Any],
+    state: dict[str, Any],
+    arrays: Arrays,
+    feature_names: Any = None,  # which pickles of earlier versions have not
 ) -> Model:
     """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
     own = {name: np.array(array) for name, array in arrays.items()}
     try:
-        return cls._built(parameters, notes, state, own, trusted=False)
+        return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
     except MemoryError:
         raise
     except INCONSISTENT as error:

@@ -201,6 +201,11 @@ def thread_limit(n: int) -> _Limit:
     return _Limit(as_integer(n, "n", 1, below=1 << 16), own=True)
 
 
+def blas_limit() -> _Limit:
+    """A ``with`` block in which BLAS has one thread, so that its bits are those of a worker; the pool keeps its own."""
+    return _Limit(1, own=False)
+
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 

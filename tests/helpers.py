@@ -1,6 +1,7 @@
 """Streams, tolerances and parameters that several tests share."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,15 @@ def error_interval(rows, sketch):
     values = np.linalg.eigvalsh(a.T @ a - b.T @ b)
     shift = sketch.alpha0 - sketch.alpha
     return values[0] + shift, values[-1] + shift
+
+
+# The command line in another process, with parts of 100,000 bytes.
+IN_SMALL_PARTS = [
+    sys.executable,
+    "-c",
+    "import sys; from fastsketch.jobs import _run; _run.PART_BYTES, _run.STATES_OF_A_PART = 100_000, 0;"
+    "from fastsketch.cli import main; sys.exit(main())",
+]
 
 
 def same_state(one, other):

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import io
 import json
 import pickle
 
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.cli import main
+from fastsketch.sources import Source, _source
+from fastsketch.sources._arrays import ArraySource
 
 
 class Total(MergeableModel):
@@ -34,11 +38,17 @@ class Total(MergeableModel):
     def _begin(self):
         self._sum, self._n = None, 0
 
-    def update(self, rows):
+    @changes
+    def update(self, rows, sample_weight=None):
+        return self._take_rows(rows, sample_weight)
+
+    def _update(self, rows, sample_weight):
         rows = np.atleast_2d(rows)
-        self._sum = rows.sum(axis=0) * self.scale + (0 if self._sum is None else self._sum)
+        if not np.isfinite(rows).all():
+            raise ValueError(f"rows must be finite: row {np.argmin(np.isfinite(rows).all(axis=1))} is not")
+        weights = np.ones(len(rows)) if sample_weight is None else sample_weight
+        self._sum = weights @ rows * self.scale + (0 if self._sum is None else self._sum)
         self._n += len(rows)
-        return self
 
     def _state(self):
         return {"n": self._n}, {} if self._sum is None else {"sum": self._sum}
@@ -249,3 +259,150 @@ def test_a_kind_that_is_not_known_is_a_state_error():
     content = learned().to_bytes().replace(b"Total", b"Totel")
     with pytest.raises(fs.StateError):
         fs.from_bytes(content)
+
+
+# -- rows of any kind, and the names of their columns ------------------------------------------------------------------
+class Pieces(Source):
+    """Rows in chunks of three, which may end in an interrupt."""
+
+    def __init__(self, rows, names=None, fails_after=None, counted=True):
+        self.name, self.n_rows, self.n_features = "the pieces", len(rows) if counted else None, rows.shape[1]
+        self.feature_names, self._rows, self._fails = names, rows, fails_after
+
+    def read(self, start_row=0):
+        for start in range(start_row, len(self._rows), 3):
+            if self._fails is not None and start >= self._fails:
+                raise KeyboardInterrupt
+            yield self._rows[start : start + 3], start + 3
+
+
+ROWS = np.arange(24.0).reshape(12, 2)
+AB = ("a", "b")
+
+
+def named_rows(names, rows=ROWS):
+    source = ArraySource(rows)
+    source.feature_names = names
+    return source
+
+
+def test_a_source_is_learned_from_whole():
+    whole = Total().update(ROWS)
+    weights = np.arange(12.0)
+    for counted in (True, False):
+        assert same(Total().update(Pieces(ROWS, counted=counted)), whole)
+        weighted = Total().update(Pieces(ROWS, counted=counted), weights)
+        assert same(weighted, Total().update(ROWS, weights))
+    assert same(Total().update(Pieces(ROWS), 2.0), Total().update(ROWS, np.full(12, 2.0)))
+    model = Total()
+    model.notes["mine"] = 1
+    notes, guard = model.notes, model._guard
+    assert model.update(Pieces(ROWS)).update(ROWS).n_rows == 24
+    assert model.notes is notes and model._guard is guard
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_source_is_learned_from_whole_or_not_at_all(begun):
+    bad = ROWS.copy()
+    bad[7, 1] = np.nan
+    model = Total().update(named_rows(AB)) if begun else Total()
+    before, names = model.to_bytes(), model.feature_names
+    for source, error, message in (
+        (Pieces(ROWS, AB, fails_after=6), KeyboardInterrupt, None),
+        (Pieces(bad, AB), ValueError, "the pieces: rows must be finite: row 7 is not"),
+        (named_rows(AB, bad), ValueError, "row 7"),  # one chunk: nothing is copied
+    ):
+        with pytest.raises(error, match=message):
+            model.update(source)
+        assert model.to_bytes() == before and model.feature_names == names
+    for counted in (True, False):
+        for n in (11, 13):
+            with pytest.raises(ValueError, match="sample_weight must have one entry for each"):
+                model.update(Pieces(ROWS, counted=counted), np.ones(n))
+    assert model.to_bytes() == before
+    if begun:
+        with pytest.raises(ValueError, match="the pieces must have 2 columns as the rows before, got 1"):
+            model.update(Pieces(ROWS[:, :1]))
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        lambda model: model.copy(),
+        copy.deepcopy,
+        lambda model: pickle.loads(pickle.dumps(model)),
+        lambda model: fs.from_bytes(model.to_bytes()),
+        lambda model: Total().merge(model),
+        lambda model: Total().update([0.0, 0.0]).merge(model),
+        lambda model: fs.merge([model, Total().update([1.0, 1.0])]),
+    ],
+    ids=["copy", "deepcopy", "pickle", "bytes", "into an empty one", "into another", "merged"],
+)
+def test_names_of_columns_go_where_the_state_goes(twin):
+    model = Total().update(ROWS)
+    assert model.feature_names is None and "feature_names" not in model.facts()
+    model.update(named_rows(AB)).update(ROWS)
+    assert model.feature_names == AB == twin(model).feature_names
+    assert model.facts()["feature_names"] == ["a", "b"]
+
+
+def test_names_of_columns_are_checked():
+    model = Total().update(named_rows(AB))
+    before = model.to_bytes()
+    for names, message in (
+        (("b", "a"), "in their order: column 0 is 'b', it was 'a'; give the columns in that order"),
+        (("a", "c"), "column 1 is 'c', it was 'b'; these are not the columns that the model has learned from"),
+        (("a", "b", "c"), "the 2 columns that came before, got 3: unknown are 'c': choose them by name"),
+        (("b",), "the 2 columns that came before, got 1: missing are 'a'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.update(named_rows(names, np.ones((4, len(names)))))
+        if len(names) == 2:
+            with pytest.raises(ValueError, match="the columns of other must have the columns that came before"):
+                model.merge(Total().update(named_rows(names)))
+    assert model.to_bytes() == before
+
+
+def test_names_in_a_file_are_checked():
+    about, arrays = fs.io._state.read(io.BytesIO(learned().update(named_rows(AB)).to_bytes()))
+    about = {name: about[name] for name in ("kind", "home", "parameters", "notes", "state", "feature_names")}
+    assert fs.from_bytes(fs.io._state.pack(about, arrays)).feature_names == AB
+    for names in (["a"], "ab", [1, 2], {"a": 0, "b": 1}):
+        with pytest.raises(fs.StateError, match="feature_names must be"):
+            fs.from_bytes(fs.io._state.pack({**about, "feature_names": names}, arrays))
+
+
+def test_tables_have_names():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(ROWS, columns=["a", "b"])
+    model = Total().update(table)
+    assert model.feature_names == AB and np.array_equal(model._sum, ROWS.sum(axis=0))
+    assert Total().update(pd.DataFrame(ROWS)).feature_names is None
+    with pytest.raises(TypeError, match="all strings, or none"):
+        Total().update(pd.DataFrame(ROWS, columns=["a", 1]))
+    with pytest.raises(ValueError, match="column 0 is 'b', it was 'a'"):
+        model.update(table[["b", "a"]])
+
+
+@pytest.mark.parametrize("kind", [fs.FrequentDirections, fs.SketchHash, fs.SketchQuantizer, fs.SketchedEASE])
+def test_rows_that_lie_elsewhere_are_read_in_chunks(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 1600)
+    rows = np.random.default_rng(0).random((500, 8))
+    np.save(tmp_path / "rows.npy", rows)
+    lengths = []
+
+    class Elsewhere:
+        shape, ndim, dtype = rows.shape, 2, rows.dtype
+
+        def __getitem__(self, place):
+            out = rows[place]
+            lengths.append(len(out))
+            return out
+
+        def __array__(self, *_, **__):
+            raise AssertionError("loaded whole")
+
+    whole = kind(3).update(rows)
+    for given in (Elsewhere(), np.load(tmp_path / "rows.npy", mmap_mode="r"), fs.open_rows(tmp_path / "rows.npy")):
+        assert same(kind(3).update(given), whole)
+    assert sum(lengths) == 500 and max(lengths) <= 25

@@ -2,30 +2,34 @@
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def _quota() -> float:
-    """Cores by the limits of the control groups that this process is in; infinite without any."""
-    best = math.inf
+def groups_of(controller: str) -> Iterator[Path]:
+    """Folders with the limits of a controller for the control groups that this process is in, and for those above."""
     try:
         lines = _MINE.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
-        return best
+        return
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         # the folder of version 1 may have the names in another order, or one of them alone
-        roots = [_GROUPS, *(_GROUPS / name for name in (controllers, "cpu", "cpu,cpuacct") if controllers)]
+        roots = [_GROUPS, *(_GROUPS / name for name in (controllers, controller, "cpu,cpuacct") if controllers)]
         # a limit may stand in the group or in any above it; in a container the path may be that of the host
         inner = Path(path.lstrip("/"))
         for group in (inner, *inner.parents, Path()):
-            best = min(best, *(_limit_of(root / group) for root in roots))
-    return best
+            yield from (root / group for root in roots)
+
+
+def _quota() -> float:
+    """Cores by the limits of the control groups that this process is in; infinite without any."""
+    return min((_limit_of(folder) for folder in groups_of("cpu")), default=math.inf)
 
 
 def _limit_of(folder: Path) -> float:

@@ -67,6 +67,9 @@ class LSH(LinearHasher, MergeableModel):
         TypeError, ValueError
             If rows are no finite real matrix of the width seen before, or their sum overflows.
         """
+        return self._take_rows(rows)
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
         checked = as_rows(rows, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
             added = np.asarray(checked.sum(axis=0, dtype=np.float64)).ravel()
@@ -76,7 +79,6 @@ class LSH(LinearHasher, MergeableModel):
             check_finite(checked)
             raise ValueError("the sum of the rows must be finite: it overflows")
         self._total = total
-        return self
 
     def _merge(self, other: Self) -> None:
         mine, theirs = self._total, other._total

@@ -1,28 +1,27 @@
 """predict and score: what a learned model says of rows, and what that is worth."""
 
-import contextlib
-import csv
-import io
 import time
 from argparse import Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch.cli import _lowrank
 from fastsketch.cli._answers import Answers, as_answers, shown
-from fastsketch.cli._appending import npy_rows
-from fastsketch.cli._consumed import length
-from fastsketch.cli._job import limited, naming
+from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import Reading, reading_as_learned
 from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
+from fastsketch.cli._row_by_row import InTurn, job_of, named_output, suffix_of, timed, write_answers
 from fastsketch.cli._scoring import scorer_of
+from fastsketch.jobs._engines import tell
+from fastsketch.jobs._mapping import check_names, in_parts, length
+from fastsketch.jobs._parts import Node
+from fastsketch.jobs._progress import Progress
 from fastsketch.lowrank import LowRankModel
+from fastsketch.sources import Source, naming
 
 # Rows whose answers are formed at a time, whatever the number of labels.
 ROWS_AT_A_TIME = 4096
@@ -37,19 +36,15 @@ def predict(args: Namespace) -> None:
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
         return
-    suffix = ".npy" if args.output.endswith(".npy") else ".csv"
-    with output_of(args, suffix) as out:
+    suffix = suffix_of(args.output, ".csv")
+    with output_of(args, suffix, name=named_output(args)) as out:
         answers = as_answers(model, args.model)
         if args.rank is not None:
             raise ValueError("--rank is of pairs: this model predicts rows")
         heads, ask = _asked(args, answers)
-        reading = reading_as_learned(model, args, labelled=False)
-        started = time.perf_counter()
-        with limited(args.threads), out.writing() as file, _writer(file, suffix, heads, answers) as write:
-            count = each(args, reading, out, lambda rows, _: write(ask(rows)))
-        seconds = time.perf_counter() - started
-        facts = {"n_rows": count, "seconds": seconds, "rows_per_second": count / seconds, "output": args.output}
-        report(args, facts, out)
+        source = reading_as_learned(model, args, labelled=False).whole(args.inputs)
+        found = write_answers(args, out, ask, source, suffix, heads)
+        report(args, {"n_rows": found.n_rows, **timed(found), "output": args.output}, out)
 
 
 def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
@@ -63,24 +58,6 @@ def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any]
         several = classes is not None and len(classes) > 2
         return [shown(label) for label in classes] if several and classes is not None else ["score"], answers.scores
     return [], answers.predict
-
-
-@contextlib.contextmanager
-def _writer(file: Any, suffix: str, heads: list[str], answers: Answers) -> Generator[Callable[[NDArray[Any]], object]]:
-    """What takes answers of some rows, (n,) or (n, columns), as csv with a header, if there are heads, or as .npy."""
-    if suffix == ".npy":
-        labels = not heads and answers.classes is not None
-        dtype = answers.classes.dtype if labels and answers.classes is not None else np.float64
-        with npy_rows(file, dtype, *([len(heads)] if len(heads) > 1 else [])) as append:
-            yield append
-        return
-    text = io.TextIOWrapper(file, "utf-8", newline="")
-    lines = csv.writer(text, lineterminator="\n")
-    if heads:
-        lines.writerow(heads)
-    yield lambda found: lines.writerows(map(shown, row) for row in (found if found.ndim == 2 else found[:, None]))
-    text.flush()
-    text.detach()
 
 
 # -- score -------------------------------------------------------------------------------------------------------------
@@ -112,28 +89,33 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
 
 def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> dict[str, Any]:
     """What the labelled rows of args.inputs say of a model."""
-    scorer = scorer_of(answers)
-    each(args, reading, out, scorer.add, labelled=True)
+    source, job, scorer = reading.whole(args.inputs), job_of(args, out), scorer_of(answers)
+    if not isinstance(source, InTurn):
+        check_names(answers.predict, source)
+    parts = source.parts(job.part_bytes)
+    found: dict[int, Any] = {}
+    with Progress(job.progress, source, len(parts)) as told:
+        tasks = ((number, score_part, (reading, part)) for number, part in enumerate(parts))
+        for number, (n_rows, counts) in in_parts(answers, tasks, parts, job, told):
+            found[number] = counts
+            told.finished(Node(None, n_rows, number, number, {}))
+    for number in range(len(parts)):  # in their order: sums depend on it in the last bit
+        scorer.join(found[number])
     return scorer.facts()
 
 
-def each(
-    args: Namespace, reading: Reading, out: Output, take: Callable[[Any, Any], object], *, labelled: bool = False
-) -> int:
-    """Hand the rows of args.inputs over, with their labels if `labelled`, else None, and return how many they are."""
-    sources = reading.open(args.inputs)
-    total, before, count = sum(source.size for source in sources) or 1, 0, 0
-    progress = Progress(out.title, args.progress)
-    for source in sources:
+def score_part(answers: Answers, reading: Reading, part: Source) -> tuple[int, Any]:
+    """(rows, what they say of a model) of one part."""
+    scorer, total = scorer_of(answers), 0
+    for source in part.each():
         row = 0
-        for rows, labels, position in reading.labelled(source) if labelled else reading.unlabelled(source):
+        for rows, labels, _ in reading.labelled(source):
             n = length(rows)
             for start in range(0, n, ROWS_AT_A_TIME):
-                part = slice(start, min(start + ROWS_AT_A_TIME, n))
+                piece = slice(start, min(start + ROWS_AT_A_TIME, n))
                 with naming(source, row):
-                    take(rows[part], None if labels is None else labels[part])
-                row += part.stop - part.start
-            progress.show((before + position) / total, count + row)
-        before, count = before + source.size, count + row
-    progress.show(1.0, count, final=True)
-    return count
+                    scorer.add(rows[piece], labels[piece])
+                row += piece.stop - piece.start
+                tell(piece.stop - piece.start)
+        total += row
+    return total, scorer.counts()

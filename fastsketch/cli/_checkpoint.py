@@ -10,8 +10,9 @@ from fastsketch._model import plain
 from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.cli._identity import VERSION, Identity, differences, to_compare
 from fastsketch.cli._reading import Learner, Reader
-from fastsketch.io import Source, SourceError, StateError
+from fastsketch.io import SourceError, StateError
 from fastsketch.sketching import FrequentDirections, SecondPass
+from fastsketch.sources import Source
 
 
 def save(path: Path, model: Learner, job: Identity, consumed: Consumed, reader: Reader) -> None:
@@ -77,7 +78,7 @@ def resumed(
 def _compare(source: Source, taken: Taken, reader: Reader, path: Path) -> None:
     """Read again what was taken of an input that may have changed since."""
     print(
-        f"fastsketch: {source.path} was moved or written to since: comparing its first {taken.rows:,} rows",
+        f"fastsketch: {source.name} was moved or written to since: comparing its first {taken.rows:,} rows",
         file=sys.stderr,
     )
     again = Taken()
@@ -91,6 +92,6 @@ def _compare(source: Source, taken: Taken, reader: Reader, path: Path) -> None:
             break
     if again != taken:
         raise SourceError(
-            f"{source.path} has changed: the {taken.rows:,} rows of it in {path} are not those it has now; start "
+            f"{source.name} has changed: the {taken.rows:,} rows of it in {path} are not those it has now; start "
             "without --resume"
         )

@@ -1,20 +1,18 @@
 """hash, quantize and encode."""
 
-import time
 from argparse import Namespace
 from typing import Any
 
-import numpy as np
-
 import fastsketch as fs
-from fastsketch.cli._appending import npy_rows
-from fastsketch.cli._job import given, learn, limited, naming
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given
 from fastsketch.cli._output import output_of
-from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
+from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
 from fastsketch.hashing import SketchHash
-from fastsketch.io import StateError, open_source
+from fastsketch.io import StateError
 from fastsketch.quantizing import SketchQuantizer
+from fastsketch.sources import open_rows
 
 Coder = SketchHash | SketchQuantizer
 
@@ -31,8 +29,7 @@ def quantize(args: Namespace) -> None:
 
 def _learn(args: Namespace, model: Coder) -> None:
     with output_of(args) as out:
-        _, facts = learn(args, model, out)
-        report(args, facts, out)
+        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
 def load_coder(path: str) -> Coder:
@@ -44,32 +41,17 @@ def load_coder(path: str) -> Coder:
 
 
 def encode(args: Namespace) -> None:
-    """Codes of the rows of files into one .npy."""
-    with output_of(args, ".npy") as out:
+    """Codes of the rows of files into one .npy, or a folder of Parquet."""
+    suffix = suffix_of(args.output, ".npy")
+    with output_of(args, suffix, name=named_output(args)) as out:
         model = load_coder(args.model)
-        options: dict[str, Any] = {}
-        if args.factors:
-            if not isinstance(model, SketchHash):
-                raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
-            options["factors"] = True
-        width = model.encode(np.empty((0, model.n_features or 0)), **options).shape[1]
-        sources = [open_source(path, n_features=model.n_features, zero_based=args.zero_based) for path in args.inputs]
-        total, before, rows = sum(source.size for source in sources) or 1, 0, 0
-        progress, started = Progress(out.title, args.progress), time.perf_counter()
-        with limited(args.threads), out.writing() as file, npy_rows(file, np.uint8, width) as append:
-            for source in sources:
-                row = 0
-                for chunk, position in source.chunks():
-                    with naming(source, row):
-                        append(model.encode(chunk, **options))
-                    row += chunk.shape[0]
-                    progress.show((before + position) / total, rows + row)
-                before += source.size
-                rows += row
-        progress.show(1.0, rows, final=True)
-        seconds = time.perf_counter() - started
-        facts: dict[str, Any] = {"n_rows": rows}
+        if args.factors and not isinstance(model, SketchHash):
+            raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
+        encoder = model.encoder(factors=True) if args.factors and isinstance(model, SketchHash) else model.encoder()
+        source = open_rows(args.inputs, n_features=model.n_features, zero_based=args.zero_based)
+        found = write_answers(args, out, encoder.encode, source, suffix)
+        facts: dict[str, Any] = {"n_rows": found.n_rows}
         if isinstance(model, SketchHash):
             facts["n_bits"] = model.n_bits
-        facts |= {"bytes_per_code": width, "seconds": seconds, "rows_per_second": rows / seconds}
+        facts |= {"bytes_per_code": encoder.width, **timed(found)}
         report(args, {**facts, "output": args.output}, out)

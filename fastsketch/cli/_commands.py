@@ -15,21 +15,20 @@ import numpy as np
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
-from fastsketch.cli._job import given, learn, limited
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
+from fastsketch.cli._reading import open_all
 from fastsketch.cli._report import SPECTRUM, finite, report
-from fastsketch.io import Source, StateError, open_source
+from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
+from fastsketch.sources import Source
+from fastsketch.sources._source import Place
 
-# Notes of a model with the ids of its rows and columns: as long as its data.
-ID_LISTS = ("rows", "columns")
-# Notes that models must have in common to be merged, and what is said if they differ.
-OF_COLUMNS = {
-    "columns": "its columns have other names",
-    "events": "its events have another meaning (--relevant, --binary)",
-}
+# The note of an item model that says what its events mean, which models must have in common to be merged.
+EVENTS = "events"
 
 
 def sketch(args: Namespace) -> None:
@@ -38,8 +37,7 @@ def sketch(args: Namespace) -> None:
     if as_integer(args.passes, "--passes", 1, 3) > 1:
         model._check_rereadable("--passes 2")
     with output_of(args) as out:
-        _, facts = learn(args, model, out)
-        report(args, facts, out)
+        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
 def audit(args: Namespace) -> int:
@@ -48,14 +46,12 @@ def audit(args: Namespace) -> int:
     if not isinstance(model, FrequentDirections):
         raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
     model._rereadable("an audit")
-    sources = [
-        _Watched(open_source(path, n_features=model.n_features, zero_based=args.zero_based), args.progress)
-        for path in args.inputs
-    ]
+    sources = open_all(args.inputs, model.n_features, zero_based=args.zero_based)
+    watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
     with limited(args.threads), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
-        found = model.audit(sources, accuracy=args.accuracy)
+        found = model.audit(watched, accuracy=args.accuracy)
     total = model.squared_norm
     same_rows = not any(issubclass(warning.category, OtherRows) for warning in told)
     facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
@@ -66,22 +62,27 @@ def audit(args: Namespace) -> int:
     return int(not same_rows)
 
 
-class _Watched:
+class _Watched(Source):
     """A source that shows how far each pass over it has come."""
 
     def __init__(self, source: Source, progress: bool | None) -> None:
-        self.path, self.n_rows, self.n_features, self.size = source.path, source.n_rows, source.n_features, source.size
+        self.name, self.n_rows, self.n_features, self.size = source.name, source.n_rows, source.n_features, source.size
+        self.feature_names, self.repeatable, self.waits = source.feature_names, source.repeatable, False
         self._source, self._wanted, self._passes, self.rows_read = source, progress, 0, 0
 
-    def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         self._passes += 1
-        progress, self.rows_read = Progress(f"{self.path.name}, pass {self._passes}", self._wanted), 0
+        progress, self.rows_read = Progress(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
         for rows, position in self._source.chunks(start_row):
             yield rows, position
             self.rows_read += rows.shape[0]
             progress.show(position / self.size if self.size else 1.0, self.rows_read)
         progress.show(1.0, self.rows_read, final=True)
+
+    def place(self, row: int) -> Place:
+        """See Source."""
+        return self._source.place(row)
 
 
 def merge(args: Namespace) -> None:
@@ -89,26 +90,22 @@ def merge(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         with limited(args.threads):
             models = [_mergeable(path) for path in args.inputs]
-            of_columns = _of_columns(models[0])
+            meaning = models[0].notes.get(EVENTS)
             for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                for name, note in _of_columns(other).items():
-                    if note != of_columns[name]:
-                        raise ValueError(f"{path}: {OF_COLUMNS[name]} than those of {args.inputs[0]}")
+                if other.notes.get(EVENTS) != meaning:
+                    raise ValueError(
+                        f"{path}: its events have another meaning (--relevant, --binary) than those of {args.inputs[0]}"
+                    )
                 try:
                     models[0].copy().merge(other)
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{path}: {error}") from None
             merged = fs.merge(models)
             merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            merged.notes |= {name: note for name, note in of_columns.items() if note is not None}
+            merged.notes |= {} if meaning is None else {EVENTS: meaning}
             out.save(merged)
             facts = merged.facts()
         report(args, {**facts, "output": args.output}, out)
-
-
-def _of_columns(model: MergeableModel) -> dict[str, Any]:
-    """The notes of an item model that say what its columns are."""
-    return {name: model.notes.get(name) for name in OF_COLUMNS}
 
 
 def _mergeable(path: str) -> MergeableModel:
@@ -142,8 +139,7 @@ def info(args: Namespace) -> None:
 
         plot_spectrum(facts, args.plot)
     if args.json:
-        notes = {name: note for name, note in model.notes.items() if name not in ID_LISTS}
-        print(json.dumps(finite({**facts, "notes": notes})))
+        print(json.dumps(finite({**facts, "notes": model.notes})))
         return
     report(args, {name: fact for name, fact in facts.items() if fact is not certain})
     if certain:

@@ -1,11 +1,14 @@
 """How flags are declared: those that many commands share, those of a model's parameters, and those of older names."""
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 DTYPES = "{float32,float64}"
+# The value of --progress without one.
+LINE = "line"
 
 
 class Parser(argparse.ArgumentParser):
@@ -16,13 +19,24 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
-    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        """As argparse, and what stands alone goes to `rest`, wherever it stands."""
-        found, left = super().parse_known_args(*args, **kwargs)
+    def parse_known_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Any:
+        """As argparse, and what stands alone goes to `rest`, wherever it stands; --progress takes nothing but json."""
+        found, left = super().parse_known_args(_with_values(sys.argv[1:] if args is None else args), *rest, **kwargs)
         if self.rest is not None and not any(text.startswith("-") for text in left):
             getattr(found, self.rest).extend(left)
             left = []
         return found, left
+
+
+def _with_values(args: Sequence[str]) -> list[str]:
+    """The arguments with a value for --progress, so that it takes none of the names behind it."""
+    out: list[str] = []
+    for text in args:
+        if text == "json" and out and out[-1] == f"--progress={LINE}":
+            out[-1] = "--progress=json"
+        else:
+            out.append(f"--progress={LINE}" if text == "--progress" else text)
+    return out
 
 
 def lazy(function: str) -> Callable[[argparse.Namespace], int | None]:
@@ -103,18 +117,69 @@ def source(parser: argparse.ArgumentParser) -> None:
     zero_based(parser)
 
 
+def _how(text: str) -> bool | str:
+    if text not in (LINE, "json"):
+        raise argparse.ArgumentTypeError(f"must stand alone, or be json, got {text}")
+    return text == LINE or text
+
+
 def progress(parser: argparse.ArgumentParser) -> None:
-    """Whether progress is shown."""
+    """Whether progress is shown, and how."""
     parser.add_argument(
         "--progress",
-        action=argparse.BooleanOptionalAction,
+        type=_how,
         default=None,
-        help="progress on standard error (default: on a terminal)",
+        metavar="[json]",
+        help="progress on standard error (default: on a terminal), or lines of JSON there",
     )
+    parser.add_argument("--no-progress", dest="progress", action="store_false", help=argparse.SUPPRESS)
+
+
+def in_parts(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command whose rows are learned in parts."""
+    workers(parser, "learned")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="folder for what has been learned of the parts, until the output is there (default: OUTPUT.partial)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint of the same command: only other parts are read"
+    )
+    progress(parser)
+
+
+def map_job(parser: argparse.ArgumentParser, *, resumed: bool = True) -> None:
+    """The flags of a command that says something of every row."""
+    workers(parser, "answered")
+    if resumed:
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            help="go on from what the same command has left in OUTPUT.partial: only other parts are read",
+        )
+    progress(parser)
+
+
+def workers(parser: argparse.ArgumentParser, done: str) -> None:
+    """How many parts are done at the same time, and where."""
+    parser.add_argument(
+        "--workers",
+        default="auto",
+        metavar="N",
+        help=f"parts {done} at the same time (default auto: by cores, memory and size; no influence on the result)",
+    )
+    parser.add_argument(
+        "--engine",
+        default="processes",
+        metavar="{processes,threads,dask}",
+        help=f"where parts are {done} (default processes)",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=f"of a Dask cluster, where parts are {done}")
 
 
 def long(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that runs long."""
+    """The flags of a command that runs long, and reads its rows in order."""
     parser.add_argument(
         "--checkpoint",
         type=float,

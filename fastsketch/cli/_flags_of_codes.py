@@ -6,10 +6,10 @@ from fastsketch.cli._flags import (
     choices,
     common,
     dtype,
-    long,
+    in_parts,
+    map_job,
     or_none,
     parameter,
-    progress,
     renamed,
     seed,
     source,
@@ -60,7 +60,7 @@ def _hash(commands: Any) -> None:
     dtype(parser)
     renamed(parser, {"--bits": "--n-bits", "--sketch": "--method"})
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_coding.hash_rows")
 
 
@@ -87,7 +87,7 @@ def _quantize(commands: Any) -> None:
     )
     dtype(parser)
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_coding.quantize")
 
 
@@ -96,16 +96,16 @@ def _encode(commands: Any) -> None:
         "encode",
         help="codes of the rows of files",
         description="Encode the rows of files with a model of 'hash' or 'quantize'; codes are the rows of an .npy of "
-        "uint8.",
+        "uint8, or, with -o CODES.parquet, a column of binary values in a folder of files.",
     )
     parser.add_argument("model", metavar="MODEL.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
-    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy")
+    parser.add_argument("-o", "--output", required=True, metavar="CODES.npy", help="or CODES.parquet, a folder; or -")
     parser.add_argument(
         "--factors", action="store_true", help="two factors behind each code of a hash, for better distances"
     )
     zero_based(parser)
-    progress(parser)
+    map_job(parser)
     common(parser, "_coding.encode")
 
 

@@ -7,9 +7,9 @@ from fastsketch.cli._flags import (
     choices,
     common,
     long,
+    map_job,
     or_none,
     parameter,
-    progress,
     renamed,
     seed,
     source,
@@ -271,7 +271,7 @@ def _predict(commands: Any) -> None:
         "--output",
         default="-",
         metavar="OUT",
-        help="csv, or .npy by its name (default: csv on the standard output)",
+        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -283,7 +283,7 @@ def _predict(commands: Any) -> None:
     what.add_argument("--scores", action="store_true", help="raw scores instead of labels")
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="of pairs (default: that of the model)")
     zero_based(parser)
-    progress(parser)
+    map_job(parser)
     common(parser, "_answering.predict")
 
 
@@ -301,5 +301,5 @@ def _score(commands: Any) -> None:
         "--target", metavar="COLUMN", help="name, or number from 1, of the column of labels (default: as learned)"
     )
     zero_based(parser)
-    progress(parser)
+    map_job(parser, resumed=False)
     common(parser, "_answering.score")

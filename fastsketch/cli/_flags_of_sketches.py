@@ -1,4 +1,4 @@
-"""The arguments of sketch, audit, merge and info."""
+"""The arguments of sketch, groups, audit, merge and info."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fastsketch.cli._flags import (
     choices,
     common,
     dtype,
-    long,
+    in_parts,
     parameter,
     progress,
     renamed,
@@ -16,12 +16,14 @@ from fastsketch.cli._flags import (
 
 # Choices are only shown here: the classes check them. A test compares both.
 METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
+GROUP_METHODS = ("rfd", "fd", "pfd", "cfd", "isvd")
 SOLVERS = ("auto", "gram", "svd", "exact")
 
 
 def add(commands: Any) -> None:
     """Add these commands."""
     _sketch(commands)
+    _groups(commands)
     _audit(commands)
     _merge(commands)
     _info(commands)
@@ -81,8 +83,42 @@ def _sketch(commands: Any) -> None:
     )
     renamed(parser, {"--rule": "--method"})
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_commands.sketch")
+
+
+def _groups(commands: Any) -> None:
+    parser = commands.add_parser(
+        "groups",
+        help="a sketch for each group of rows",
+        description="Sketch every group of rows by itself, in one pass over rows that come in any order; the values of "
+        "one column say which rows belong together. Groups that do not fit into memory go to temporary files.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("--by", required=True, metavar="COLUMN", help="name or position (from 0) of the groups' column")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help="OUT.fsk, OUT.parquet (a row for each group), or -"
+    )
+    parser.add_argument(
+        "--columns", metavar="A,B,...", help="names or positions of the columns to sketch (default: all)"
+    )
+    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep of a group (default 16)")
+    parameter(parser, "method", metavar=choices(GROUP_METHODS), help="member of the family (default rfd)")
+    parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
+    parameter(parser, "beta", type=float, metavar="X", help="share of the rows that pfd shrinks (default 0.2)")
+    parameter(parser, "buffer_size", type=int, metavar="B", help="rows between shrinks (default: L)")
+    parameter(parser, "center", action="store_true", help="subtract the mean of each group, exactly and online")
+    dtype(parser)
+    parser.add_argument(
+        "--max-memory", type=float, default=1000.0, metavar="MB", help="megabytes for the groups (default 1000)"
+    )
+    parser.add_argument(
+        "--temporary-folder", metavar="DIR", help="place for temporary files (default: the folder of the output)"
+    )
+    source(parser)
+    progress(parser)
+    common(parser, "_groups.groups")
 
 
 def _audit(commands: Any) -> None:

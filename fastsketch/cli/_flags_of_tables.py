@@ -7,7 +7,7 @@ from fastsketch.cli._flags import (
     DTYPES,
     choices,
     common,
-    long,
+    in_parts,
     parameter,
     renamed,
     seed,
@@ -134,7 +134,7 @@ def _items(commands: Any) -> None:
     parser.add_argument("--binary", action="store_true", help="a value above 0 counts as 1")
     parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
     source(parser)
-    long(parser)
+    in_parts(parser)
     common(parser, "_items.items")
 
 

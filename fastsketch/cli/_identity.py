@@ -3,18 +3,13 @@
 import json
 from argparse import Namespace
 from collections.abc import Sequence
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, cast
 
 from fastsketch._model import plain
-from fastsketch.io import Source
+from fastsketch.sources import Source
 
 # Written into partial results; another layout gets another number.
 VERSION = 1
-# At most 1 MiB of an input is read to know it again, in one block of each of 32 equal stretches; a smaller one is read
-# whole. What the blocks miss shows by the time of modification: then the rows that were used are compared.
-BLOCKS, BLOCK_BYTES = 32, 32 << 10
 # Switches that are written only where they are something else.
 UNWRITTEN: dict[str, Any] = {
     "passes": 1,
@@ -45,37 +40,13 @@ def identity(args: Namespace, model: Any, sources: Sequence[Source]) -> Identity
         "parameters": _as_read(plain(model.parameters)),
         "resolved": _as_read(plain(model.resolved)),  # a default of another version of the library may be another
         "switches": switches,
-        "inputs": [_of_file(source.path) for source in sources],
+        "inputs": [source.identity() for source in sources],
     }
 
 
 def _as_read(value: Any) -> Any:
     """As it is when json has written and read it: tuples are lists."""
     return json.loads(json.dumps(value))
-
-
-def _of_file(path: Path) -> dict[str, Any]:
-    about = path.stat()
-    return {
-        "path": str(path.resolve()),
-        "format": path.suffix,
-        "bytes": about.st_size,
-        "modified": about.st_mtime_ns,
-        "digest": sampled_digest(path, about.st_size),
-    }
-
-
-def sampled_digest(path: Path, size: int) -> str:
-    """A digest of blocks spread over a whole file, the first and the last among them."""
-    digest = blake2b(digest_size=16)
-    with path.open("rb", buffering=0) as file:
-        if size <= BLOCKS * BLOCK_BYTES:
-            digest.update(file.read())
-        else:
-            for block in range(BLOCKS):
-                file.seek((size - BLOCK_BYTES) * block // (BLOCKS - 1))
-                digest.update(file.read(BLOCK_BYTES))
-    return digest.hexdigest()
 
 
 def differences(now: Identity, then: Identity) -> list[str]:

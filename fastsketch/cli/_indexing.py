@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch.cli._coding import load_coder
-from fastsketch.cli._job import limited, naming
+from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import open_all
@@ -21,6 +21,7 @@ from fastsketch.cli._searching import answer, asked, matrix, read_ids
 from fastsketch.cli._signals import held
 from fastsketch.indexing import IndexConflict
 from fastsketch.indexing._files import MANIFEST, is_ours
+from fastsketch.sources import naming
 
 GENERATIONS = "generations"
 

@@ -1,22 +1,24 @@
 """items: an item model of users' rows, as ``recommend`` reads it."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastsketch._validation import is_sparse
-from fastsketch.cli._job import given, learn
-from fastsketch.cli._names import is_names
+from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._job import given
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import Piece, PlainRows
 from fastsketch.cli._report import report
-from fastsketch.io import Source, SourceError, StateError
+from fastsketch.io import SourceError
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending._tables import put_item_ids
+from fastsketch.sources import Source
+from fastsketch.sources._select import Derived
 
 # Of the file of names: a line is a name.
 BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20
@@ -24,44 +26,44 @@ BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20
 
 def items(args: Namespace) -> None:
     """Learn an item model from files of users' rows into one state file, with checkpoints."""
-    model, reader = SketchedEASE(**given(args)), UserRows(args.names, binary=args.binary)
+    model = SketchedEASE(**given(args))
     with output_of(args) as out:
-        _, facts = learn(args, model, out, reader=reader)
+        source = rows_of(args)
+        names = None if args.names is None else _names(args.names, source)
+        # as `recommend` reads it: which values count, and whether they count as 1
+        notes: dict[str, Any] = {"events": {"relevant": None, "binary": args.binary}}
+
+        def finish(model: SketchedEASE) -> None:  # the names are ids in the state of the model
+            if names is not None and model.item_ids is None:
+                put_item_ids(model, names)
+
+        source = Ones(source) if args.binary else source
+        facts = learn_in_parts(args, model, out, source, notes=notes, finish=finish)
         report(args, facts, out)
 
 
-class UserRows(PlainRows):
-    """Rows alone; the notes of the model say what `recommend` needs to know of them."""
+def _names(path: str, source: Source) -> list[str]:
+    names = read_names(Path(path))
+    if len(names) != source.n_features:
+        raise SourceError(f"{path} has {len(names)} names for the {source.n_features} columns of the inputs")
+    return names
 
-    def __init__(self, path: str | None, *, binary: bool) -> None:
-        self._path = path  # of the names of the columns
-        self._names: list[str] | None = None
-        self._binary = binary
 
-    def begin(self, sources: Sequence[Source]) -> None:
-        """See Reader."""
-        if self._path is None:
-            return
-        self._names, width = read_names(Path(self._path)), sources[0].n_features
-        if len(self._names) != width:
-            raise SourceError(f"{self._path} has {len(self._names)} names for the {width} columns of the inputs")
+class Ones(Derived):
+    """Rows with 1 for what is above 0."""
 
-    def notes(self) -> dict[str, Any]:
-        """See Reader; `events` as `recommend` reads it: which values count, and whether they count as 1."""
-        events = {"events": {"relevant": None, "binary": self._binary}}
-        return events if self._names is None else {"columns": self._names, **events}
+    def like(self, source: Source) -> Source:
+        """See Derived."""
+        return Ones(source)
 
-    def take(self, notes: dict[str, Any]) -> None:
-        """See Reader."""
-        found = notes.get("columns")
-        if (found is None) != (self._path is None) or not (found is None or is_names(found)):
-            raise StateError("the names of the items are not those of this command")
-        self._names = found
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        for rows, position in self._of.read(start_row):
+            yield _ones_of(rows), position
 
-    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
-        """See Reader."""
-        for (rows,), n, position in super().__call__(source, start_row, model):
-            yield (_ones_of(rows) if self._binary else rows,), n, position
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**super().identity(), "binary": True}
 
 
 def _ones_of(rows: Any) -> Any:

@@ -1,11 +1,10 @@
 """The part that the learning commands share: files in, a model learned with checkpoints, facts out."""
 
 import contextlib
-import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -17,10 +16,11 @@ from fastsketch.cli._consumed import Consumed
 from fastsketch.cli._identity import Identity, identity
 from fastsketch.cli._output import Output, free_name
 from fastsketch.cli._progress import Progress
-from fastsketch.cli._reading import HasLines, Learner, PlainRows, Reader, comes_once
+from fastsketch.cli._reading import Learner, PlainRows, Reader
 from fastsketch.cli._signals import held
-from fastsketch.io import Source, SourceError
+from fastsketch.io import SourceError
 from fastsketch.sketching import SecondPass
+from fastsketch.sources import Source, comes_once, naming
 
 L = TypeVar("L", bound=Learner)
 
@@ -40,11 +40,22 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = None) -> tuple[L, dict[str, Any]]:
+def _as_it_is(model: Any) -> None:
+    """What most commands do with a model that has learned."""
+
+
+def learn(
+    args: Namespace,
+    model: L,
+    out: Output,
+    *,
+    reader: Reader | None = None,
+    finish: Callable[[Any], None] = _as_it_is,
+) -> tuple[L, dict[str, Any]]:
     """Put the rows of args.inputs through the model and save it; returns the model learned and its facts.
 
-    With --passes 2 a sketch reads them twice. An interrupt leaves a partial result, from which --resume goes on to the
-    same bits.
+    `finish` is what is done to the model before it is saved. With --passes 2 a sketch reads them twice. An interrupt
+    leaves a partial result, from which --resume goes on to the same bits.
     """
     reader = reader or PlainRows()
     as_real(args.checkpoint, "--checkpoint", 0.0, 1e9)
@@ -83,6 +94,7 @@ def learn(args: Namespace, model: L, out: Output, *, reader: Reader | None = Non
             notes = {"inputs": [Path(path).name for path in args.inputs], **reader.notes()}
             with held():  # a fit that is complete is saved
                 model.notes = notes
+                finish(model)
                 out.save(model)
                 if out.partial is not None:
                     out.partial.unlink(missing_ok=True)
@@ -134,7 +146,7 @@ class _Pass(Generic[L]):
             return self.model
         for source, then, now in zip_longest(sources, self.consumed.first, self.consumed.at(self.model.n_rows)):
             if now != then:
-                raise SourceError(f"{source.path} has changed between the two passes: start again, without --resume")
+                raise SourceError(f"{source.name} has changed between the two passes: start again, without --resume")
         return self.model.finish()
 
     def words(self) -> str:
@@ -171,20 +183,3 @@ class _Checkpoints:
             return f"the partial result cannot be saved as {path}: {error}"
         how = "--resume" if self._out.partial else f"-o {name} --resume"
         return f"the partial result of {so_far} is in {path}; the same command with {how} goes on from it"
-
-
-# -- errors --------------------------------------------------------------------------------------------------------
-@contextlib.contextmanager
-def naming(source: Source, start_row: int) -> Generator[None]:
-    """Errors of a model about rows from start_row on name the file, its row and, in text, the line."""
-    try:
-        yield
-    except ValueError as error:
-        message, path = str(error), source.path
-        found = re.search(r"\b(row|entry) (\d+)\b", message)
-        if found is None:
-            raise ValueError(f"{path}, after row {start_row}: {message}") from None
-        row = start_row + int(found[2])
-        number = source.line_of(row) if isinstance(source, HasLines) else None
-        line = "" if number is None else f", line {number}"
-        raise ValueError(f"{path}{line}: {message[: found.start()]}row {row}{message[found.end() :]}") from None

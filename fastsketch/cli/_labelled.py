@@ -1,6 +1,5 @@
 """Files of labelled rows as learners take them: svmlight text, tables, and streams of both."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,12 +7,16 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_integer
-from fastsketch.cli._reading import STANDARD_INPUT, comes_once, open_all
+from fastsketch.cli._reading import open_all
+from fastsketch.cli._row_by_row import InTurn
 from fastsketch.features import TableRows
-from fastsketch.io import Source, SourceError, StateError, open_source
-from fastsketch.io._sources import SvmlightSource
+from fastsketch.io import SourceError, StateError
 from fastsketch.io._svmlight import MOST_FEATURES
+from fastsketch.sources import Source, comes_once
+from fastsketch.sources._identity import of_file
+from fastsketch.sources._joined import joined
+from fastsketch.sources._source import Place
+from fastsketch.sources._svmlight import SvmlightSource
 
 TABLES = (".csv", ".tsv")
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -51,32 +54,21 @@ class TextReading:
     def open(self, paths: Sequence[str]) -> list[Source]:
         """Sources that go together."""
         streams = [path for path in paths if comes_once(path)]
-        if not streams:
-            return open_all(paths, self._n_features, zero_based=self._zero_based)
-        if self._n_features is None:
+        if streams and self._n_features is None:
             raise SourceError(
                 f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--n-features "
                 "or --open-columns)"
             )
-        width = as_integer(self._n_features, "--n-features", 1, MOST_FEATURES + 1)
-        return [
-            self._stream(path, width)
-            if path in streams
-            else open_source(path, n_features=width, zero_based=self._zero_based)
-            for path in paths
-        ]
+        return open_all(paths, self._n_features, zero_based=self._zero_based)
 
-    def _stream(self, path: str, n_features: int) -> Source:
-        try:  # open until the process ends
-            file = sys.stdin.buffer if path == STANDARD_INPUT else Path(path).open("rb", buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
-        return SvmlightSource(Path(path), n_features=n_features, zero_based=self._zero_based, file=file)
+    def whole(self, paths: Sequence[str]) -> Source:
+        """All rows as one source."""
+        return joined(self.open(paths))
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
         """Rows from start_row on with their labels."""
         if not isinstance(source, SvmlightSource):
-            raise SourceError(f"{source.path} holds no labels: they are read from svmlight text and tables")
+            raise SourceError(f"{source.name} holds no labels: they are read from svmlight text and tables")
         yield from source.labelled_chunks(start_row)
 
     def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
@@ -85,23 +77,28 @@ class TextReading:
             yield rows, None, position
 
 
-class TableSource:
-    """A table as a source of rows with names."""
+class TableSource(Source):
+    """A table as a source of rows with names, which are lists of dicts."""
 
     n_rows: int | None = None
     n_features = 0  # whatever the names make of them
+    waits = False
 
     def __init__(self, path: str, table: TableRows) -> None:
-        self.path, self.table, self.size = Path(path), table, table.size
+        self.name, self.table, self.size = path, table, table.size
 
-    def chunks(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source; the rows are lists of dicts."""
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
         for rows, _, position in self.table.chunks(start_row):
             yield rows, position
 
-    def line_of(self, row: int) -> int | None:
-        """See HasLines."""
-        return self.table.line_of(row)
+    def place(self, row: int) -> Place:
+        """See Source."""
+        return Place(self.name, row, self.table.line_of(row))
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return of_file(self.table.path)
 
 
 class TableReading:
@@ -130,7 +127,11 @@ class TableReading:
         """Sources that go together: all have the columns of the first."""
         first = self._first or self._table(paths[0])
         tables = [first, *map(self._table, paths[1:])]
-        return [cast(Source, TableSource(path, table)) for path, table in zip(paths, tables, strict=True)]
+        return [TableSource(path, table) for path, table in zip(paths, tables, strict=True)]
+
+    def whole(self, paths: Sequence[str]) -> Source:
+        """All rows as one source."""
+        return InTurn(self.open(paths))
 
     def _table(self, path: str) -> TableRows:
         if self._schema is None:
@@ -148,7 +149,7 @@ class TableReading:
         """Rows from start_row on with their labels."""
         for rows, labels, position in cast(TableSource, source).table.chunks(start_row):
             if labels is None:
-                raise SourceError(f"{source.path}: --target names the column of labels")
+                raise SourceError(f"{source.name}: --target names the column of labels")
             yield rows, labels, position
 
     def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:

@@ -14,8 +14,8 @@ from fastsketch.cli._labelled import Reading, reading_as_learned, reading_to_lea
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import Piece
 from fastsketch.cli._report import report
-from fastsketch.io import Source, open_source
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.sources import Source, open_rows
 
 # Short enough for a checkpoint or an interrupt in a second or so, whatever the method; the bits do not depend on it.
 ROWS_AT_A_TIME = 4096
@@ -36,7 +36,7 @@ def learn_online(args: Namespace) -> None:
     reading = reading_to_learn(args)
     model = make_model(args, numbers=reading.labels_are_numbers(args.inputs))
     if args.test:
-        open_source(args.test, n_features=1)  # whether it is there is to be known before the work is done
+        open_rows(args.test, n_features=1)  # whether it is there is to be known before the work is done
     with output_of(args) as out:
         reader = LabelledRows(reading, out, every=0 if args.json else args.every, regression=args.regression)
         model, facts = learn(args, model, out, reader=reader)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from scipy import sparse
 
 from fastsketch.cli._job import given, limited
-from fastsketch.cli._names import names_of, places_of, with_ids
+from fastsketch.cli._names import ids_of, places_of
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.io._table import read_table
@@ -37,13 +37,17 @@ def complete(args: Namespace) -> None:
 
         try:
             with limited(args.threads):
-                model.fit(x, validation=args.validation, patience=args.patience, callback=None if args.json else say)
-        except ValueError as error:
-            raise ValueError(with_ids(str(error), names)) from None
+                model.fit(
+                    x,
+                    row_ids=names[0],
+                    column_ids=names[1],
+                    validation=args.validation,
+                    patience=args.patience,
+                    callback=None if args.json else say,
+                )
         except KeyboardInterrupt as stop:
             stop.add_note("nothing has been saved: a fit of a low-rank model has no partial result")
             raise
-        model.notes = {"rows": names[0], "columns": names[1]}
         out.save(model)
         facts = model.facts()
         report(
@@ -70,12 +74,12 @@ def predict(args: Namespace, model: LowRankModel) -> None:
     if len(args.inputs) > 1 or args.scores:
         raise ValueError("a model of 'complete' predicts the values of the pairs of one file")
     with output_of(args, ".csv") as out:
-        names = names_of(model, args.model, (("rows", model.n_rows), ("columns", model.n_features)))
+        sides = ids_of(model, args.model)
         table = read_table(args.inputs[0], values=False)
-        rows, columns = (places_of(ids, known) for ids, known in zip(table[:2], names, strict=True))
+        asked = [side.as_ids(ids.names)[ids.places] for side, ids in zip(sides, table[:2], strict=True)]
         with limited(args.threads):
             method = model.predict_proba if args.probabilities else model.predict
-            predicted = method(rows, columns, rank=args.rank)
+            predicted = method(*asked, rank=args.rank)
         with out.writing() as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             lines = csv.writer(text, lineterminator="\n")
@@ -84,5 +88,6 @@ def predict(args: Namespace, model: LowRankModel) -> None:
             lines.writerows(zip(*pairs, shown, strict=True))
             text.flush()
             text.detach()
+        rows, columns = (side.places(values) for side, values in zip(sides, asked, strict=True))
         unknown = int(((rows < 0) | (columns < 0)).sum())
         report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output}, out)

@@ -1,29 +1,44 @@
-"""Ids of text: where they stand in a model, and the lists of them in its notes."""
+"""Ids of text: where they stand in a model."""
 
-import re
 from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fastsketch._model import Model
+from fastsketch.features import IdMap
 from fastsketch.io import SourceError, StateError
 from fastsketch.io._table import Ids, read_table
+from fastsketch.lowrank import LowRankModel
+from fastsketch.recommending import SketchedEASE
 
 Places = NDArray[np.intp]
+# Notes of files of an older version, which had the ids there.
+OLDER = ("rows", "columns")
 
 
-def names_of(model: Model, path: str, sides: tuple[tuple[str, int | None], ...]) -> list[list[str]]:
-    """The ids of the sides of a model, ("rows" or "columns", how many it has), out of its notes."""
-    if sides[-1][0] not in model.notes:
-        raise SourceError(f"{path} holds no ids: it was written by none of 'complete', 'recommend' and 'items --names'")
-    names: list[list[str]] = []
-    for side, size in sides:
-        found = model.notes.get(side)
-        if not is_names(found) or len(found) != size:
+def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
+    """The ids of the sides of a model: of rows and columns, or of the items of an item model."""
+    found = [model.item_ids] if isinstance(model, SketchedEASE) else [model.row_ids, model.column_ids]
+    ids = [side for side in found if side is not None]
+    if len(ids) == len(found):
+        return ids
+    for side, size in zip(OLDER[-len(found) :], (model.n_rows, model.n_features)[-len(found) :], strict=True):
+        names = model.notes.get(side, ())
+        if names and not (is_names(names) and len(names) == size):  # else they are ids of the model since it was read
             raise StateError(f"{path} is damaged: the ids of its {side} are not {size} different names")
-        names.append(found)
+    raise SourceError(
+        f"{path} holds no ids: it was written by none of 'complete', 'recommend' and 'items --names', nor learned from "
+        "a table"
+    )
+
+
+def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
+    """The same as text has them."""
+    names = [[str(value) for value in side] for side in ids_of(model, path)]
+    for side in names:
+        if len(set(side)) < len(side):
+            raise SourceError(f"{path} has two ids that are the same in text, such as 7 and '7'")
     return names
 
 
@@ -48,12 +63,3 @@ def pairs_of(path: str, rows: list[str], columns: list[str]) -> Any:
     keep = (one >= 0) & (two >= 0)
     ones = np.ones(int(keep.sum()))
     return sparse.csr_array((ones, (one[keep], two[keep])), shape=(len(rows), len(columns)))
-
-
-def with_ids(message: str, names: list[list[str]]) -> str:
-    """An entry that an error names by its indices, by its ids."""
-    found = re.search(r"entry \((\d+), (\d+)\)", message)
-    if found is None:
-        return message
-    i, j = int(found[1]), int(found[2])
-    return message.replace(found[0], f"the pair ({names[0][i]}, {names[1][j]})")

@@ -152,12 +152,14 @@ INPUTS = (
 
 
 @contextlib.contextmanager
-def output_of(args: Namespace, suffix: str = ".fsk", *, over_input: bool = False) -> Generator[Output]:
+def output_of(
+    args: Namespace, suffix: str = ".fsk", *, over_input: bool = False, name: str | None = ""
+) -> Generator[Output]:
     """The output of a command, for as long as it runs; an interrupt says what has become of the result.
 
-    It must be none of the inputs, unless `over_input`.
+    It must be none of the inputs, unless `over_input`. `name` in place of --output: None if that is held elsewhere.
     """
-    out = Output(args.output, suffix)
+    out = Output(args.output if name == "" else name, suffix)
     if not over_input and out.path is not None:
         for source in _inputs(args):
             if _same_file(out.path, source):

@@ -3,11 +3,9 @@
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from fastsketch.io import Source, open_source
-
-STANDARD_INPUT = "-"
+from fastsketch.sources import Source, open_rows
 
 # (arguments of update, rows in them, position in the source)
 Piece = tuple[tuple[Any, ...], int, int]
@@ -28,15 +26,6 @@ class Learner(Protocol):
     def save(self, path: str | Path) -> None: ...
     def to_bytes(self) -> bytes: ...
     def update(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-@runtime_checkable
-class HasLines(Protocol):
-    """A source of text."""
-
-    def line_of(self, row: int) -> int | None:
-        """The line, counted from 1, of a row, counted from 0; None if it cannot be read again."""
-        ...
 
 
 class Reader(Protocol):
@@ -86,22 +75,6 @@ class PlainRows:
             yield (rows,), rows.shape[0], position
 
 
-def comes_once(path: str) -> bool:
-    """Whether a name is that of a pipe or another stream: its rows come once."""
-    return path == STANDARD_INPUT or (Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir())
-
-
 def open_all(paths: Sequence[str], n_features: int | None, *, zero_based: bool) -> list[Source]:
-    """Sources of one width; svmlight files without n_features take the widest index of them all."""
-    sources = [open_source(path, n_features=n_features, zero_based=zero_based) for path in paths]
-    widths = {source.n_features for source in sources}
-    if len(widths) > 1:
-        text = [source for source in sources if source.n_rows is None]
-        fixed = {source.n_features for source in sources if source.n_rows is not None}
-        width = max(widths)
-        if len(fixed) > 1 or (fixed and fixed != {width}):
-            listed = ", ".join(f"{path} has {source.n_features}" for path, source in zip(paths, sources, strict=True))
-            raise ValueError(f"the inputs differ in their number of columns: {listed}")
-        for source in text:
-            source.n_features = width
-    return sources
+    """Sources of one width, one for each file; svmlight files without n_features take the widest index of them all."""
+    return open_rows(list(paths), n_features=n_features, zero_based=zero_based).each()

@@ -13,9 +13,9 @@ import fastsketch as fs
 from fastsketch._model import Model
 from fastsketch.cli._events import Meaning, Taken, meaning_in
 from fastsketch.cli._job import given
-from fastsketch.cli._names import names_of, places_of, with_ids
+from fastsketch.cli._names import names_of
+from fastsketch.features._id_map import positions
 from fastsketch.io import StateError
-from fastsketch.io._table import Ids
 from fastsketch.lowrank import LowRankModel
 from fastsketch.ranking import top_items
 from fastsketch.recommending import SketchedEASE
@@ -48,7 +48,7 @@ class ItemModel:
             raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
         model = SketchedEASE(**parameters)
         _check_size(liked, items, model)
-        model.update(liked)
+        model.update(liked, item_ids=items)
         model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
         return cls(model, items, meaning)
 
@@ -56,12 +56,14 @@ class ItemModel:
         """For users with these rows of summed values."""
         liked = self.meaning.liked(seen)
         _check_size(liked, self.items, self.model)
+        allow = None if allow is None or self.model.item_ids is None else self.model.item_ids.take(allow)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
-        return Answers(found.items, found.scores, liked @ (self.model.popularity > 0) > 0)
+        items = positions(found.items, found.scores, self.model.item_ids)
+        return Answers(items, found.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
         """The model with what it takes to use it again."""
-        self.model.notes = {"columns": self.items, "events": self.meaning._asdict()}
+        self.model.notes = {"events": self.meaning._asdict()}
         return self.model
 
 
@@ -114,29 +116,31 @@ class Ratings:
             raise ValueError("a model of ratings needs a third column with their values")
         settings: dict[str, Any] = {"dtype": "float32", **parameters}
         settings["rank"] = min(LowRankModel(**settings).rank, *entries.shape)
-        try:
-            model = LowRankModel(**settings).fit(entries)
-        except ValueError as error:
-            raise ValueError(with_ids(str(error), [taken.users, taken.items])) from None
+        known = taken.users if entries.shape[0] == len(taken.users) else None  # else some of them are held out
+        model = LowRankModel(**settings).fit(entries, row_ids=known, column_ids=taken.items)
         return cls(model, taken.users, taken.items)
 
     def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
         """For users whose ratings are given, else for those that it knows."""
+        rows, columns = self.model.row_ids, self.model.column_ids
+        assert columns is not None
+        allow = None if allow is None else columns.take(allow)
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
-            columns, predictions = new.recommend(n, exclude=exclude, allow=allow)
-            return Answers(columns, predictions, np.diff(seen.indptr) > 0)
-        places = places_of(Ids(list(users), np.arange(len(users))), self.users)
-        if len(places) == len(self.users) and exclude is not None:
+            found, predictions = new.recommend(n, exclude=exclude, allow=allow)
+            return Answers(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
+        assert rows is not None
+        asked = rows.as_ids(users)
+        if len(asked) == len(self.users) and exclude is not None:
             # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
-            places, exclude = np.append(places, -1), sparse.vstack([exclude, exclude[:1]], format="csr")
-        columns, predictions = self.model.recommend(places, n, exclude=exclude, allow=allow, rank=self.rank)
+            asked, exclude = np.append(asked, asked[:1]), sparse.vstack([exclude, exclude[:1]], format="csr")
+        found, predictions = self.model.recommend(asked, n, exclude=exclude, allow=allow, rank=self.rank)
         k = len(users)
-        return Answers(columns[:k], predictions[:k], places[:k] >= 0)
+        places = positions(found, predictions, columns)
+        return Answers(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
 
     def noted(self) -> Model:
-        """The model with its ids, as `complete` saves it."""
-        self.model.notes = {"rows": self.users, "columns": self.items}
+        """The model, as `complete` saves it."""
         return self.model
 
 
@@ -161,12 +165,12 @@ def loaded(path: str, rank: int | None) -> Recommender:
     """The recommender in a state file."""
     model = fs.load(path)
     if isinstance(model, LowRankModel):
-        names = names_of(model, path, (("rows", model.n_rows), ("columns", model.n_features)))
+        names = names_of(model, path)
         return Ratings(model, names[0], names[1], rank)
     if rank is not None:
         raise ValueError(f"--rank is of models of ratings; {path} holds a {type(model).__name__}")
     if isinstance(model, SketchedEASE):
-        (items,) = names_of(model, path, (("columns", model.n_features),))
+        (items,) = names_of(model, path)
         return ItemModel(model, items, meaning_in(model.notes, path))
     raise StateError(
         f"{path} holds a {type(model).__name__}, which recommends nothing: that does a model of 'complete' or of "

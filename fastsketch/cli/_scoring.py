@@ -36,6 +36,18 @@ class Labels:
         self._scores.append(model.scores(rows))
         self._truth.append(truth)
 
+    def counts(self) -> Any:
+        """What there is so far, without the model: ``join`` adds it to others of the same model."""
+        return self._confusion, self._loss, self._scores, self._truth
+
+    def join(self, counts: Any) -> None:
+        """Add what other rows have said."""
+        confusion, loss, scores, truth = counts
+        self._confusion += confusion
+        self._loss += loss
+        self._scores += scores
+        self._truth += truth
+
     def facts(self) -> dict[str, Any]:
         """examples, accuracy, log_loss, auc (the mean over the classes if they are more than two), confusion."""
         n = int(self._confusion.sum())
@@ -75,11 +87,23 @@ class Targets:
         if n == 0:
             return
         errors = self._model.predict(rows) - targets
-        self._absolute += float(np.abs(errors).sum())
-        self._squares += float(errors @ errors)
         mean = float(targets.mean())
+        spread = float(((targets - mean) ** 2).sum())
+        self.join((n, float(np.abs(errors).sum()), float(errors @ errors), mean, spread))
+
+    def counts(self) -> Any:
+        """See Labels."""
+        return self._count, self._absolute, self._squares, self._mean, self._spread
+
+    def join(self, counts: Any) -> None:
+        """See Labels."""
+        n, absolute, squares, mean, spread = counts
+        if n == 0:
+            return
+        self._absolute += absolute
+        self._squares += squares
         both, step = self._count + n, mean - self._mean
-        self._spread += float(((targets - mean) ** 2).sum()) + step * step * self._count * n / both
+        self._spread += spread + step * step * self._count * n / both
         self._mean += step * n / both
         self._count = both
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer
 from fastsketch.cli._coding import load_coder
-from fastsketch.cli._job import limited, naming
+from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
-from fastsketch.io import SourceError, open_source
-from fastsketch.io._sources import read_npy_header
+from fastsketch.io import SourceError
+from fastsketch.sources import naming, open_rows
+from fastsketch.sources._npy import read_npy_header
 
 Found = tuple[NDArray[Any], NDArray[np.int64]]
 
@@ -47,7 +48,7 @@ def answer(
     args: Namespace, out: Output, n_features: int | None, find: Callable[[Any], Found], facts: dict[str, Any]
 ) -> None:
     """Search for the rows of args.queries, then print and save what was found."""
-    source = open_source(args.queries, n_features=n_features, zero_based=args.zero_based)
+    source = open_rows(args.queries, n_features=n_features, zero_based=args.zero_based)
     found: list[Found] = []
     row, seconds = 0, 0.0
     with limited(args.threads):

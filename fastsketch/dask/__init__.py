@@ -3,9 +3,10 @@
 The result does not depend on how many workers there are; its bits are the same where they are machines of one kind.
 """
 
+from fastsketch.dask._engine import engine
 from fastsketch.dask._jobs import encode, fit, refine
 
-__all__ = ["encode", "fit", "refine"]
+__all__ = ["encode", "engine", "fit", "refine"]
 
 _OLDER = {
     "SketchHash": "fastsketch.dask.fit(fastsketch.SketchHash(...), data)",

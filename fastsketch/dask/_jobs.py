@@ -6,7 +6,7 @@
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
+from fastsketch.dask._engine import computed
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.lowrank import LowRankModel
 from fastsketch.merging._tree import climb, merged
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
+from fastsketch.sources import Source
+from fastsketch.sources._paths import is_name
 
 M = TypeVar("M", bound=MergeableModel)
 Any_model = TypeVar("Any_model", bound=Model)
@@ -74,7 +77,9 @@ def _partitions(data: Any) -> _Partitions:
         return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
     # a sparse matrix would be iterated row by row, by scipy, unseen
     if isinstance(data, str | bytes) or is_sparse(data) or not hasattr(data, "__iter__"):
-        raise TypeError(f"data must be a dask array or a list of delayed partitions, got {type(data).__name__}")
+        raise TypeError(
+            f"data must be a dask array, a list of delayed partitions or names of files, got {type(data).__name__}"
+        )
     parts = [part if isinstance(part, Delayed) else delayed(part)() if callable(part) else None for part in data]
     if any(part is None for part in parts):
         raise TypeError("data must be a dask array, or a list of delayed partitions or of functions that load one")
@@ -83,17 +88,28 @@ def _partitions(data: Any) -> _Partitions:
     return _Partitions(parts, None, None)
 
 
-def fit(model: Any_model, data: Any, *, fan_in: int = 4, **options: Any) -> Any_model:
-    """Learn from the rows of a Dask collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
+def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, **options: Any) -> Any_model:
+    """Learn from rows on Dask: of a collection, one task a partition (DFROSH, FROSH Algorithm 3, for a SketchHash).
 
     Parameters
     ----------
-    model : fs.FrequentDirections, fs.SketchHash or another model that merges
+    model : fs.FrequentDirections, fs.SketchHash, or another model or estimator that learns from parts of rows
         A template that has seen no rows: its parameters and its notes count, and it is not changed.
     data : dask.array.Array (n, d), or list of dask.delayed partitions or of functions without arguments
-        Each partition is an array or scipy.sparse matrix of rows, loaded by the worker that learns from it.
+        Each partition is an array or scipy.sparse matrix of rows, loaded by the worker that learns from it. Names of
+        files, and what ``fs.open_rows`` gives, are cut into parts as in ``fs.run(model, data, engine="dask")``, which
+        this then is.
     fan_in : int, default 4
-        Models merged by one task.
+        Models merged by one task; of no meaning for files.
+    scheduler : str, distributed.Client or a cluster, optional
+        Where to run; by default on the active client.
+    sample_weight, validation, patience, callback : of a LowRankModel
+        As for its ``fit``: weights, and held-out entries unless they are a share, in partitions as the data. A share
+        holds out the entries that a fit of one process would.
+    max_memory : float, of a LowRankModel
+        Bytes that the sums of one step may take on a worker: n (rank + 1) (rank + 2) / 2 numbers of 8 bytes in a sweep,
+        n the columns, once for each of its partitions and five times more. By default a quarter of the least memory of
+        a worker. What would take more is refused before the first step.
 
     Returns
     -------
@@ -104,15 +120,25 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, **options: Any) -> Any_
     ------
     TypeError, ValueError
         If the model or the data cannot serve, or ``update`` refuses a partition.
+    ConnectionError
+        If no scheduler answers.
+    WorkerLost
+        If one task loses its worker again and again.
     StateError
         If what comes back from a worker is no consistent model; the message names the partitions.
 
     Notes
     -----
-    Runs on the active ``dask.distributed`` client if there is one, else on Dask's threads. The result depends on the
-    partitions, not on the number of workers, the order in which they finish, or failures. A SketchHash of an array of
-    which every partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for
-    bit; otherwise each partition is a part that is sealed.
+    Without a scheduler or an active ``dask.distributed`` client a collection is learned on Dask's threads, and files
+    on a cluster of processes on this machine, for as long as that takes. The result depends on the partitions, not on
+    the number of workers, the order in which they finish, or failures. A SketchHash of an array of which every
+    partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for bit;
+    otherwise each partition is a part that is sealed.
+
+    Partitions of a LowRankModel stay on their workers, with the scores of their entries and the factors of their rows;
+    sums over columns travel. The objective is that of ``model.fit`` of all rows but for rounding (in float32, of losses
+    with kinks, rounding decides which kinks are met), the bits depend on the partitions alone, and the factors of all
+    rows come back with the model.
 
     Examples
     --------
@@ -127,9 +153,14 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, **options: Any) -> Any_
 
     fan_in = as_integer(fan_in, "fan_in", 2)
     if isinstance(model, LowRankModel):
-        return _fit_low_rank(model, data, options)
+        return _fit_low_rank(model, data, scheduler, options)
     if options:
         raise TypeError(f"{', '.join(options)}: of a LowRankModel alone, got {type(model).__name__}")
+    if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
+        return fs.run(model, data, engine="dask", scheduler=scheduler)
+    if hasattr(model, "_job"):
+        template, finish = cast("Any", model)._job(data)
+        return finish(fit(template, data, fan_in=fan_in, scheduler=scheduler))
     if not isinstance(model, MergeableModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"model must be a model that merges, got {type(model).__name__}")
     if model.n_features is not None:
@@ -146,12 +177,14 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, **options: Any) -> Any_
         for number, (empty, part) in enumerate(zip(models, parts, strict=True))
     ]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
-    return model.copy().merge(root.compute().opened())
+    return model.copy().merge(computed(root, scheduler).opened())
 
 
-def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> Any:
+def _fit_low_rank(model: LowRankModel, data: Any, scheduler: Any, options: dict[str, Any]) -> Any:
     from fastsketch.dask import _low_rank
 
+    if isinstance(data, Source) or is_name(data):
+        raise TypeError("a LowRankModel is fitted to delayed partitions, functions that load one, or a dask array")
     wanted = tuple(_low_rank.fit.__kwdefaults__ or ())
     if unknown := sorted(set(options) - set(wanted)):
         raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
@@ -159,18 +192,18 @@ def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> An
         given = options.get(name)
         if given is not None and not isinstance(given, Real):
             options[name] = _partitions(given).parts
-    return _low_rank.fit(model, _partitions(data).parts, **options)
+    return _low_rank.fit(model, _partitions(data).parts, scheduler, **options)
 
 
-def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> FrequentDirections:
+def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:
     """Read the rows of a Dask collection once more: ``FrequentDirections.refine``, one task a partition.
 
     Parameters
     ----------
     model : fs.FrequentDirections
         A sketch: what ``fit`` gave for the same data; it is not changed.
-    data, fan_in
-        As for ``fit``.
+    data, fan_in, scheduler
+        As for ``fit``, but no files: ``fs.run(..., passes=2)`` reads those twice.
 
     Returns
     -------
@@ -215,7 +248,7 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4) -> Frequent
     learn, join, empty = delayed(_learn), delayed(_join), delayed(again)
     leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
     root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
-    return again.merge(root.compute().opened()).finish()
+    return again.merge(computed(root, scheduler).opened()).finish()
 
 
 def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:

@@ -227,6 +227,7 @@ class Hasher(Model, abstract=True):
 
     def _checked(self, rows: Rows) -> Any:
         self._require_rows()
+        self._require_columns(rows)
         return as_rows(rows, self.n_features)
 
     def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:

@@ -15,6 +15,10 @@ RAW_BYTES = 1 << 16
 XZ_MEMORY = 512 << 20
 
 
+# A file that somebody else has opened.
+Opened = BinaryIO | io.RawIOBase
+
+
 class SourceError(ValueError):
     """An input file that is missing, empty, damaged, cut short or of a format that is not read."""
 
@@ -75,16 +79,32 @@ class InputFile:
     ----------
     path : Path
     file : binary file, optional
-        What to read in place of the file of that name: it stays open, and is not decompressed.
+        What to read in place of the file of that name: it stays open, and is decompressed only by `suffix`.
+    suffix : str, optional
+        What says how it is compressed, in place of the suffix of the path.
+    start, stop : int, optional
+        Bytes [start, stop) alone, of a file that is not compressed.
     """
 
-    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: Opened | None = None,
+        *,
+        suffix: str | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
         self.path = path
         self.place = 0  # bytes that have been read of the file itself, which may be compressed
         self._own = file is None
-        make, self._padded = DECOMPRESSORS.get(path.suffix, (None, False)) if file is None else (None, False)
+        self._left = None if stop is None else stop - start
+        suffix = path.suffix if suffix is None and file is None else suffix
+        make, self._padded = DECOMPRESSORS.get(suffix or "", (None, False))
         try:
             opened = path.open("rb", buffering=0) if file is None else file
+            if start:
+                opened.seek(start)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
         self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
@@ -107,6 +127,15 @@ class InputFile:
                 parts.append(part)
                 wanted -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_some(self, size: int) -> bytes:
+        """Some of the next bytes, as many as are there; none at the end alone."""
+        with self._errors():
+            if self._make is None and isinstance(self._file, io.BufferedReader):
+                part = cast("io.BufferedIOBase", self._file).read1(size)
+                self.place += len(part)
+                return part
+            return self._next(size)
 
     def read_into(self, buffer: memoryview) -> int:
         """Fill a buffer with the next bytes: how many these are, fewer than it has as for read."""
@@ -132,12 +161,14 @@ class InputFile:
         return SourceError(f"{self.path} is {kind}, near byte {self.place} of the file: {error}")
 
     def _raw(self, size: int) -> bytes:
-        part = self._file.read(size)
+        part = self._file.read(size if self._left is None else min(size, self._left - self.place))
         self.place += len(part)
         return part
 
     def _next_into(self, buffer: memoryview) -> int:
         if self._make is None:  # without a copy in between
+            if self._left is not None:
+                buffer = buffer[: self._left - self.place]
             count = self._file.readinto(buffer)
             self.place += count
             return count

@@ -16,10 +16,10 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,14 @@ class StateError(ValueError):
     """A state file or byte string that cannot be read: missing, damaged, of another format or too new."""
 
 
+class Pieces(NamedTuple):
+    """An array that is not in memory as a whole: C order, read twice, a piece after the other."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[], Iterator[NDArray[Any]]]
+
+
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Bytes of a state file; `about` (values that json can write) becomes part of its header.
 
@@ -69,30 +77,54 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     MemoryError
         If there is no room for them.
     """
-    members = {name: _portable(array) for name, array in arrays.items()}
+    out = io.BytesIO()
+    pack_into(out, about, arrays)
+    return out.getvalue()
+
+
+def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
+    """Write a state file; of arrays in pieces, one piece at a time is in memory."""
+    members = {name: array if isinstance(array, Pieces) else _portable(array) for name, array in arrays.items()}
     header = {
         "format": FORMAT,
         "schema": SCHEMA,
         **about,
         "arrays": {
-            name: {"shape": list(a.shape), "dtype": a.dtype.str, "crc32": zlib.crc32(a.data)}
+            name: {"shape": list(a.shape), "dtype": a.dtype.newbyteorder("<").str, "crc32": _checksum(a)}
             for name, a in members.items()
         },
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    out = io.BytesIO()
     archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
     try:
         for name, array in {"header": text, **members}.items():
             # A fixed date makes equal states equal bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+                if isinstance(array, Pieces):
+                    _write_pieces(member, array)
+                else:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
         archive.close()
     except BaseException as error:
         archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
         _raise_lack_of_memory(error)
         raise
-    return out.getvalue()
+
+
+def _checksum(array: NDArray[Any] | Pieces) -> int:
+    if not isinstance(array, Pieces):
+        return zlib.crc32(array.data)
+    found = 0
+    for piece in array.read():
+        found = zlib.crc32(_portable(piece).data, found)
+    return found
+
+
+def _write_pieces(member: Any, array: Pieces) -> None:
+    head = {"descr": array.dtype.newbyteorder("<").str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(member, head)
+    for piece in array.read():
+        member.write(_portable(piece).reshape(-1).view(np.uint8).data)
 
 
 def _raise_lack_of_memory(error: BaseException | None) -> None:

@@ -1,6 +1,6 @@
 """svmlight / libsvm text, through the block parser in C."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,19 +39,24 @@ class Block(NamedTuple):
         return int(np.searchsorted(self.indptr, int(np.argmax(self.indices)), side="right")) - 1
 
 
-def read_blocks(file: InputFile, block_bytes: int, *, zero_based: bool) -> Iterator[Block]:
+def read_blocks(
+    file: InputFile, block_bytes: int, *, zero_based: bool, line_of: Callable[[int], int] | None = None
+) -> Iterator[Block]:
     """Parse an input file, about block_bytes at a time.
 
-    Raises SourceError with the line number and the reason for text that is not svmlight.
+    Raises SourceError with the line number and the reason for text that is not svmlight. `line_of` gives the number of
+    a line that is counted from 0 where the file is read from; without it that is the first line.
     """
-    line = 1
+    line = 0
     for text in whole_lines(file, block_bytes, LONGEST_LINE):
         try:
-            labels, indptr, indices, data, width, newlines = kernel.parse_block(
-                text, zero_based=zero_based, first_line=line
-            )
-        except ValueError as error:
-            raise SourceError(f"{file.path}: {error}{_other_table(file.path)}") from None
+            labels, indptr, indices, data, width, newlines = kernel.parse_block(text, zero_based=zero_based)
+        except ValueError:
+            try:  # with the numbers of its lines, for which those before may have to be counted
+                kernel.parse_block(text, zero_based=zero_based, first_line=line_of(line) if line_of else 1 + line)
+            except ValueError as error:
+                raise SourceError(f"{file.path}: {error}{_other_table(file.path)}") from None
+            raise
         line += newlines
         if len(labels):
             yield Block(labels, indptr, indices, data, width)

@@ -90,8 +90,8 @@ def records(file: InputFile, wanted: int, is_header: Callable[[list[str]], bool]
     for number, line in _lines(file):
         try:
             if width == 0:
-                delimiter = _delimiter(line)
-            fields = line.split(delimiter) if '"' not in line else _fields(line, delimiter)
+                delimiter = delimiter_of(line)
+            fields = line.split(delimiter) if '"' not in line else fields_of(line, delimiter)
             if width == 0:
                 width = len(fields)
                 if width < wanted:
@@ -147,12 +147,13 @@ def _no_text(path: Path, line: int, why: str) -> SourceError:
     return SourceError(f"{path} is not text: line {line} {why}")
 
 
-def _delimiter(line: str) -> str:
+def delimiter_of(line: str) -> str:
+    """What divides the columns of a line: tabs, semicolons or commas."""
     plain = re.sub(r'"[^"]*"', "", line)
     return "\t" if "\t" in plain else ";" if ";" in plain and "," not in plain else ","
 
 
-def _fields(line: str, delimiter: str) -> list[str]:
+def fields_of(line: str, delimiter: str) -> list[str]:
     """The columns of a line with quotes; ValueError for those that do not enclose one."""
     found: list[str] = []
     at = 0

@@ -1,17 +1,26 @@
 """What a fitted low-rank model answers: scores, predictions, recommendations, neighbours."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._model import Model
 from fastsketch._validation import Rows, as_integer
+from fastsketch.features._triples import Table
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Fitted
-from fastsketch.lowrank._queries import Scale, as_indices, as_pairs, recommended
+from fastsketch.lowrank._ids import Ids, left_out
+from fastsketch.lowrank._queries import Scale, recommended
 
 
 class Answers(Model, abstract=True):
-    """The half of a model that asks its fitted state; a subclass has ``_known`` and ``_scale``."""
+    """The half of a model that asks its fitted state; a subclass has ``_known`` and ``_scale``.
+
+    Rows and columns are asked for by their indices, or by their ids if the fit was given ids.
+    """
+
+    _ids: Ids
 
     def _known(self) -> Fitted:
         """The fitted state, or ValueError."""
@@ -22,22 +31,25 @@ class Answers(Model, abstract=True):
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def decision_function(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit; index -1 is one never seen."""
+        """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
+
+        Index -1, or an id that the model does not know, is one never seen.
+        """
         fitted = self._known()
         rank = fitted.rank(rank)
-        return fitted.pairs(*as_pairs(rows, columns, fitted.shape), rank)
+        return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
         """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
         fitted = self._known()
         m, n = fitted.shape
-        found = as_indices(np.arange(n) if columns is None else columns, n, "columns")
-        return fitted.block(as_indices(rows, m, "rows"), found, fitted.rank(rank))
+        found = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
+        return fitted.block(self._ids.places(rows, 0, m, "rows"), found, fitted.rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Predictions of pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
 
-        Index -1 stands for a row or column never seen: biases answer.
+        Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer.
         """
         return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
 
@@ -65,10 +77,10 @@ class Answers(Model, abstract=True):
         rows: ArrayLike,
         n: int = 10,
         *,
-        exclude: Rows | None = None,
+        exclude: Rows | Table | None = None,
         allow: ArrayLike | None = None,
         rank: int | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The n columns of the highest score for every row, best first.
 
         The highest predictions are a poor list of what a person would like next: what people rate at all says more than
@@ -76,52 +88,56 @@ class Answers(Model, abstract=True):
 
         Parameters
         ----------
-        rows : array_like of int
-            -1 is a row never seen: the columns of the highest bias.
+        rows : array_like of int, or of ids
+            -1, or an unknown id, is a row never seen: the columns of the highest bias.
         n : int
-        exclude : scipy.sparse (len(rows), n_columns) or (m, n_columns), optional
+        exclude : scipy.sparse (len(rows), n_columns) or (m, n_columns), or a table by ids, optional
             Columns stored in a row are left out: pass the X of the fit for what has been seen.
-        allow : vector of int, optional
-            The columns that may be recommended, to all rows; IndexError for those that the model does not know.
+        allow : vector of int, or of ids, optional
+            The columns that may be recommended, to all rows; IndexError, of ids KeyError, for those that the model does
+            not know.
         rank : int, optional
 
         Returns
         -------
         (columns, predictions) : (len(rows), n) int64 and float64
             Predictions are on the scale of X, of "logistic" the probability of +1; -1 and NaN where fewer than n are
-            left.
+            left. Of a model with ids the columns are these: int64 of integers, else objects, None where none is left.
         """
         fitted = self._known()
         rank, (m, columns) = fitted.rank(rank), fitted.shape
-        chosen = as_indices(rows, m, "rows")
-        return recommended(
+        chosen = self._ids.places(rows, 0, m, "rows")
+        by_id = left_out(exclude, rows, self._ids)
+        found, predictions = recommended(
             chosen,
             n,
             own=fitted.own(chosen, rank),
             other=fitted.other(np.arange(columns), rank),
             scale=self._scale(),
-            exclude=exclude,
-            allow=allow,
-            n_rows=m,
+            exclude=exclude if by_id is None else by_id,
+            allow=self._ids.known(allow, 1, "allow"),
+            n_rows=m if by_id is None else None,
         )
+        return self._ids.named(found, 1), predictions
 
     def similar(
-        self, index: int, n: int = 10, *, axis: int = 0, rank: int | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
 
-        Returns (indices, cosines), best first, `index` itself left out.
+        Returns (indices, cosines), best first, `index` itself left out. Of a model with ids `index` is one, KeyError if
+        it is unknown, and so are the indices.
         """
         axis = as_integer(axis, "axis", 0)
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
         n = as_integer(n, "n", 1)
         side = self.factors(rank)[axis].astype(np.float64)
-        index = int(as_indices([index], len(side), "index")[0])
+        index = self._ids.one(index, axis, len(side), "index")
         if index < 0:
             raise ValueError("index must be one of the fit, got -1")
         size = np.linalg.norm(side, axis=1)
         cosines = side @ side[index] / np.maximum(size * size[index], 1e-300)
         cosines[index] = -np.inf
         best = np.argsort(-cosines, kind="stable")[: min(n, len(side) - 1)]
-        return best, cosines[best]
+        return self._ids.named(best, axis), cosines[best]

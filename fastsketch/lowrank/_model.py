@@ -12,10 +12,14 @@ from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._validation import Rows, as_integer, as_real
+from fastsketch.features._id_map import IdMap
+from fastsketch.features._three_columns import ColumnNames
+from fastsketch.features._triples import Table, naming_ids
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
 from fastsketch.lowrank._data import Array, observed
 from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
+from fastsketch.lowrank._ids import Ids, given, known_columns, without_ids
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, SideSetting
 
@@ -108,6 +112,8 @@ class LowRankModel(Answers):
     history : list of dict
         rank, objective, seconds, validation (None without one) of every rank from 0.
     shape : (m, n)
+    row_ids, column_ids : IdMap or None
+        What rows and columns are called, if the fit was given ids; the methods then take and give these.
     notes : dict
         Anything that json can write; saved with the model.
 
@@ -191,15 +197,19 @@ class LowRankModel(Answers):
     def _begin(self) -> None:
         self._fitted: Fitted | None = None
         self._continuation: Continuation | None = None
+        self._ids: Ids = Ids()
 
     # -- fitting ---------------------------------------------------------------------------------------------------
     @changes
     def fit(
         self,
-        X: Rows,
+        X: Rows | Table,
         *,
+        columns: ColumnNames | None = None,
+        row_ids: Any = None,
+        column_ids: Any = None,
         sample_weight: Rows | None = None,
-        validation: float | Rows | None = None,
+        validation: float | Rows | Table | None = None,
         patience: int | None = None,
         callback: "Callback | None" = None,
     ) -> Self:
@@ -207,10 +217,18 @@ class LowRankModel(Answers):
 
         Parameters
         ----------
-        X : scipy.sparse (m, n), or array (m, n) with NaN for what is missing
+        X : scipy.sparse (m, n), array (m, n) with NaN for what is missing, or a table
+            A table is ``fastsketch.features.Triples`` of rows, columns and values, by ids of any type; or {row id:
+            {column id: value}}; or, where `columns` says so, a data frame or the path of a file. Its ids, in ascending
+            order, become rows and columns. A pair has one value: one that comes twice is an error.
+        columns : (row, column, value), optional
+            X is a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them a
+            data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
+        row_ids, column_ids : vectors of ids (m,) and (n,), optional
+            What the rows and columns of a matrix X are called: integers or strings, see ``fastsketch.features.IdMap``.
         sample_weight : as X, optional
-            Weight of each observation: nonnegative, stored where X is.
-        validation : float in (0, 1), or scipy.sparse (m, n), optional
+            Weight of each observation: nonnegative, stored where X is; (n_lines,) if X is a table.
+        validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
             Share of the entries to hold out, or held-out entries: rank, ridge and bias_ridge are those of the smallest
             mean loss on them (ridges that were given are kept), biases alone among them. bias_ridge is chosen by fits
             of the biases alone, three or more; then sweeps run at the last rank for three or more ridges from 1/4 to 4,
@@ -236,10 +254,15 @@ class LowRankModel(Answers):
         from fastsketch.lowrank._fitting import fitted_on
         from fastsketch.lowrank._ground import InMemory
 
-        problem = self._problem(X, sample_weight, validation)
+        found = given(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
+        ids = found.ids
+        with naming_ids(ids.rows, ids.columns):
+            problem = self._problem(found.X, found.sample_weight, found.validation)
+        del found
         watch = Watch(held=problem.held is not None, patience=patience, callback=callback)
         fitted, pursuit = fitted_on(InMemory(problem), self._wanted(), watch)
         self._fitted, self._continuation = fitted, None if pursuit is None else pursuit.end()
+        self._ids = ids
         return self
 
     @changes
@@ -353,7 +376,7 @@ class LowRankModel(Answers):
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(
         self,
-        X: Rows,
+        X: Rows | Table,
         *,
         sample_weight: Rows | None = None,
         axis: int = 0,
@@ -365,7 +388,8 @@ class LowRankModel(Answers):
         Parameters
         ----------
         X : scipy.sparse or array with NaN
-            (any, n) for axis=0; (m, any) for axis=1.
+            (any, n) for axis=0; (m, any) for axis=1. Or a table, if the model has ids: then the new ones are in the
+            order in which their ids appear, and what is said of ids that the model does not know is left out.
         sample_weight : as X, optional
         axis : {0, 1}
         rank : int, optional
@@ -375,7 +399,7 @@ class LowRankModel(Answers):
         Returns
         -------
         FoldedIn
-            Its ``factors`` and ``biases``; ``predict(k, j)``, ``predict_block``, ``recommend``.
+            Its ``factors`` and ``biases``; ``predict(k, j)``, ``predict_block``, ``recommend``; ``ids`` of a table.
 
         Notes
         -----
@@ -392,7 +416,15 @@ class LowRankModel(Answers):
         ridges = fitted.ridges
         if ridge is not None:
             ridges = replace(ridges, ridge=as_real(ridge, "ridge", 0.0, 1e300))
-        data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
+        known_ids, new_ids = self._ids.side(1 - axis), None
+        table = known_columns(X, known_ids, axis)
+        if table is not None:
+            if sample_weight is not None:
+                raise ValueError("sample_weight is for matrices: X is a table")
+            matrix, new_ids = table
+        else:
+            matrix = X
+        data = observed(matrix, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         biases, size, side = (fitted.column, data.n, "columns") if axis == 0 else (fitted.row, data.m, "rows")
         if size != len(biases):
             raise ValueError(f"X must have {len(biases)} {side}, got shape {(data.m, data.n)}")
@@ -407,6 +439,8 @@ class LowRankModel(Answers):
             known_factors=known.factors,
             known_biases=known.biases,
             scale=self._scale(),
+            ids=new_ids,
+            known_ids=known_ids,
         )
 
     # -- what the frame asks for -------------------------------------------------------------------------------------
@@ -446,6 +480,16 @@ class LowRankModel(Answers):
         """Columns of the matrix; None before the fit."""
         return None if self._fitted is None else self._fitted.shape[1]
 
+    @property
+    def row_ids(self) -> IdMap | None:
+        """What the rows are called; None if the fit was given no ids."""
+        return self._ids.rows
+
+    @property
+    def column_ids(self) -> IdMap | None:
+        """What the columns are called; None if the fit was given no ids."""
+        return self._ids.columns
+
     def _known(self) -> Fitted:
         if self._fitted is None:
             raise ValueError("the model has not been fitted: call fit first")
@@ -455,11 +499,17 @@ class LowRankModel(Answers):
         return Scale(self.loss, self.clip, self._known().level)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return ({}, {}) if self._fitted is None else (self._fitted.scalars(), self._fitted.arrays())
+        if self._fitted is None:
+            return {}, {}
+        ids = self._ids
+        return {**self._fitted.scalars(), **ids.scalars()}, {**self._fitted.arrays(), **ids.arrays()}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
-            validate(state, arrays, dtype=self.dtype)
+            own = without_ids(arrays, state)
+            validate(state, own, dtype=self.dtype)
+            shape = own["row"].size, own["column"].size
+            self._ids = Ids.of(state, arrays, shape=shape) if "ids" in state else Ids.of_notes(self.notes, shape)
             if state.get("loss_parameter") is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:
@@ -467,9 +517,11 @@ class LowRankModel(Answers):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._fitted = Fitted.of(state, arrays) if state else None
+        if self._ids == Ids():  # else these are what has been validated
+            self._ids = Ids.of(state, arrays, shape=None)
 
     def _keep_in_memory(self, other: Self) -> None:
-        other._continuation = self._continuation
+        other._continuation, other._ids = self._continuation, self._ids
 
     def _resolved(self) -> dict[str, Any]:
         fitted = self._fitted

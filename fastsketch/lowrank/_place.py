@@ -42,9 +42,7 @@ def steep(place: Place, loss: LossSetting, level: float) -> Steepness:
     return steepness(place.data, loss, level)
 
 
-def bias_columns(
-    place: Place, loss: LossSetting, smooth: float, row: Any, level: float, cb: Array
-) -> ColumnSums:
+def bias_columns(place: Place, loss: LossSetting, smooth: float, row: Any, level: float, cb: Array) -> ColumnSums:
     """At level + row + cb; row (m,) None: zeros."""
     return RowBiases(place.data, loss, smooth, _row_of(row)).columns(level, cb)
 

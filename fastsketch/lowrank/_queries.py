@@ -11,6 +11,8 @@ from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES, expected
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_integer, as_subset, is_sparse
+from fastsketch.features._id_map import IdMap
+from fastsketch.features._triples import Table, Triples, as_triples
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Half
 
@@ -64,10 +66,14 @@ def as_pairs(
     rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of pairs."""
-    one, two = as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns")
-    if one.shape != two.shape:
-        raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
-    return one, two
+    return of_one_shape(as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns"))
+
+
+def of_one_shape(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The two, or ValueError if they make no pairs."""
+    if rows.shape != columns.shape:
+        raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
+    return rows, columns
 
 
 def recommended(
@@ -79,11 +85,12 @@ def recommended(
     scale: Scale,
     exclude: Any,
     allow: ArrayLike | None,
-    n_rows: int,
+    n_rows: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`, of those in `allow`.
 
-    own: of these rows; other: of all columns; n_rows: of the model. Of equal scores the first column is first.
+    own: of these rows; other: of all columns; n_rows: of the model, None if line k of `exclude` is that of rows[k]. Of
+    equal scores the first column is first.
     """
     n = as_integer(n, "n", 1)
     columns = len(other.biases)
@@ -99,7 +106,11 @@ def recommended(
     own_lines = (
         exclude is not None
         and exclude.shape[0] == len(rows)
-        and not (exclude.shape[0] == n_rows and len(rows) == n_rows and not np.array_equal(rows, np.arange(n_rows)))
+        and not (
+            n_rows is not None
+            and exclude.shape[0] == n_rows == len(rows)
+            and not np.array_equal(rows, np.arange(n_rows))
+        )
     )
     allowed = None if allow is None else as_subset(allow, columns, "allow").astype(np.int32)
     left_out: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]] = []
@@ -131,16 +142,29 @@ class FoldedIn:
         0: they are rows; 1: columns.
     factors : ndarray (k, rank)
     biases : ndarray (k,)
+    ids : IdMap or None
+        What the new ones are called, if they came in a table; they are asked for by their ids then.
     """
 
     axis: int
     factors: Array
     biases: Array
+    ids: IdMap | None
 
     def __init__(
-        self, *, axis: int, factors: Array, biases: Array, known_factors: Array, known_biases: Array, scale: Scale
+        self,
+        *,
+        axis: int,
+        factors: Array,
+        biases: Array,
+        known_factors: Array,
+        known_biases: Array,
+        scale: Scale,
+        ids: IdMap | None = None,
+        known_ids: IdMap | None = None,
     ) -> None:
         self.axis, self.factors, self.biases = axis, factors, biases
+        self.ids, self._known_ids = ids, known_ids
         self._known_factors, self._known_biases, self._scale = known_factors, known_biases, scale
 
     def __len__(self) -> int:
@@ -155,8 +179,10 @@ class FoldedIn:
         return Half(one, base), Half(two, self._known_biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Scores of pairs (new one, known column or row); known -1 is one never seen."""
-        new, known = as_indices(new, len(self), "new"), as_indices(known, len(self._known_biases), "known")
+        """Scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen."""
+        new = as_indices(new, len(self), "new") if self.ids is None else self.ids.known(new, "new")
+        ids, size = self._known_ids, len(self._known_biases)
+        known = as_indices(known, size, "known") if ids is None else ids.places(known, "known")
         if new.shape != known.shape or (new < 0).any():
             raise ValueError("new and known must have the same shape, and new no -1")
         inner = self._known_biases[known] + np.einsum("kq,kq->k", self.factors[new], self._known_factors[known])
@@ -183,11 +209,24 @@ class FoldedIn:
         return self._scale.predicted(self.decision_block())
 
     def recommend(
-        self, n: int = 10, *, exclude: Rows | None = None, allow: ArrayLike | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, n: int = 10, *, exclude: Rows | Table | None = None, allow: ArrayLike | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """As LowRankModel.recommend, for the new ones; exclude: their X."""
         own, other = self._sides()
-        rows = np.arange(len(self))
-        return recommended(
+        ids, rows = self._known_ids, np.arange(len(self))
+        if exclude is not None and (table := as_triples(exclude, None, "exclude")) is not None:
+            exclude = self._left_out(table)
+        if allow is not None and ids is not None:
+            allow = np.unique(ids.known(allow, "allow"))
+        found, predictions = recommended(
             rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
         )
+        return found if ids is None else ids.take(found), predictions
+
+    def _left_out(self, table: Triples) -> Any:
+        if self.ids is None or self._known_ids is None:
+            raise ValueError("exclude is a table: only new ones out of a table, of a model with ids, can read it")
+        users, items, n = table.user_ids, table.item_ids, len(self._known_ids)
+        if self.axis == 0:
+            return table.placed(self.ids.places(users), self._known_ids.places(items), (len(self), n))
+        return table.placed(self._known_ids.places(users), self.ids.places(items), (n, len(self))).T

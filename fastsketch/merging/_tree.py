@@ -1,10 +1,13 @@
-"""The one merge tree: serial, in threads, in processes, on Dask. It knows nothing of models but ``copy``, ``merge``."""
+"""Models that are there, or that tasks make, as one. Nothing here knows more of them than ``copy`` and ``merge``."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
+from fastsketch import _threads
+from fastsketch._kernels import pool as cores
 from fastsketch._validation import as_choice, as_integer
-from fastsketch.merging._executors import EXECUTORS, Run
+from fastsketch.jobs._engines import Engine, Processes, Serial, Threads
+from fastsketch.jobs._tree import Tree, climbed
 
 
 class Mergeable(Protocol):
@@ -84,8 +87,12 @@ def merge(models: Iterable[M], fan_in: int = 2, *, executor: Executor = "serial"
     for model in leaves:
         if not (hasattr(model, "merge") and hasattr(model, "copy")):
             raise TypeError(f"models must hold models that merge, got {type(model).__name__}")
-    with _opened(executor, workers) as run:
-        return _root(run, leaves, fan_in)
+    tree: Tree[M] = Tree(len(leaves), fan_in)
+    with _opened(executor, workers, 3) as engine:
+        if len(leaves) == 1:
+            return leaves[0].copy()
+        known = [(tree.place(0, number), leaf) for number, leaf in enumerate(leaves)]
+        return climbed(engine, tree, (), merged, known=known)
 
 
 def map_merge(
@@ -145,16 +152,17 @@ def map_merge(
     fan_in, wanted = as_integer(fan_in, "fan_in", 2), list(items)
     if not wanted:
         raise ValueError("items must hold at least one item")
-    with _opened(executor, workers, as_integer(retries, "retries", 0)) as run:
-        return _root(run, run(task, [(item, index) for index, item in enumerate(wanted)]), fan_in)
+    tree: Tree[M] = Tree(len(wanted), fan_in)
+    with _opened(executor, workers, as_integer(retries, "retries", 0)) as engine:
+        leaves = ((tree.place(0, index), task, (item, index)) for index, item in enumerate(wanted))
+        root = climbed(engine, tree, leaves, merged)
+    return root.copy() if len(wanted) == 1 else root  # a task may keep what it returns
 
 
-def _opened(executor: str, workers: int | None, retries: int = 3) -> Any:
+def _opened(executor: str, workers: int | None, retries: int) -> Engine:
     older: dict[str, str | None] = {"threads": "thread", "processes": "process"}
-    as_choice(executor, "executor", tuple(EXECUTORS), older)
-    return EXECUTORS[executor](None if workers is None else as_integer(workers, "workers", 1), retries)
-
-
-def _root(run: Run, models: Sequence[M], fan_in: int) -> M:
-    root = climb(models, fan_in, lambda groups: run(merged, [(group,) for group in groups]))
-    return root.copy() if len(models) == 1 else root
+    as_choice(executor, "executor", ("serial", "thread", "process"), older)
+    n = cores.usable if workers is None else as_integer(workers, "workers", 1)
+    if executor == "serial":
+        return Serial(_threads.thread_limit(1))
+    return Threads(n) if executor == "thread" else Processes(n, retries)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._batches import FeatureNames, is_table, names_of
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online.columns import INTERCEPT
@@ -240,6 +241,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         -----
         The same bits for any split of a stream into batches.
         """
+        if type(rows) is np.ndarray or self.open_columns or not is_table(rows):
+            return self._learn(rows, targets, sample_weight)
+        with self._named(names_of(rows), "rows"):
+            return self._learn(rows, targets, sample_weight)
+
+    def _learn(self, rows: Any, targets: Any, sample_weight: ArrayLike | None) -> Self:
         x = self._rows_to_learn(rows)
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
@@ -316,6 +323,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             return self._names.find(rows, self.n_rows)
         if self._names.is_named(self.n_rows):
             raise ValueError(NAMED)
+        self._require_columns(rows)
         return self._as_rows(rows)
 
     @changes
@@ -556,6 +564,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
 
     @property
     @reads
+    def feature_names(self) -> FeatureNames | None:
+        """Names of the columns: those of the first table, or the vocabulary of rows with names; None without any."""
+        known = self._names.known(self.n_rows)
+        return self._feature_names if known is None else tuple(known)
+
+    @property
+    @reads
     def vocabulary(self) -> Vocabulary | None:
         """The names of the columns, for rows with names and without ``hash_bits``: a copy; None for other rows."""
         known = self._names.known(self.n_rows)
@@ -592,7 +607,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         m = shown.shape[1]
         columns = kept.columns.array(m) if kept.sparse() else cast("Counts", np.arange(m))
         own = cast(NDArray[np.bool_], columns != INTERCEPT)
-        names = self._names.known(self.n_rows)
+        names = self.feature_names
 
         def of(number: int) -> list[Weighed]:
             k, sign = (number, 1.0) if len(shown) > 1 else (0, 1.0 if number else -1.0)

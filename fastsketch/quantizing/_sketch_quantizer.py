@@ -219,6 +219,7 @@ class SketchQuantizer(SummaryModel):
         A row's code depends on neither the batch nor the threads. Sparse rows are multiplied by the basis in another
         order than dense ones of the same numbers, so that a nibble or a factor that lies on an edge may differ.
         """
+        self._require_columns(rows)
         return self.encoder().encode(rows)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:

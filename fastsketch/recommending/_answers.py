@@ -21,12 +21,12 @@ class Recommendations(NamedTuple):
     Attributes
     ----------
     items : ndarray (k, n) of int64
-        -1 where fewer than n are left.
+        -1 where fewer than n are left. Of a model with ids these: int64 of integers, else objects, None where none is.
     scores : ndarray (k, n) of float64
         NaN there.
     """
 
-    items: NDArray[np.int64]
+    items: NDArray[Any]
     scores: NDArray[np.float64]
 
 
@@ -35,12 +35,12 @@ class Explanation(NamedTuple):
 
     Attributes
     ----------
-    items : ndarray (r,) of int64
+    items : ndarray (r,) of int64, or of ids
         Those of the row but the item itself, the largest contribution first.
     contributions : ndarray (r,) of float64
     """
 
-    items: NDArray[np.int64]
+    items: NDArray[Any]
     contributions: NDArray[np.float64]
 
 

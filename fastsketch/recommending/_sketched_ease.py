@@ -13,15 +13,33 @@ from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
+from fastsketch.features._id_map import IdMap
+from fastsketch.features._three_columns import ColumnNames
+from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._events import MOST, as_events, as_items, column_squares, row_squares
+from fastsketch.recommending._events import MOST, as_events, column_squares, row_squares
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._reading import Reading, read
 from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
+from fastsketch.recommending._tables import (
+    ITEM_IDS,
+    batch_of,
+    events_of,
+    held_with_items,
+    ids_in,
+    ids_of_matrix,
+    items_of,
+    left_out,
+    named,
+    read_ids,
+    widened,
+    without_ids,
+)
 from fastsketch.recommending._weights import ItemWeights, item_weights
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._moved_columns import with_columns
 
 # Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
 FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
@@ -81,6 +99,8 @@ class SketchedEASE(MergeableModel):
     ----------
     n_rows, n_features : int
         Users seen, those without events too, and items; n_features is None before the first batch.
+    item_ids : IdMap or None
+        What the items are called, if the model was given ids: then questions and answers are about these.
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -134,6 +154,7 @@ class SketchedEASE(MergeableModel):
         self._held: HeldOut | None = None
         self._selected: float | None = None
         self._last: Read | None = None
+        self._ids: IdMap | None = None
 
     def _empty_sketch(self) -> FrequentDirections:
         return FrequentDirections(
@@ -146,17 +167,35 @@ class SketchedEASE(MergeableModel):
 
     # -- taking rows in --------------------------------------------------------------------------------------------
     @changes
-    def update(self, rows: Rows, sample_weight: ArrayLike | None = None) -> Self:
+    def update(
+        self,
+        rows: Rows | Table,
+        sample_weight: ArrayLike | None = None,
+        *,
+        columns: ColumnNames | None = None,
+        item_ids: Any = None,
+    ) -> Self:
         """Add the rows of some users.
 
         Parameters
         ----------
-        rows : scipy.sparse (k, items), or array_like (k, items) or (items,)
+        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
+
+            A table is ``fastsketch.features.Triples`` of users, items and perhaps values, by ids of any type; or
+            {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
+            which they appear, are rows: all events of a user must come in one table, for who comes again in another
+            update is another row. Its items that are new to the model become columns at the end.
         sample_weight : array_like (k,) or float, optional
             Finite, >= 0: a factor on the weight that `activity_power` gives each row.
+        columns : (user, item) or (user, item, value), optional
+            `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
+            a data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
+        item_ids : vector of ids (items,), optional
+            What the columns of a matrix are called: integers or strings, see ``fastsketch.features.IdMap``. The first
+            batch has them or none has; later ones may leave them out.
 
         Returns
         -------
@@ -168,21 +207,52 @@ class SketchedEASE(MergeableModel):
             For anything that is no matrix of such numbers, naming the row and column, or of another width than the
             rows before. The model is then as it was before the call.
         """
-        events = as_events(rows, self.n_features, self._dtype)
+        table = as_triples(rows, columns, "rows")
+        if table is None:
+            given = item_ids if item_ids is None else ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+            self._take_rows(rows, sample_weight)
+            self._ids = self._ids if given is None else given
+            return self
+        batch = batch_of(table, self._ids, self.n_features, self._dtype, item_ids=item_ids)
+        if batch is not None:
+            self._learn(batch.events, batch.ids, sample_weight)
+        return self
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
+        self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
+
+    def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
+        """Rows in the items of these ids, which are those of the model, and perhaps more."""
         k, n_items = events.shape
+        sketch, known, held = self._of_width(n_items)
         weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, before=self._squares)
-        held = held_out.nobody(n_items, self._dtype) if self._held is None else self._held
+        squares = column_squares(events, weights, self.decay, before=known)
+        held = held_out.nobody(n_items, self._dtype) if held is None else held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
-        n, before, given = self._n + k, self._sketch.n_rows, taken.rows.shape[0]
+        n, before, given = self._n + k, sketch.n_rows, taken.rows.shape[0]
         try:
             if given:
-                self._sketch.update(taken.rows, taken.weight)
+                sketch.update(taken.rows, taken.weight)
         finally:
-            if self._sketch.n_rows == before + given:  # else it has refused them, or was interrupted
+            if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last = n, squares, taken.held, None
-        return self
+                self._sketch, self._ids = sketch, ids
+                self._drop_names(n_items)
+
+    def _drop_names(self, n_items: int) -> None:
+        """Items that have come by their ids have no names, and then none has."""
+        if self._feature_names is not None and len(self._feature_names) != n_items:
+            self._feature_names = None
+
+    def _of_width(self, n_items: int) -> tuple[FrequentDirections, NDArray[np.float64] | None, HeldOut | None]:
+        """(sketch, squares, users held out) for as many items: copies if there are more than before."""
+        squares, held = self._squares, self._held
+        if squares is None or held is None or n_items == len(squares):
+            return self._sketch, squares, held
+        same = np.arange(len(squares))
+        sketch = with_columns(self._sketch, same, n_items)
+        return sketch, widened(squares, same, n_items), held_with_items(held, same, n_items)
 
     def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         squares = row_squares(events)
@@ -213,15 +283,39 @@ class SketchedEASE(MergeableModel):
                 self._squares, self._held, self._last = squares, held, None
         return self
 
+    def _in_order(self) -> str | None:
+        return self._sketch._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._sketch._state_bytes(n_features)
+
+    def _joins_columns(self, other: Self) -> bool:
+        return self._ids is not None and other._ids is not None
+
     def _merge(self, other: Self) -> None:
-        squares, others = self._known_squares(), other._known_squares()
-        held, rest = held_out.joined(self._known_held(), other._known_held(), self.reservoir_size)
-        sketch = self._sketch.copy().merge(other._sketch)
+        if (self._ids is None) != (other._ids is None):
+            raise ValueError("only one of the two models has ids of items: they cannot be merged")
+        ids, mine, theirs = self._ids, self, other
+        if ids is not None and other._ids is not None and ids != other._ids:
+            ids, places = ids.extended(other._ids, "items")
+            mine, theirs = self._placed(np.arange(len(self._ids or ())), len(ids)), other._placed(places, len(ids))
+        squares, others = mine._known_squares(), theirs._known_squares()
+        held, rest = held_out.joined(mine._known_held(), theirs._known_held(), self.reservoir_size)
+        sketch = mine._sketch.copy().merge(theirs._sketch)
         self._eat(sketch, rest)
         selected = self._selected if self._selected == other._selected else None
         n = self._n + other._n
         self._sketch, self._n, self._squares, self._held = sketch, n, squares + others, held
-        self._selected, self._last = selected, None
+        self._selected, self._last, self._ids = selected, None, ids
+        self._drop_names(len(squares))
+
+    def _placed(self, places: NDArray[np.int64], width: int) -> Self:
+        """A model of the same rows with its items at other places; its own ids are not those of them."""
+        out = type(self)(**self.parameters)
+        out._n, out._sketch = self._n, with_columns(self._sketch, places, width)
+        out._squares = widened(self._known_squares(), places, width)
+        out._held = held_with_items(self._known_held(), places, width)
+        return out
 
     def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
         """Give a sketch users of the past, at the weights that they have now."""
@@ -299,7 +393,7 @@ class SketchedEASE(MergeableModel):
         return reading._replace(lost=reading.lost + forgotten)
 
     @changes
-    def select_ridge(self, rows: Rows, ridges: ArrayLike | None = None) -> RidgePath:
+    def select_ridge(self, rows: Rows | Table, ridges: ArrayLike | None = None) -> RidgePath:
         """Choose the ridge on users whose rows the model has not seen, in one pass over them.
 
         Of each user's items a fifth is hidden, as `seed` has it, and to be found from the others.
@@ -324,7 +418,7 @@ class SketchedEASE(MergeableModel):
             If the model has seen no rows, no user has two items, or a ridge is not positive.
         """
         squares = self._known_squares()
-        events = as_events(rows, len(squares), self._dtype)
+        events = events_of(rows, self._ids, len(squares), self._dtype)[0]
         values: Sequence[float] | None = None
         if ridges is not None:
             values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()
@@ -343,27 +437,32 @@ class SketchedEASE(MergeableModel):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Sum of squares of every item's column, weighted and decayed, (items,) float64."""
+        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order."""
         return self._known_squares().copy()
+
+    @property
+    def item_ids(self) -> IdMap | None:
+        """What the items are called; None if the model was given no ids."""
+        return self._ids
 
     # -- what it answers -------------------------------------------------------------------------------------------
     @reads
-    def decision_block(self, rows: Rows) -> NDArray[Any]:
-        """Scores of all items for every row, (k, items) in the dtype of the model.
+    def decision_block(self, rows: Rows | Table) -> NDArray[Any]:
+        """Scores of all items for every row, (k, items) in the dtype of the model, in the order of ``item_ids``.
 
         That of an item that the row holds comes from its other items alone; an item without events has score 0.
         """
         weights = self._last_read().weights
-        return weights.scores(as_events(rows, weights.n_items, self._dtype))
+        return weights.scores(events_of(rows, self._ids, weights.n_items, self._dtype)[0])
 
     @reads
     def recommend(
         self,
-        rows: Rows,
+        rows: Rows | Table,
         n: int = 10,
         *,
         exclude_seen: bool = True,
-        exclude: Rows | None = None,
+        exclude: Rows | Table | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
         """The n items of the highest score for every row, best first, of equal ones the first.
@@ -372,43 +471,48 @@ class SketchedEASE(MergeableModel):
         ----------
         rows : as for ``update``
             Users, seen before or not. One without an event of a known item gets the most popular items, at score 0.
+            Of a table, which a model with ids can read ({user: [items]} too), the users are in the order of its
+            ``user_ids``, in which they appear, and items that the model does not know are left out.
         n : int
         exclude_seen : bool, default True
             Leave out the items that a row holds.
-        exclude : scipy.sparse (k, items), optional
+        exclude : scipy.sparse (k, items), or a table if `rows` are one, optional
             Items stored in a row are left out.
-        allow : array_like of int, optional
+        allow : array_like of int, or of ids, optional
             The only items that may be recommended.
 
         Returns
         -------
         Recommendations
             ``items`` (k, n) int64 and ``scores`` (k, n) float64; -1 and NaN where fewer than n are left. An item
-            without events is never recommended.
+            without events is never recommended. Of a model with ids the items are these: int64 of integers, else
+            objects, None where fewer are left.
 
         Raises
         ------
         TypeError, ValueError
             If rows or exclude do not fit, or the model has seen no rows.
-        IndexError
+        IndexError, of ids KeyError
             If `allow` names items that there are not: the message lists them.
         """
-        squares = self._known_squares()
+        squares, ids = self._known_squares(), self._ids
         n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
-        events = as_events(rows, len(squares), self._dtype)
-        left_out = None if exclude is None else _left_out(exclude, events.shape)
+        events, users = events_of(rows, ids, len(squares), self._dtype)
+        exclude = left_out(exclude, users, ids)
+        unwanted = None if exclude is None else _left_out(exclude, events.shape)
         allowed = None
         if allow is not None:
-            chosen = np.unique(as_items(allow, len(squares), "allow"))
+            chosen = np.unique(items_of(allow, ids, len(squares), "allow"))
             allowed = chosen[squares[chosen] > 0].astype(np.int32)
-        return recommend(
+        found = recommend(
             self._last_read().weights,
             events,
             n,
-            Limits(squares > 0, allowed, left_out),
+            Limits(squares > 0, allowed, unwanted),
             popularity=squares,
             exclude_seen=exclude_seen,
         )
+        return found._replace(items=named(found.items, ids))
 
     @reads
     def similar_items(self, items: ArrayLike, n: int = 10) -> Recommendations:
@@ -416,7 +520,7 @@ class SketchedEASE(MergeableModel):
 
         Parameters
         ----------
-        items : array_like of int
+        items : array_like of int, or of ids
         n : int
 
         Returns
@@ -427,39 +531,43 @@ class SketchedEASE(MergeableModel):
 
         Raises
         ------
-        TypeError, ValueError, IndexError
+        TypeError, ValueError, IndexError, of ids KeyError
             If there are no such items.
         """
-        squares = self._known_squares()
-        n, chosen = as_integer(n, "n", 1), as_items(items, len(squares), "items")
-        return similar(self._last_read().weights, chosen, n, squares > 0)
+        squares, ids = self._known_squares(), self._ids
+        n, chosen = as_integer(n, "n", 1), items_of(items, ids, len(squares), "items")
+        found = similar(self._last_read().weights, chosen, n, squares > 0)
+        return found._replace(items=named(found.items, ids))
 
     @reads
-    def explain(self, row: Rows, item: int) -> Explanation:
+    def explain(self, row: Rows | Table, item: Any) -> Explanation:
         """What each item of a row contributes to the score of an item.
 
         Parameters
         ----------
         row : as for ``update``, one row
-        item : int
+        item : int, or id
 
         Returns
         -------
         Explanation
-            ``items`` (r,) int64, those of the row but `item` itself, and ``contributions`` (r,) float64, largest first:
-            they add up to the item's score in ``decision_block``. Both are empty for a row without events.
+            ``items`` (r,), int64 or ids, those of the row but `item` itself, and ``contributions`` (r,) float64,
+            largest first: they add up to the item's score in ``decision_block``. Both are empty for a row without
+            events.
 
         Raises
         ------
-        TypeError, ValueError, IndexError
+        TypeError, ValueError, IndexError, of ids KeyError
             If it is no single row, or there is no such item.
         """
-        n_items = len(self._known_squares())
-        target = int(as_items(as_integer(item, "item", -n_items), n_items, "item")[0])
-        events = as_events(row, n_items, self._dtype, "row")
+        n_items, ids = len(self._known_squares()), self._ids
+        one = [as_integer(item, "item", -n_items) if ids is None else item]
+        target = int(items_of(one, ids, n_items, "item")[0])
+        events = events_of(row, ids, n_items, self._dtype, "row")[0]
         if events.shape[0] != 1:
             raise ValueError(f"row must be one row, got {events.shape[0]}")
-        return explained(self._last_read().weights, events, target)
+        found = explained(self._last_read().weights, events, target)
+        return found._replace(items=named(found.items, ids))
 
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
@@ -491,16 +599,20 @@ class SketchedEASE(MergeableModel):
         if self._squares is None or self._held is None:
             return {"n_rows": 0}, {}
         about, arrays = self._sketch._state()
-        named = {OF_SKETCH + name: array for name, array in arrays.items()}
+        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
         state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about}
-        return state, {"squares": self._squares, **held_out.arrays_of(self._held), **named}
+        arrays = {"squares": self._squares, **held_out.arrays_of(self._held), **of_sketch}
+        if self._ids is None:
+            return state, arrays
+        return {**state, "ids": self._ids.kind}, {**arrays, **self._ids.arrays(ITEM_IDS)}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        own = {name: array for name, array in arrays.items() if not name.startswith(OF_SKETCH)}
+        rest = without_ids(arrays, state)
+        own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
         checks.only(own, "squares", *held_out.NAMES)
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
@@ -512,15 +624,21 @@ class SketchedEASE(MergeableModel):
             as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
-        self._empty_sketch()._validate(state["sketch"], _of_sketch(arrays))
+        self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
+        self._ids = read_ids(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        ids = self._ids  # those that have been validated
         self._begin()
         self._n = state["n_rows"]
         if arrays:
+            self._ids = IdMap.of_own(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
             self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+    def _keep_in_memory(self, other: Self) -> None:
+        other._ids = self._ids
 
 
 def _of_sketch(arrays: Arrays) -> Arrays:

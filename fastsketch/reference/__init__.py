@@ -23,6 +23,7 @@ from fastsketch.reference._frequent_directions import (
     robust_frequent_directions,
     robust_frequent_directions_blocks,
 )
+from fastsketch.reference._groups import group_sketches
 from fastsketch.reference._hashing import (
     distributed_frosh,
     faster_frequent_directions,
@@ -73,6 +74,7 @@ __all__ = [
     "growing_frequent_directions",
     "greedy_low_rank_nonsmooth",
     "greedy_low_rank_smooth",
+    "group_sketches",
     "hadamard",
     "least_scores",
     "ledoit_wolf_shrinkage",

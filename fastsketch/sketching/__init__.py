@@ -1,9 +1,20 @@
 """Sketches of row streams: Frequent Directions and its family on one buffer-and-shrink engine, and random maps."""
 
 from fastsketch.sketching._frequent_directions import FrequentDirections, RobustFrequentDirections
+from fastsketch.sketching._groups import GroupSketches, sketch_groups
 from fastsketch.sketching._hadamard import fwht, srht
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._read_again import SecondPass
 from fastsketch.sketching._sketch_file import sketch_file
 
-__all__ = ["Compressor", "FrequentDirections", "RobustFrequentDirections", "SecondPass", "fwht", "sketch_file", "srht"]
+__all__ = [
+    "Compressor",
+    "FrequentDirections",
+    "GroupSketches",
+    "RobustFrequentDirections",
+    "SecondPass",
+    "fwht",
+    "sketch_file",
+    "sketch_groups",
+    "srht",
+]

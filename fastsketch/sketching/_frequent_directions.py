@@ -38,6 +38,7 @@ from fastsketch.sketching._engines import (
     Reference,
     SolverName,
     SparseEngine,
+    exact_pays,
     kind_for,
     make_engine,
     merge_engines,
@@ -252,8 +253,9 @@ class FrequentDirections(MergeableModel):
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
-            Real and finite. Sparse rows are never made dense as a whole; explicit zeros are harmless.
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), table, or source
+            Real and finite. Sparse rows are never made dense as a whole; explicit zeros are harmless. Tables, sources
+            (``fs.open_rows``) and arrays that lie elsewhere (h5py, Zarr, Dask, memory maps) are read in chunks.
         sample_weight : array_like (n,) or float, optional
             Finite, >= 0: a row of weight w counts as sqrt(w) times itself.
 
@@ -267,6 +269,9 @@ class FrequentDirections(MergeableModel):
             For anything that is no matrix of finite real numbers of the width seen before. The sketch is then as it
             was before the call.
         """
+        return self._take_rows(rows, sample_weight)
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
         engine = self._engine
         checked = as_rows(rows, None if engine is None else engine.n_features)
         weights = as_weights(sample_weight, checked.shape[0])
@@ -280,18 +285,17 @@ class FrequentDirections(MergeableModel):
             self._update_refined(engine, checked, weights)
         self._engine = engine
         if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
-            self._say_that_it_misses(self._at_most())
-        return self
+            self._say_that_it_misses(self._at_most(), stacklevel=5)
 
     def _at_most(self) -> str:
         return f"max_sketch_size={self.max_sketch_size} is reached; raise max_sketch_size or the tolerance"
 
-    def _say_that_it_misses(self, why: str) -> None:
+    def _say_that_it_misses(self, why: str, *, stacklevel: int = 3) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
                 f"the tolerance of {self.tolerance:g} is not met: {why}; error_bound says what holds instead",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
@@ -347,6 +351,29 @@ class FrequentDirections(MergeableModel):
         if compressor is None:  # else l decides what the random map is
             del agree["sketch_size"]
         return agree
+
+    def _in_order(self) -> str | None:
+        return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
+
+    def _state_bytes(self, n_features: int) -> int:
+        setting = self._setting
+        exact = setting.solver == "exact" or (setting.solver == "auto" and exact_pays(n_features, setting.sketch_size))
+        if exact and setting.compressor is None:
+            return 8 * n_features * n_features
+        most = setting.sketch_size if setting.growth is None else setting.growth.largest or 4 * setting.sketch_size
+        return 8 * n_features * (2 * most + (setting.buffer_size or 0))
+
+    def _certificate(self) -> dict[str, float]:
+        engine = self._engine
+        if engine is None or isinstance(engine, MappedEngine):  # a map's error is in no certificate
+            return {}
+        bound = self._method.error_bound(engine.shrinkage)
+        with np.errstate(over="ignore"):
+            known = np.ldexp([bound, engine.squared_norm], 2 * engine.exponent)
+        return dict(zip(("error_bound", "squared_norm"), known.tolist(), strict=True))
+
+    def _check_second_pass(self) -> None:
+        self._check_rereadable("passes=2")
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor
@@ -542,7 +569,7 @@ class FrequentDirections(MergeableModel):
 
         Parameters
         ----------
-        rows : array_like or scipy.sparse (n, d), path, ``fastsketch.io.open_source``, or several of the last two
+        rows : as for ``update``, or path, folder or glob, or several of them, as ``fs.open_rows`` takes them
             All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
         sample_weight : array_like (n,) or float, optional
             The weights that ``update`` had.
@@ -569,7 +596,7 @@ class FrequentDirections(MergeableModel):
         solver="exact" nothing has been lost: rows are checked, and not multiplied.
         """
         self._rereadable("refine")
-        again = RowsAgain(rows, self._basis_view(), sample_weight)
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self.feature_names)
         if (
             self.dtype is None
             and self._seen_engine().dtype == np.float64
@@ -639,7 +666,7 @@ class FrequentDirections(MergeableModel):
         self._rereadable("audit")
         engine, reading = self._seen_engine(), self._read()
         unit = ldexp(1.0, engine.exponent)
-        again = RowsAgain(rows, self._basis_view(), sample_weight)
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self.feature_names)
         vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
         # alpha - alpha0, without its digits that alpha0 rounds away
         shift = reading.shrinkage / 2 / unit / unit if self._method.regularises else 0.0

@@ -84,6 +84,7 @@ class SecondPass(MergeableModel):
 
     def _start(self, sketch: FrequentDirections, vt: NDArray[np.float64]) -> None:
         self._sketch, self._vt, self._view = sketch, vt, sketch._basis_view()
+        self._feature_names = sketch.feature_names
         self._sum = Product.none(vt.T)
 
     def _begun(self) -> tuple[FrequentDirections, View]:
@@ -97,8 +98,8 @@ class SecondPass(MergeableModel):
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
-            Real and finite; rounded to the dtype of the sketch.
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), table, or source
+            Real and finite; rounded to the dtype of the sketch. Read as ``FrequentDirections.update`` reads them.
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
 
@@ -111,15 +112,17 @@ class SecondPass(MergeableModel):
         TypeError, ValueError
             For anything that is no matrix of finite real numbers of the width of the sketch; none has been read then.
         """
+        return self._take_rows(rows, sample_weight)
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
         _, view = self._begun()
         checked = as_rows(rows, view.n_features)
         weights = as_weights(sample_weight, checked.shape[0])
         q = np.ascontiguousarray(self._vt.T)
         found = Product.none(q)
-        for block, part, (first, _) in blocks_of(checked, weights, q.shape[1]):
+        for block, part, first in blocks_of(checked, weights, q.shape[1]):
             found = found.adding(view.multiply(block, part, q, offset=first))
         self._sum = self._sum.plus(found)
-        return self
 
     @reads
     def finish(self) -> FrequentDirections:
@@ -157,6 +160,9 @@ class SecondPass(MergeableModel):
         if mine.n_rows != theirs.n_rows or not np.array_equal(self._vt, other._vt):
             raise ValueError("other reads the rows of another sketch again: they cannot be merged")
         self._sum = self._sum.plus(other._sum)
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        return self.copy()  # all begin with the same sketch
 
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
@@ -212,3 +218,11 @@ def _sketch_in(content: NDArray[Any]) -> FrequentDirections:
     if not isinstance(found, FrequentDirections):
         raise ValueError(f"array 'sketch' holds a {type(found).__name__}")
     return found
+
+
+def _second_pass(model: FrequentDirections) -> SecondPass | None:
+    return None if model._is_exact() else SecondPass.of(model)
+
+
+# A hook of the frame; the class cannot name this module, which needs it.
+FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign]

@@ -1,27 +1,27 @@
 """Rows that can be read more than once: products with A'A, a pass each, in constant memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from os import PathLike
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
-from fastsketch._validation import Rows, as_rows, as_weights, check_finite, in_place, is_sparse
-from fastsketch.io import Source, open_source
+from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse
+from fastsketch.sources import Source, naming, open_rows
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20
 
 Matrix = NDArray[np.float64]
-# Where rows of a block come from: the number of the first, and the file.
-Place = tuple[int, Any]
-Block = tuple[Any, Matrix | None, Place]
-# An array, a sparse matrix, or a file (or several) of one of the formats of fastsketch.io, by path or opened.
+# Rows, their weights, and the number of the first.
+Block = tuple[Any, Matrix | None, int]
+# An array, a sparse matrix, a table, a source, or what ``open_rows`` makes one of: files, a folder, several of them.
 Readable = Rows | str | PathLike[str] | Source | Iterable[str | PathLike[str] | Source]
 
 
@@ -101,24 +101,32 @@ class View:
 class RowsAgain:
     """The rows behind a sketch, which can be read any number of times."""
 
-    def __init__(self, source: Readable, view: View, sample_weight: ArrayLike | None = None) -> None:
-        self._view = view
-        self._blocks = _reader(source, view.n_features, sample_weight)
+    def __init__(
+        self,
+        source: Readable,
+        view: View,
+        sample_weight: ArrayLike | None = None,
+        *,
+        feature_names: FeatureNames | None = None,
+    ) -> None:
+        self._view, self._read = view, False
+        self._chunks = _chunks_of(source, view.n_features, sample_weight, feature_names)
 
     def multiply(self, q: Matrix) -> Product:
         """A'A Q for Q (d, r): reads all rows once."""
-        q = np.ascontiguousarray(q)
+        q, chunks = np.ascontiguousarray(q), self._chunks
+        if self._read and not chunks.source.repeatable:
+            raise ValueError(f"{chunks.source.name} comes once, and has to be read again: save its rows to a file")
+        self._read = True
         out = Product.none(q)
-        for rows, weights, (first, path) in self._blocks(q.shape[1]):
-            try:
-                found = self._view.multiply(rows, weights, q, offset=first)
-            except ValueError as error:
-                raise error if path is None else ValueError(f"{path}: {error}") from None
-            out = out.adding(found)
+        for rows, weights in chunks:
+            with naming(chunks.source, chunks.row):
+                for block, part, first in blocks_of(rows, weights, q.shape[1]):
+                    out = out.adding(self._view.multiply(block, part, q, offset=first))
         return out
 
 
-def blocks_of(rows: Any, weights: Matrix | None, width: int, *, first: int = 0, path: Any = None) -> Iterator[Block]:
+def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
     """Checked rows in blocks that are multiplied by `width` vectors in little memory."""
     n, d = rows.shape
     # a product of a sparse block is a dense (d, width), as large as what it is added to
@@ -126,36 +134,30 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int, *, first: int = 0, 
     for start in range(0, n, step):
         part = slice(start, start + step)
         block = rows if step >= n else rows[part]
-        yield block, None if weights is None else weights[part], (first + start, path)
+        yield block, None if weights is None else weights[part], start
 
 
-def _reader(source: Any, n_features: int, sample_weight: ArrayLike | None) -> Callable[[int], Iterator[Block]]:
-    """A function that gives all rows of a source from the start, in blocks."""
-    listed = cast("list[Any]", [source] if _names_file(source) else source)
-    if isinstance(listed, list | tuple) and listed and all(map(_names_file, listed)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        if sample_weight is not None:
-            raise ValueError("sample_weight goes with rows in memory, not with files")
-        files: list[Source] = [
-            open_source(cast("str", item), n_features=n_features) if isinstance(item, str | PathLike) else item
-            for item in listed
-        ]
-        for file in files:
-            if file.n_features != n_features:
-                raise ValueError(f"{file.path} has {file.n_features} columns, the sketch {n_features}")
-        return lambda width: _of_files(files, width)
-    rows = as_rows(source, n_features)
-    check_finite(rows)
-    weights = as_weights(sample_weight, rows.shape[0])
-    return lambda width: blocks_of(rows, weights, width)
+def _chunks_of(
+    rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
+) -> WeightedChunks:
+    """Rows of any kind with their weights; ValueError for other columns than those of a sketch."""
+    source = as_source(rows)
+    if source is None and _names_files(rows):
+        source = open_rows(rows, n_features=n_features)
+    if source is None:
+        checked, names = as_rows(rows, n_features), names_of(rows)
+        check_finite(checked)
+        source = open_rows(checked)
+    else:
+        names = source.feature_names
+    if source.n_features != n_features:
+        raise ValueError(f"{source.name} has {source.n_features} columns, the sketch {n_features}")
+    agreed(names, feature_names, source.name)
+    return WeightedChunks(source, sample_weight)
 
 
-def _names_file(item: Any) -> bool:
-    return isinstance(item, str | PathLike) or callable(getattr(item, "chunks", None))
-
-
-def _of_files(files: list[Source], width: int) -> Iterator[Block]:
-    for file in files:
-        row = 0
-        for rows, _ in file.chunks():
-            yield from blocks_of(rows, None, width, first=row, path=file.path)
-            row += rows.shape[0]
+def _names_files(item: Any) -> bool:
+    """Whether this is a path, or a list of paths or of sources."""
+    if isinstance(item, list | tuple) and item:
+        return all(isinstance(one, str | PathLike | Source) for one in item)
+    return isinstance(item, str | PathLike)

@@ -2,20 +2,20 @@
 
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from os import PathLike
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from numpy.typing import DTypeLike
 
 from fastsketch._validation import as_integer
-from fastsketch.io import open_source
 from fastsketch.sketching._engines import Reference, SolverName
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._methods import MethodName
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._read_again import SecondPass
 from fastsketch.sketching._sized_map import MapKind
+from fastsketch.sources import open_rows
 
 Path = str | PathLike[str]
 
@@ -51,11 +51,12 @@ def sketch_file(
     Parameters
     ----------
     path : str, path or iterable of them
-        .npy matrices, scipy CSR .npz, or svmlight text (also .gz, .bz2, .xz), all of the same width.
+        Files of any format of ``fastsketch.open_rows``, folders and globs too, all of the same width; "-" is standard
+        input, and like a pipe it can be read in one pass only.
     sketch_size : int, optional
         By default that of FrequentDirections.
     n_features, zero_based
-        For svmlight text: see ``fastsketch.io.open_source``.
+        For svmlight text: see ``fastsketch.open_rows``.
     passes : {1, 2}, default 1
         2: the files are read once more, as ``FrequentDirections.refine`` does. With solver="exact" one pass is enough.
     **parameters
@@ -74,18 +75,16 @@ def sketch_file(
     sketch = FrequentDirections(**parameters) if sketch_size is None else FrequentDirections(sketch_size, **parameters)
     if as_integer(passes, "passes", 1, 3) == 2:
         sketch._check_rereadable("passes=2")
-    paths = [path] if isinstance(path, str | PathLike) else list(path)
-
-    def chunks(width: int | None) -> Iterator[Any]:
-        for item in paths:
-            for rows, _ in open_source(item, n_features=width, zero_based=zero_based).chunks():
-                yield rows
-
-    for rows in chunks(n_features):
+    source = open_rows(
+        path if isinstance(path, str | PathLike) else list(path), n_features=n_features, zero_based=zero_based
+    )
+    if passes == 2 and not source.repeatable:
+        raise ValueError(f"passes=2: {source.name} can be read only once: save it to a file first")
+    for rows in source:
         sketch.update(rows)
     if passes == 1 or sketch.n_features is None or sketch._is_exact():
         return sketch
     again = SecondPass.of(sketch)
-    for rows in chunks(sketch.n_features):
+    for rows in source:
         again.update(rows)
     return again.finish()

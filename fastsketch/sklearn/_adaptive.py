@@ -19,6 +19,7 @@ class _Adaptive:
     """Parameters, and the model that has them."""
 
     _RENAMED: ClassVar = {"eta": "learning_rate", "strength": "penalty_strength"}
+    _KIND: ClassVar = AdaptiveSubgradient
 
     def __init__(
         self,

@@ -3,17 +3,15 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_flag, as_integer
+from fastsketch._validation import Rows, as_integer
 from fastsketch.quantizing import SketchQuantizer
-from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._neighbors import CodeNeighbors
 from fastsketch.sklearn._random_state import seed_of
 from fastsketch.summaries._learner import Method
@@ -23,7 +21,7 @@ DEFAULT_BYTES = 16
 
 
 @named_keywords
-class SketchCoder(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
+class SketchCoder(CodeNeighbors):
     """Learn codes that stand for rows from a stream, transform rows to them and back, and find neighbours by them.
 
     Parameters
@@ -68,10 +66,10 @@ class SketchCoder(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """
 
     _RENAMED: ClassVar = {"seed": "random_state"}
-    _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
+    _MODEL: ClassVar = "quantizer_"
+    _KIND: ClassVar = SketchQuantizer
 
     quantizer_: SketchQuantizer
-    n_bytes_: int
 
     def __init__(
         self,
@@ -94,52 +92,16 @@ class SketchCoder(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.keep_rows = keep_rows
         self.random_state = random_state
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
-        X = self._checked(X, reset=True)
-        keep_rows = as_flag(self.keep_rows, "keep_rows")
-        self._forget()
-        if hasattr(self, "quantizer_"):
-            del self.quantizer_
-        self._take(X)
-        self._keep(X, keep_rows=keep_rows)
-        return self
-
-    def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size.
-
-        What ``fit`` has kept for ``kneighbors`` is given up.
-        """
-        first = not hasattr(self, "quantizer_")
-        if not first:
-            self._check_parameters()
-        self._take(self._checked(X, reset=first))
-        self._forget()
-        return self
-
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
-
-    def _take(self, X: Any) -> Self:
-        model = getattr(self, "quantizer_", None)
-        if model is None:
-            most = min(DEFAULT_BYTES, X.shape[1] + 1)
-            model = SketchQuantizer(
-                most if self.n_bytes is None else as_integer(self.n_bytes, "n_bytes", 1),
-                method=self.method,
-                sketch_size=self.sketch_size,
-                block_rows=self.block_rows,
-                seed=seed_of(self.random_state),
-                dtype=X.dtype,
-            )
-            self._fix_parameters()
-        self.quantizer_ = model.update(X)
-        self.n_bytes_ = model.n_bytes
-        return self
-
-    @property
-    def _learner(self) -> SketchQuantizer:
-        return self.quantizer_
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchQuantizer:
+        most = min(DEFAULT_BYTES, n_features + 1)
+        return SketchQuantizer(
+            most if self.n_bytes is None else as_integer(self.n_bytes, "n_bytes", 1),
+            method=self.method,
+            sketch_size=self.sketch_size,
+            block_rows=self.block_rows,
+            seed=seed_of(self.random_state),
+            dtype=dtype,
+        )
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
         return self.quantizer_.encode(X)
@@ -155,29 +117,10 @@ class SketchCoder(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.quantizer_.decode(X)
 
     @property
-    def mean_(self) -> NDArray[np.float64] | None:
-        """Mean of the rows."""
-        check_is_fitted(self, "quantizer_")
-        return self.quantizer_.mean
-
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        """Principal directions of the sketch."""
-        check_is_fitted(self, "quantizer_")
-        return self.quantizer_.components
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows seen."""
-        check_is_fitted(self, "quantizer_")
-        return self.quantizer_.n_rows
+    def n_bytes_(self) -> int:
+        """Bytes of a code."""
+        return self._learner.n_bytes
 
     @property
     def _n_features_out(self) -> int:
         return self.n_bytes_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags

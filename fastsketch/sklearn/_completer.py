@@ -8,19 +8,22 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._losses import LossName
 from fastsketch._validation import Rows
+from fastsketch.features import IdMap
+from fastsketch.features._triples import table_of
 from fastsketch.lowrank import LowRankModel
 from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._learned import FromModel
 from fastsketch.sklearn._random_state import seed_of
 
 
 @named_keywords
-class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModel):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
     Parameters
@@ -40,10 +43,14 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     rank_ : int
     components_ : ndarray (rank_, n_features_in_)
     n_features_in_ : int
+    column_ids_ : fastsketch.features.IdMap or None
+        Ids of the columns, if X was a table of them.
 
     Notes
     -----
-    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. ``transform`` gives the
+    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. X may also be a table by
+    ids, ``fastsketch.features.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
+    order in which they appear. ``transform`` gives the
     factors of each row and its bias as last column.
 
     Examples
@@ -61,8 +68,10 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     _RENAMED: ClassVar = {"shrink": "learning_rate", "seed": "random_state"}
 
+    _MODEL: ClassVar = "model_"
+    _KIND: ClassVar = LowRankModel
+
     model_: LowRankModel
-    n_features_in_: int
 
     def __init__(
         self,
@@ -108,15 +117,26 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None) -> Self:
-        """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features)."""
-        rows = self._checked(X, reset=True)
+        """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
+        table = table_of(X)
+        rows = self._checked(X, reset=True) if table is None else table
         parameters = self.get_params(deep=False)
         seed = seed_of(parameters.pop("random_state"))
         if isinstance(self.rank, int | np.integer):
-            parameters["rank"] = min(self.rank, *rows.shape)
+            shape = rows.shape if table is None else (len(table.user_ids), len(table.item_ids))
+            parameters["rank"] = min(self.rank, *shape)
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
-        self._n_features_out = self.rank_ + 1
+        if table is not None:
+            vars(self).pop("feature_names_in_", None)
+            self.n_features_in_ = len(table.item_ids)
+        else:
+            self._name_features(self.model_)
+        self._fix_parameters()
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.rank_ + 1
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
@@ -131,6 +151,12 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return rank
 
     @property
+    def column_ids_(self) -> IdMap | None:
+        """Ids of the columns, if the model was fitted to a table."""
+        check_is_fitted(self, "model_")
+        return self.model_.column_ids
+
+    @property
     def components_(self) -> NDArray[Any]:
         """Factors of the columns, (rank_, n_features_in_)."""
         check_is_fitted(self, "model_")
@@ -139,7 +165,8 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def transform(self, X: Rows) -> NDArray[Any]:
         """Factors of every row and its bias, (n_samples, rank_ + 1): what fits its observed entries."""
         check_is_fitted(self, "model_")
-        rows = self._checked(X, reset=False)
+        table = table_of(X)
+        rows = self._checked(X, reset=False) if table is None else table
         folded = self.model_.fold_in(rows)
         return np.hstack([folded.factors, folded.biases[:, None]])
 

@@ -21,6 +21,7 @@ from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._gaussian import NOTHING_LEFT, Spiked, Whole, projected
 from fastsketch.sklearn._shrinkage import FourthMoment, beyond_noise, ledoit_wolf, oracle_approximating, tail_share
 from fastsketch.sklearn._sketched import Arrays, Sketched, exact_is_fair
+from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
@@ -137,7 +138,12 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+
+        A source (``fs.open_rows``, a data set of HDF5, ...) is read in chunks, and takes no weights.
+        """
+        if sample_weight is None and self._fit_source(X):
+            return self
         rows = self._checked(X, reset=True)
         weights = as_weights(sample_weight, rows.shape[0])
         if weights is not None and not weights.any():
@@ -148,7 +154,9 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size; a row of weight w counts as w rows."""
+        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows."""
+        if sample_weight is None and self._partial_fit_source(X):
+            return self
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
@@ -162,7 +170,9 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         self._shrinkage_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
         first = not hasattr(self, "sketch_")
-        sketch = self._new_sketch(X) if first else self.sketch_
+        sketch = self._template(*X.shape, X.dtype) if first else self.sketch_
+        if first:
+            self._name_features(sketch)
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
         sketch.update(X, weights)
@@ -172,16 +182,24 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
             self._fix_parameters()
         return self
 
-    def _new_sketch(self, X: Any) -> FrequentDirections:
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         size = as_integer(self.sketch_size, "sketch_size", 2)
         as_choice(self.method, "method", tuple(METHODS))
         solver: Any = as_choice(self.solver, "solver", SOLVERS)
-        if exact_is_fair(X.shape[1], size, self.max_memory) and solver == "auto":
+        if exact_is_fair(n_features, size, self.max_memory) and solver == "auto":
             solver = "exact"
         elif solver == "auto":
             solver = "gram"
         center = not as_flag(self.assume_centered, "assume_centered")
-        return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=X.dtype)
+        return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=dtype)
+
+    def _job(self, source: Source) -> tuple[Any, Any]:
+        if self._shrinkage_asked() == "ledoit-wolf":
+            raise ValueError(
+                "shrinkage='ledoit-wolf' needs fourth moments, which a sketch of a job or a source does not have: take "
+                "'oas' or 'auto', or call partial_fit"
+            )
+        return super()._job(source)
 
     # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
     _moment: FourthMoment | None
@@ -223,7 +241,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def __getstate__(self) -> Any:
         kept: Any = super().__getstate__()
         state: dict[str, Any] = dict(kept)
-        return {name: value for name, value in state.items() if name not in ("_found", "_entered")}
+        return {name: value for name, value in state.items() if name != "_found"}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:

@@ -3,18 +3,16 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_flag, as_integer
+from fastsketch._validation import Rows, as_choice, as_integer
 from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method, Rotation
-from fastsketch.sklearn._begun import Begun, checked
 from fastsketch.sklearn._neighbors import CodeNeighbors
 from fastsketch.sklearn._random_state import seed_of
 
@@ -23,7 +21,7 @@ DEFAULT_BITS = 64
 
 
 @named_keywords
-class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Begun):
+class SketchHasher(CodeNeighbors):
     """Learn binary codes from a stream of rows (FROSH, OSH and relatives) and transform rows to them.
 
     Parameters
@@ -73,10 +71,11 @@ class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMi
     """
 
     _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
-    _FREE: ClassVar = frozenset({"output", "n_neighbors", "oversample", "keep_rows"})
+    _FREE: ClassVar = CodeNeighbors._FREE | {"output"}
+    _MODEL: ClassVar = "hash_"
+    _KIND: ClassVar = SketchHash
 
     hash_: SketchHash
-    n_bits_: int
 
     def __init__(
         self,
@@ -103,54 +102,22 @@ class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.keep_rows = keep_rows
         self.random_state = random_state
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features)."""
-        rows = self._checked(X, reset=True)
-        keep_rows = as_flag(self.keep_rows, "keep_rows")
-        self._forget()
-        if hasattr(self, "hash_"):
-            del self.hash_
-        self._take(rows)
-        self._keep(rows, keep_rows=keep_rows)
-        return self
-
-    def partial_fit(self, X: Rows, y: Any = None) -> Self:
-        """Learn from one more batch of any size.
-
-        What ``fit`` has kept for ``kneighbors`` is given up.
-        """
-        first = not hasattr(self, "hash_")
-        if not first:
-            self._check_parameters()
-        self._take(self._checked(X, reset=first))
-        self._forget()
-        return self
-
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
-
-    def _take(self, X: Any) -> Self:
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchHash:
         as_choice(self.output, "output", ("packed", "bits", "values"))
-        model = getattr(self, "hash_", None)
-        if model is None:
-            bits = min(DEFAULT_BITS, X.shape[1]) if self.n_bits is None else as_integer(self.n_bits, "n_bits", 1)
-            model = SketchHash(
-                bits,
-                method=self.method,
-                sketch_size=self.sketch_size,
-                block_rows=self.block_rows,
-                rotation=self.rotation,
-                seed=seed_of(self.random_state),
-                dtype=X.dtype,
-            )
-            self._fix_parameters()
-        self.hash_ = model.update(X)
-        self.n_bits_ = model.n_bits
-        return self
+        bits = min(DEFAULT_BITS, n_features) if self.n_bits is None else as_integer(self.n_bits, "n_bits", 1)
+        return SketchHash(
+            bits,
+            method=self.method,
+            sketch_size=self.sketch_size,
+            block_rows=self.block_rows,
+            rotation=self.rotation,
+            seed=seed_of(self.random_state),
+            dtype=dtype,
+        )
 
-    @property
-    def _learner(self) -> SketchHash:
-        return self.hash_
+    def _take(self, X: Any) -> None:
+        as_choice(self.output, "output", ("packed", "bits", "values"))
+        super()._take(X)
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
         return self.hash_.encode(X, factors=True)
@@ -165,29 +132,10 @@ class SketchHasher(CodeNeighbors, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return values if self.output == "values" else (values > 0).astype(np.uint8)
 
     @property
-    def mean_(self) -> NDArray[np.float64] | None:
-        """Mean of the rows."""
-        check_is_fitted(self, "hash_")
-        return self.hash_.mean
-
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        """Principal directions of the sketch."""
-        check_is_fitted(self, "hash_")
-        return self.hash_.components
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows seen."""
-        check_is_fitted(self, "hash_")
-        return self.hash_.n_rows
+    def n_bits_(self) -> int:
+        """Bits of a code."""
+        return self._learner.n_bits
 
     @property
     def _n_features_out(self) -> int:
         return -(-self.n_bits_ // 8) if self.output == "packed" else self.n_bits_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = []
-        return tags

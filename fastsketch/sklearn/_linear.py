@@ -13,11 +13,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from fastsketch._losses import OnlineLossName
+from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._learned import FromModel
 from fastsketch.sklearn._random_state import seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
@@ -25,10 +26,11 @@ Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
 
 
-class LinearEstimator(Begun):
+class LinearEstimator(FromModel):
     """Passes over the data; a subclass has parameters and ``_make``."""
 
     _FREE = frozenset({"epochs"})
+    _MODEL = "model_"
 
     loss: OnlineLossName
     fit_intercept: bool
@@ -43,8 +45,14 @@ class LinearEstimator(Begun):
 
     def _new(self, **more: Any) -> LinearModel:
         model = self._make(seed_of(self.random_state), **more)
+        self._name_features(model)
         self._fix_parameters()
         return model
+
+    @classmethod
+    def _require_loss(cls, model: LinearModel, targets: str) -> None:
+        if (LOSSES[model.loss].targets == "label") != (targets == "labels"):
+            raise ValueError(f"model must have a loss of {targets}, it has loss={model.loss!r}")
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
@@ -125,6 +133,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         self.classes_ = known
         return self
 
+    @classmethod
+    def _parameters_for(cls, model: LinearModel) -> dict[str, Any]:
+        cls._require_loss(model, "labels")
+        return super()._parameters_for(model)
+
+    def _put_own(self, arrays: Any) -> None:
+        classes = self.model_._known_classes()
+        if classes is None or len(classes) < 2:
+            raise ValueError("the model must have seen labels of two classes at least")
+        self.classes_ = classes
+
+    @classmethod
+    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
+        return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
+
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         rows, labels = checked(self, X, y=y, reset=reset, dtype=np.float64)
         return rows, labels
@@ -168,6 +192,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     """One model of the targets as they are."""
 
     blend: bool | None
+
+    @classmethod
+    def _parameters_for(cls, model: LinearModel) -> dict[str, Any]:
+        cls._require_loss(model, "real targets")
+        return super()._parameters_for(model)
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.

@@ -1,38 +1,110 @@
-"""Neighbours among the rows of a fit, found by codes and ranked by exact distances."""
+"""Estimators of codes: learning, and neighbours among the rows of a fit, found by codes, ranked by exact distances."""
 
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._validation import Rows, as_choice, as_integer
+from fastsketch._validation import Rows, as_choice, as_flag, as_integer
+from fastsketch.sklearn._begun import checked
+from fastsketch.sklearn._sketched import Merging
 
 
-class CodeNeighbors:
-    """Base of the estimators whose codes find neighbours: one says who the ``_learner`` is, and makes ``_codes``."""
+class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
+    """Base of the estimators of codes: one says how its model begins (``_template``), and makes ``_codes``."""
+
+    _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
 
     n_neighbors: int
     oversample: float
+    keep_rows: bool
     n_samples_fit_: int
     _fit_rows: Any = None
     _fit_codes: NDArray[np.uint8] | None = None
 
-    @property
-    def _learner(self) -> Any:
-        """The model, which searches."""
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        """Codes that the search of the model takes."""
         raise NotImplementedError
 
-    def _codes(self, X: Any) -> NDArray[np.uint8]:
-        """Codes that its search takes."""
-        raise NotImplementedError
+    # -- learning --------------------------------------------------------------------------------------------------
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+
+        Of a source (``fs.open_rows``, a data set of HDF5, ...) nothing is kept for ``kneighbors``.
+        """
+        keep_rows = as_flag(self.keep_rows, "keep_rows")
+        if self._fit_source(X):
+            return self
+        rows = self._checked(X, reset=True)
+        self._forget()
+        self.__dict__.pop(self._MODEL, None)
+        self._take(rows)
+        self._keep(rows, keep_rows=keep_rows)
+        return self
+
+    def partial_fit(self, X: Rows, y: Any = None) -> Self:
+        """Learn from one more batch of any size, or from a source of rows.
+
+        What ``fit`` has kept for ``kneighbors`` is given up.
+        """
+        if self._partial_fit_source(X):
+            return self
+        first = not hasattr(self, self._MODEL)
+        if not first:
+            self._check_parameters()
+        self._take(self._checked(X, reset=first))
+        self._forget()
+        return self
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        raise NotImplementedError
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    def _take(self, X: Any) -> None:
+        first = not hasattr(self, self._MODEL)
+        model = self._template(*X.shape, X.dtype) if first else self._learner
+        if first:
+            self._name_features(model)
+        model.update(X)
+        setattr(self, self._MODEL, model)
+        if first:
+            self._fix_parameters()
+
+    def _put_own(self, arrays: Any) -> None:
+        self._forget()
+
+    def _merged_model(self, other: Any) -> Any:
+        mine = self._learner.copy()
+        return mine.merge(other._beside(mine))
+
+    # -- what the two have of their rows -----------------------------------------------------------------------------
+    @property
+    def mean_(self) -> NDArray[np.float64] | None:
+        """Mean of the rows."""
+        return self._learner.mean
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """Principal directions of the sketch."""
+        return self._learner.components
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows seen."""
+        return self._learner.n_rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    # -- neighbours ------------------------------------------------------------------------------------------------
 
     def _keep(self, X: Any, *, keep_rows: bool) -> None:
         """Keep the rows of a fit, or their codes alone."""
@@ -74,8 +146,8 @@ class CodeNeighbors:
         check_is_fitted(self)
         if not hasattr(self, "n_samples_fit_"):
             raise ValueError(
-                "kneighbors finds rows of fit, and partial_fit keeps none: encode rows with the model, and search them "
-                "with its search"
+                "kneighbors finds rows of fit, and partial_fit keeps none, as sources, sketches, files and merges do: "
+                "encode rows with the model, and search them with its search"
             )
         k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
         most = self.n_samples_fit_ - (X is None)

@@ -19,6 +19,7 @@ class _Newton:
     """Parameters, and the model that has them."""
 
     _RENAMED: ClassVar = {"sketch": "method", "projection": "constraint"}
+    _KIND: ClassVar = SketchedNewton
 
     def __init__(
         self,

@@ -28,7 +28,8 @@ from fastsketch.sklearn._components import Components, components_of, count_for,
 from fastsketch.sklearn._likelihood import Likelihood
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
-from fastsketch.sklearn._sketched import Arrays, Sketched
+from fastsketch.sklearn._sketched import Arrays, Sketched, as_far_source
+from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 # Parameters in which the sketches of two ways may differ.
@@ -86,7 +87,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     error_bound_ : float
         Bound on the error of every singular_values_ ** 2: the farthest that one lies from an end of its interval.
     mean_, var_ : ndarray (n_features_in_,)
-        Exact at any sketch_size; var_ is not known after ``from_sketch``.
+        Exact at any sketch_size; var_ is known from the rows, or from an exact sum, not from a sketch alone.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
@@ -151,10 +152,13 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features).
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
-        sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice.
+        sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice. A source (``fs.open_rows``,
+        a data set of HDF5, ...) is read in chunks, again for the passes that "auto" makes, and takes no weights.
         """
+        if sample_weight is None and self._fit_source(X):
+            return self
         rows = self._checked(X, reset=True)
         weights = as_weights(sample_weight, rows.shape[0])
         wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
@@ -176,6 +180,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             self._sketch_all(rows, weights, size)
         elif way != "pairs":
             self._multiply_all(rows, weights, size, way=way)
+        self._name_features(self.sketch_)
         self._fix_parameters()
         if not isinstance(wanted, int):
             self._view()  # which may warn
@@ -187,9 +192,11 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     ) -> Self:
         """Learn from one more batch of any size, single rows included.
 
-        sample_weight is that of ``fit``. With check_input=False X must be as the checks would return it: a finite float
-        array or CSR.
+        Sources and sample_weight are as in ``fit``. With check_input=False X must be as the checks would return it: a
+        finite float array or CSR.
         """
+        if sample_weight is None and check_input and self._partial_fit_source(X):
+            return self
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
@@ -197,12 +204,9 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         weights = as_weights(sample_weight, rows.shape[0])
         if first:
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
-            solver = self.solver
-            if solver == "auto":
-                k = wanted if isinstance(wanted, int) else rows.shape[1]
-                sums = sums_in_stream(problem_of(rows, k=k, size=size), max_memory=self.max_memory)
-                solver = "exact" if sums else "gram"
-            sketch = self._new_sketch(size, solver, rows.dtype).update(rows, weights)
+            sketch = self._new_sketch(size, self._in_stream(rows, wanted, size), rows.dtype)
+            self._name_features(sketch)
+            sketch.update(rows, weights)
             self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
             self.n_passes_, self._read = 1, {}
             self._fix_parameters()
@@ -220,7 +224,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
         Parameters
         ----------
-        X : array_like or scipy.sparse (n_samples, n_features), path, or several paths
+        X : array_like or scipy.sparse (n_samples, n_features), path, source, or several of the last two
             All rows that ``fit`` or ``partial_fit`` has seen, in any order.
         sample_weight : array_like (n_samples,), optional
             The weights that they had.
@@ -242,9 +246,9 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         """
         check_is_fitted(self, "sketch_")
         paths = isinstance(X, str | PathLike) or (
-            isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike)
+            isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike | Source)
         )
-        rows = X if paths else self._checked(X, reset=False)
+        rows = X if paths or as_far_source(X) is not None else self._checked(X, reset=False)
         sketch = self.sketch_.copy()
         before = sketch._seen_engine()
         if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
@@ -295,7 +299,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             raise ValueError(f"sketch_size={size} must be larger than n_components={wanted}")
         return wanted, size
 
-    def _new_sketch(self, size: int, solver: Any, dtype: np.dtype[Any]) -> FrequentDirections:
+    def _new_sketch(self, size: int, solver: Any, dtype: np.dtype[Any] | None) -> FrequentDirections:
         # sums of products are float64, whatever the rows are
         dtype = np.dtype(np.float64) if solver == "exact" else dtype
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
@@ -342,7 +346,33 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
-    # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
+    # -- jobs, merging, files, sketches (_sketched.py) ---------------------------------------------------------------
+    def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
+        """The solver of a stream that begins with rows, of which the shape and how full they are count."""
+        if self.solver != "auto":
+            return self.solver
+        k = wanted if isinstance(wanted, int) else rows.shape[1]
+        sums = sums_in_stream(problem_of(rows, k=k, size=size), max_memory=self.max_memory)
+        return "exact" if sums else "gram"
+
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
+        # rows that nobody has counted are more than there are columns
+        wanted, size = self._asked(n_features if n_rows is None else n_rows, n_features)
+        like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
+        return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
+
+    def _fit_source(self, X: Any) -> bool:
+        begun, source = self.sketch_ if hasattr(self, "sketch_") else None, as_far_source(X)
+        if source is None or not super()._fit_source(source):
+            return False
+        sketch = self.sketch_
+        assert sketch is not begun
+        if self.solver == "auto" and source.repeatable and not sketch._is_exact():
+            self.n_passes_ = _refine(sketch, source, None, self._wanted)[0]
+        if not isinstance(self._wanted, int):
+            self._view()  # which may warn
+        return True
+
     def _own(self) -> Arrays:
         out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}
         out["passes"] = np.array([float(self.n_passes_)])
@@ -356,7 +386,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         if not arrays:
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
-            self._dtype, self._variance = sketch.resolved["dtype"], None
+            self._dtype, self._variance = sketch.resolved["dtype"], _variance_of(sketch)
             self.solver_, self.n_passes_ = _solver_of(sketch), 1
             return
         wanted = float(checks.array_of(arrays, "wanted", (1,))[0])
@@ -380,7 +410,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         joined = self._variance.joined(other._variance).arrays()
         return {**out, **joined, "passes": np.ones(1), "way": np.zeros(1)}
 
-    def _merged_sketch(self, other: FrequentDirections) -> FrequentDirections:
+    def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
         first, second = self.sketch_, other
         if second.resolved["solver"] == "exact" and first.resolved["solver"] != "exact":
@@ -407,8 +437,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         }
 
     def __getstate__(self) -> Any:
-        kept: Any = super().__getstate__()
-        state = {name: value for name, value in kept.items() if name != "_entered"}
+        state: Any = super().__getstate__()
         return {**state, "_read": {}} if "_read" in state else state
 
     # -- learned attributes, read from the sketch when they are asked for: a read-out costs more than a small batch ---
@@ -519,6 +548,14 @@ def _solver_of(sketch: FrequentDirections) -> str:
     """How a sketch has its rows: a sum that has taken in a sketch that had lost something is not exact."""
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
+
+
+def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
+    """What an exact sum says of the variance of every feature; a sketch alone says nothing."""
+    mean = sketch.mean
+    if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
+        return None
+    return FeatureVariance.of(sketch.total_weight, mean, np.maximum(sketch.gram().diagonal(), 0.0))
 
 
 def _refine(

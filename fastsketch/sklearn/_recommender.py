@@ -13,18 +13,23 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastsketch._keywords import named_keywords
 from fastsketch._validation import Rows
+from fastsketch.features import IdMap, Triples
+from fastsketch.features._id_map import positions
+from fastsketch.features._triples import table_of
 from fastsketch.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._sketched_ease import Recommendations
-from fastsketch.sklearn._begun import Begun, checked
+from fastsketch.recommending._tables import events_of
+from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._random_state import seed_of
+from fastsketch.sklearn._sketched import Merging
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
 
 
 @named_keywords
-class EASERecommender(Begun):
+class EASERecommender(Merging):
     """Recommends items to users by EASE, learned in one pass over users' rows; for GridSearchCV, pipelines and streams.
 
     Parameters
@@ -45,6 +50,8 @@ class EASERecommender(Begun):
     n_features_in_, n_samples_seen_ : int
     feature_names_in_ : ndarray of str
         Names of the items, if X was a data frame: ``feature_names_in_[items]``.
+    item_ids_ : fastsketch.features.IdMap or None
+        Ids of the items, if X was a table of them: then answers are ids.
 
     Raises
     ------
@@ -54,9 +61,10 @@ class EASERecommender(Begun):
     Notes
     -----
     A sample is a user, a feature an item, a value how much a user has had of an item: 0, not stored, for nothing.
-    CSR rows stay sparse. The model has the dtype of X: float32 takes half the memory, and loses nothing that a
-    recommendation would show. There is no y: cross-validation splits users, so a model is scored on users that it has
-    never seen, by what it guesses of each one's row from the rest of it (``score``).
+    CSR rows stay sparse. X may also be a table by ids, ``fastsketch.features.Triples`` or {user: [items]}: its users
+    are the samples, in the order in which they appear. The model has the dtype of X: float32 takes half the memory, and
+    loses nothing that a recommendation would show. There is no y: cross-validation splits users, so a model is scored
+    on users that it has never seen, by what it guesses of each one's row from the rest of it (``score``).
 
     Examples
     --------
@@ -73,10 +81,10 @@ class EASERecommender(Begun):
     """
 
     _RENAMED: ClassVar = {"seed": "random_state"}
+    _MODEL: ClassVar = "model_"
+    _KIND: ClassVar = SketchedEASE
 
     model_: SketchedEASE
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
@@ -100,22 +108,32 @@ class EASERecommender(Begun):
         self.random_state = random_state
 
     def fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn from X, array or sparse (n_samples, n_features), nonnegative.
+        """Forget everything and learn from X, nonnegative: array or sparse (n_samples, n_features), source, or table.
 
-        sample_weight (n_samples,), nonnegative: how much each user counts.
+        sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """
+        if (table := table_of(X)) is not None:
+            return self._take_table(table, self._for_table(table), sample_weight)
+        if sample_weight is None and self._fit_source(X):
+            return self
         rows = self._checked(X, reset=True)
-        return self._take(rows, self._begin(rows.dtype), sample_weight)
+        return self._take(rows, self._template(*rows.shape, rows.dtype), sample_weight)
 
     def partial_fit(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the rows of more users, in batches of any size."""
+        """Learn from the rows of more users, in batches of any size, or from a source of rows."""
+        if (table := table_of(X)) is not None:
+            self._check_parameters()
+            begun = hasattr(self, "model_")
+            return self._take_table(table, self.model_ if begun else self._for_table(table), sample_weight)
+        if sample_weight is None and self._partial_fit_source(X):
+            return self
         first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first)
-        return self._take(rows, self._begin(rows.dtype) if first else self.model_, sample_weight)
+        return self._take(rows, self._template(*rows.shape, rows.dtype) if first else self.model_, sample_weight)
 
-    def _begin(self, dtype: Any) -> SketchedEASE:
+    def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)
         seed = seed_of(parameters.pop("random_state"))
         return SketchedEASE(**parameters, dtype=dtype, seed=seed)
@@ -127,8 +145,25 @@ class EASERecommender(Begun):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         first = model.n_features is None
+        if first:
+            self._name_features(model)
         self.model_ = model.update(X, sample_weight)
         if first:
+            self._fix_parameters()
+        return self
+
+    def _for_table(self, table: Triples) -> SketchedEASE:
+        dtype = np.dtype(np.float32) if table.values is None else table.values.dtype
+        return self._template(len(table.user_ids), max(1, len(table.item_ids)), dtype)
+
+    def _take_table(self, table: Triples, model: SketchedEASE, sample_weight: Any) -> Self:
+        if not len(table):
+            raise ValueError("X must have at least one line, got a table of none")
+        first = model.n_features is None
+        self.model_ = model.update(table, sample_weight)
+        self.n_features_in_ = self.model_.n_features or 0
+        if first:
+            vars(self).pop("feature_names_in_", None)
             self._fix_parameters()
         return self
 
@@ -136,7 +171,12 @@ class EASERecommender(Begun):
     def decision_function(self, X: Rows) -> NDArray[Any]:
         """Scores (n_samples, n_features_in_) of all items for the user of every row, those of its own items too."""
         check_is_fitted(self, "model_")
-        return self.model_.decision_block(self._checked(X, reset=False))
+        return self.model_.decision_block(self._asked(X))
+
+    def _asked(self, X: Any) -> Any:
+        """Rows, or a table, that the model answers."""
+        table = table_of(X)
+        return self._checked(X, reset=False) if table is None else table
 
     def recommend(
         self,
@@ -152,7 +192,7 @@ class EASERecommender(Begun):
         Returns (items, scores), (n_samples, n) both, as ``fastsketch.SketchedEASE.recommend`` has them.
         """
         check_is_fitted(self, "model_")
-        rows = self._checked(X, reset=False)
+        rows = self._asked(X)
         return self.model_.recommend(rows, n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
@@ -162,13 +202,22 @@ class EASERecommender(Begun):
         fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
         """
         check_is_fitted(self, "model_")
-        rows = self._checked(X, reset=False)
+        rows = self._asked(X)
+        if isinstance(rows, Triples):
+            rows = events_of(rows, self.model_.item_ids, self.n_features_in_, self.model_.resolved["dtype"])[0]
         split = _all_split(rows, self.model_.seed)
-        found = ndcg_at(self.model_.recommend(split.shown, LENGTH).items, split.hidden)
+        lists = self.model_.recommend(split.shown, LENGTH)
+        found = ndcg_at(positions(*lists, self.model_.item_ids), split.hidden)
         if sample_weight is None:
             return float(found.mean())
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return float(np.average(found, weights=weights[split.users]))
+
+    @property
+    def item_ids_(self) -> IdMap | None:
+        """Ids of the items, if the model learned from a table."""
+        check_is_fitted(self, "model_")
+        return self.model_.item_ids
 
     @property
     def ridge_(self) -> float:

@@ -1,26 +1,27 @@
-"""What estimators that own a sketch share: merging, files without pickle, beginning from a sketch that is there."""
+"""What estimators of a model that merges share: merging, beginning from a sketch, taking part in jobs, sources."""
 
 # scikit-learn has no types.
 # pyright: basic
 
 import copy
-from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch._model import INCONSISTENT, from_bytes, plain
+from fastsketch._batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._kernels.guard import changes, reads
+from fastsketch._model import Model
 from fastsketch._validation import as_real
-from fastsketch.io import _state as files
-from fastsketch.io._state import StateError
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
-from fastsketch.sklearn._begun import Begun
+from fastsketch.sklearn._learned import Arrays, Learned
+from fastsketch.sources import Source, naming
 
-Arrays = dict[str, NDArray[Any]]
+__all__ = ["Arrays", "Merging", "Sketched", "exact_is_fair"]
 
 # Where d x d is a fair bargain: up to this many times the time of the sketch (a line through the crossings of both).
 FAIR_RATIO = 4
@@ -36,42 +37,23 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
     return fits and n_features <= FAIR_RATIO * (EXACT_SLOPE * sketch_size + EXACT_OFFSET)
 
 
-class Sketched(Begun):
-    """An estimator that has learned a ``sketch_`` and, perhaps, arrays of its own (``_own``)."""
-
-    # home of the kind in state files
-    _HOME: ClassVar = "fastsketch.sklearn"
-
-    sketch_: FrequentDirections
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
+class Merging(Learned):
+    """An estimator whose model merges, so that parts of the rows can be learned from apart."""
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
-    def _own(self) -> Arrays:
-        """Arrays of what was learned beside the sketch."""
-        return {}
-
-    def _put_own(self, arrays: Arrays) -> None:
-        """The inverse; ValueError for what cannot belong to ``sketch_``. Nothing: the sketch came alone."""
-
-    def _own_with(self, other: Any) -> Arrays:
-        """``_own`` with the other's rows too, before the sketches are merged."""
-        return {}
-
-    def _merged_sketch(self, other: FrequentDirections) -> FrequentDirections:
-        """A new sketch of the rows of ``sketch_`` and of another."""
-        return self.sketch_.copy().merge(other)
-
-    @classmethod
-    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
-        """The parameters that a sketch has; ValueError for a sketch that the estimator cannot read."""
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> Model:
+        """The model with which learning from such rows begins; None: it is not known, or the model's own choice."""
         raise NotImplementedError
 
-    # -- shared ----------------------------------------------------------------------------------------------------
-    @property
-    def _guard(self) -> Guard:
-        return self.__dict__.setdefault("_entered", Guard())
+    def _own_with(self, other: Any) -> Arrays:
+        """``_own`` with the other's rows too, before the models are merged."""
+        return {}
 
+    def _merged_model(self, other: Any) -> Any:
+        """A new model of the rows of this one's and of another."""
+        return self._learner.copy().merge(other)
+
+    # -- shared ----------------------------------------------------------------------------------------------------
     @changes
     def merge(self, other: Self) -> Self:
         """Add what another estimator has learned, as if its rows had come here.
@@ -104,8 +86,8 @@ class Sketched(Begun):
         receiver._take_over(self)
 
     def _take_over(self, other: Any) -> None:
-        check_is_fitted(other, "sketch_")
-        begun = hasattr(self, "sketch_")
+        check_is_fitted(other, self._MODEL)
+        begun = hasattr(self, self._MODEL)
         mine = self._fixed if begun else self.get_params(deep=False)
         for name, value in other._fixed.items():
             if mine[name] is not value and not np.all(mine[name] == value):
@@ -121,16 +103,19 @@ class Sketched(Begun):
         if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
             raise ValueError("other has other feature names than this estimator")
         own = self._own_with(other)
-        self.sketch_ = self._merged_sketch(other.sketch_)
+        model = self._merged_model(other._learner)
+        setattr(self, self._MODEL, model)
+        if mine is None and theirs is not None:
+            self.feature_names_in_ = theirs.copy()
         self._put_own(own)
 
     @classmethod
-    def from_sketch(cls, model: FrequentDirections, **parameters: Any) -> Self:
+    def from_sketch(cls, model: Any, **parameters: Any) -> Self:
         """An estimator that has learned what a sketch has: one of a job, of another process, or merged from many.
 
         Parameters
         ----------
-        model : fastsketch.FrequentDirections
+        model : the kind of model that this estimator learns
             That has seen rows; a copy is kept.
         **parameters
             Of the estimator, beside those that the sketch has.
@@ -143,72 +128,69 @@ class Sketched(Begun):
         Raises
         ------
         TypeError, ValueError
-            If it is no sketch, has seen no rows, or has other parameters.
+            If it is no such model, has seen no rows, or has other parameters.
         """
-        if not isinstance(model, FrequentDirections):
-            raise TypeError(f"model must be a fastsketch.FrequentDirections, got {type(model).__name__}")
-        if model.n_features is None:
-            raise ValueError("model must have seen rows: call its update first")
-        found = cls._parameters_for(model)
-        for name, value in parameters.items():
-            if name in found and found[name] != value:
-                raise ValueError(f"{name}={value!r} does not fit the sketch, which has {name}={found[name]!r}")
-        out = cls(**{**found, **parameters})
-        out.sketch_ = model.copy()
-        out.n_features_in_ = model.n_features
-        out._put_own({})
-        out._fix_parameters()
-        return out
+        return cls._from(model, parameters)
 
-    @reads
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle."""
-        check_is_fitted(self, "sketch_")
-        names = getattr(self, "feature_names_in_", None)
-        about = {
-            "kind": type(self).__name__,
-            "home": self._HOME,
-            "parameters": plain(self.get_params(deep=False)),
-            "notes": {},
-            "state": {"fixed": plain(self._fixed), "feature_names": None if names is None else names.tolist()},
-        }
-        sketch = np.frombuffer(self.sketch_.to_bytes(), np.uint8)
-        files.write(path, files.pack(about, {"sketch": sketch, **self._own()}))
+    # -- jobs and sources ------------------------------------------------------------------------------------------
+    def _job(self, source: Source) -> tuple[Model, Callable[[Any], Self]]:
+        """(model to learn from the rows of a source, what makes of it an estimator like this one, fitted)."""
+        dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
+        template = self._template(source.n_rows, source.n_features, dtype)
 
-    @classmethod
-    def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """Read what ``save`` wrote; it goes on with the same bits.
+        def finish(model: Any) -> Self:
+            out = clone(self)
+            out._own_model(model)
+            return out
 
-        Parameters
-        ----------
-        source : str, path or binary file
+        return template, finish
 
-        Returns
-        -------
-        estimator
+    def _fit_source(self, X: Any) -> bool:
+        """Whether X is no array but a source of rows, or an array elsewhere: then all of it has been learned from."""
+        source = as_far_source(X)
+        if source is None:
+            return False
+        template, finish = self._job(source)
+        self._become(finish(template._take_rows(source)))
+        return True
 
-        Raises
-        ------
-        StateError
-            If the file is missing, damaged, inconsistent, too new, or holds something else.
-        """
-        about, arrays = files.read(source)
-        name = "the state" if hasattr(source, "seek") else str(source)
-        if about["kind"] != cls.__name__ or about.get("home") != cls._HOME:
-            raise StateError(f"{name} holds a {about['kind']}, not a {cls.__name__}")
-        try:
-            out = cls(**about["parameters"])
-            sketch = from_bytes(arrays.pop("sketch").tobytes())
-            if not isinstance(sketch, FrequentDirections) or sketch.n_features is None:
-                raise ValueError("it has no sketch that has seen rows")
-            out.sketch_, out.n_features_in_ = sketch, sketch.n_features
-            out._put_own(arrays)
-            state = about["state"]
-            out._fixed = {key: state["fixed"][key] for key in out.get_params(deep=False) if key in state["fixed"]}
-            if state["feature_names"] is not None:
-                if len(state["feature_names"]) != sketch.n_features:
-                    raise ValueError(f"{len(state['feature_names'])} names for {sketch.n_features} features")
-                out.feature_names_in_ = np.array([str(item) for item in state["feature_names"]], dtype=object)
-        except INCONSISTENT as error:
-            raise StateError(f"{name}: the {cls.__name__} in it is not consistent: {error}") from error
-        return out
+    def _partial_fit_source(self, X: Any) -> bool:
+        """The same for ``partial_fit``: a copy learns chunk by chunk, and takes the place of this one at the end."""
+        source = as_far_source(X)
+        if source is None:
+            return False
+        begun = hasattr(self, self._MODEL)
+        if begun and source.n_features != self.n_features_in_:
+            raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
+        mine = getattr(self, "feature_names_in_", None)
+        names = agreed(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
+        work, chunks = copy.deepcopy(self), WeightedChunks(source, None)
+        for rows, _ in chunks:
+            with naming(source, chunks.row):
+                work.partial_fit(rows)
+        if names is not None:
+            work.feature_names_in_ = np.array(names, dtype=object)
+            work._name_features(work._learner)
+        self._become(work)
+        return True
+
+    def _become(self, other: Any) -> None:
+        """Take all that another estimator has learned, in one step; parameters stay."""
+        learned = {name: value for name, value in vars(other).items() if name != "_entered"}
+        own = {name: vars(self)[name] for name in (*self.get_params(deep=False), "_entered") if name in vars(self)}
+        self.__dict__ = {**learned, **own}
+
+
+def as_far_source(X: Any) -> Source | None:
+    """Rows that are read in chunks; None for arrays and tables, which scikit-learn checks and converts whole."""
+    return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
+
+
+class Sketched(Merging):
+    """An estimator that has learned a ``sketch_``, Frequent Directions."""
+
+    _MODEL: ClassVar = "sketch_"
+    _KIND: ClassVar = FrequentDirections
+
+    sketch_: FrequentDirections
+    feature_names_in_: NDArray[Any]

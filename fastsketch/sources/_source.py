@@ -1,11 +1,13 @@
 """What every source of rows is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastsketch.sources._ahead import ahead
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -16,12 +18,27 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 8 << 20
 
 
+class Place(NamedTuple):
+    """Where a row stands."""
+
+    name: str  # of the file or object
+    row: int | None  # counted from 0 within it; None where rows before it would have to be counted
+    line: int | None  # of text, counted from 1; None if it cannot be read again
+
+    def __str__(self) -> str:
+        row = None if self.row is None else f"row {self.row}"
+        line = None if self.line is None else f"line {self.line}"
+        return ", ".join(filter(None, (self.name, line, row)))
+
+
 class Source(ABC):
     """Rows of one width from somewhere, a chunk at a time.
 
     A source whose rows can be read again (``repeatable``) is a description: it opens what it names only while it is
     read, pickles as its names and numbers, and may be read by several threads or processes at once. ``parts`` cuts it
     into sources of consecutive rows, by the data alone.
+
+    A format implements ``read`` and, where it knows its rows, ``between``; or ``parts``, where it cuts in another way.
 
     Attributes
     ----------
@@ -41,10 +58,12 @@ class Source(ABC):
     repeatable : bool
         Whether rows can be read more than once, and from another process.
     first_row : int
-        Where the rows of a part begin in the source that was cut; 0 otherwise.
+        Where the rows of a part begin in the source that was cut; 0 otherwise, and where that is not known (text).
     """
 
-    repeatable: ClassVar[bool] | bool = True
+    repeatable: bool = True
+    # Whether rows have to be waited for (a disk, a decompressor), so that reading runs ahead on a thread.
+    waits: bool = True
 
     name: str
     n_rows: int | None
@@ -54,22 +73,82 @@ class Source(ABC):
     sparse: bool = False
     size: int = 0
     first_row: int = 0
+    # Whether no entry can be missing: rows need not be looked at for NaN.
+    complete: bool = False
 
     @abstractmethod
+    def read(self, start_row: int = 0) -> "Iterator[tuple[Rows, int]]":
+        """As ``chunks``, in the thread that asks; the memory of rows is used again for the third chunk after them."""
+
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[Rows, int]]":
-        """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read."""
+        """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
+
+        Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
+        """
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read(start_row))
+        return self.read(start_row)
+
+    # The columns as they were asked for, of a format that takes them where it is opened.
+    taken: tuple[str | int, ...] | None = None
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
+    beside: str | int | None = None
+
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
+
+        Numbers, strings, or objects; what is missing is None or NaN.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no column beside its rows")
+
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+        """As ``chunks``, with the values (n,) of the column beside the rows."""
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read_beside(start_row))
+        return self.read_beside(start_row)
 
     def __iter__(self) -> "Iterator[Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():
             yield rows
 
-    def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Consecutive sources of about n_bytes of rows in memory, with a multiple of `multiple` rows in all but the last.
+    @property
+    def n_bytes(self) -> int:
+        """Of the rows in memory, about; of text, of the text; 0 if it is not known."""
+        if self.n_rows is None:
+            return 0
+        return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
 
-        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives itself
-        or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+    def between(self, start: int, stop: int) -> "Source":
+        """The rows [start, stop) as a source; of sources with n_rows that are repeatable alone."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
+        """Consecutive sources of about n_bytes of rows in memory, all but the last with a multiple of `multiple` rows.
+
+        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
+        itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
         """
+        if self.n_rows is None or not self.repeatable or type(self).between is Source.between:
+            return [self]
+        step = rows_of_part(self, n_bytes, multiple)
+        if step >= self.n_rows:
+            return [self]
+        return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
+
+    def varied(self, **fields: Any) -> Self:
+        """The same source with other values of some attributes."""
+        other = object.__new__(type(self))
+        for name, value in {**vars(self), **fields}.items():
+            setattr(other, name, value)
+        return other
+
+    def only(self, columns: Sequence[int]) -> "Source | None":
+        """These columns, in this order, as a source that does not read the others; None of formats that read all."""
+        return None
+
+    def each(self) -> "list[Source]":
+        """The sources that this one joins, itself if it joins none."""
         return [self]
 
     def identity(self) -> dict[str, Any]:
@@ -82,6 +161,16 @@ class Source(ABC):
         """
         raise NotImplementedError
 
+    def place(self, row: int) -> Place:
+        """Where a row stands, counted from 0 within this source."""
+        return Place(self.name, self.first_row + row, None)
+
     def where(self, row: int) -> str:
         """How a message names a row, counted from 0 within this source: the file, the row and, in text, the line."""
-        return f"{self.name}, row {self.first_row + row}"
+        return str(self.place(row))
+
+
+def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
+    """Rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
+    bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
+    return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

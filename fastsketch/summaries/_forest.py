@@ -174,6 +174,17 @@ class Forest:
         """The first and the last of the parts that hold nodes."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
+    def overlaps(self, other: "Forest") -> bool:
+        """Whether the two hold the same block."""
+        return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
+
+    def moved_behind(self, other: "Forest") -> None:
+        """Seal every part and give it the place of another, the first ones behind those of the other forest."""
+        self.seal()
+        top = max(node.level for node in self.nodes)  # a node begins where its own size says
+        step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
+        self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
+
     def summary(self) -> Node | None:
         """All nodes as one; None without any."""
         return self._folded(self.nodes) if self.nodes else None

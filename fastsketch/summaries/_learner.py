@@ -61,8 +61,9 @@ class SummaryModel(MergeableModel, abstract=True):
 
         Parameters
         ----------
-        rows : array_like or scipy.sparse (n, d), or (d,)
-            Real and finite. Sparse rows are expanded a few at a time.
+        rows : array_like or scipy.sparse (n, d), or (d,), table, or source
+            Real and finite. Sparse rows are expanded a few at a time. Tables, sources (``fs.open_rows``) and arrays
+            that lie elsewhere (h5py, Zarr, Dask, memory maps) are read in chunks.
 
         Returns
         -------
@@ -74,6 +75,9 @@ class SummaryModel(MergeableModel, abstract=True):
             If rows are no matrix of finite real numbers of the width seen before, or have fewer features than the codes
             need. The model is then as it was before the call.
         """
+        return self._take_rows(rows)
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
         checked = as_rows(rows, self.n_features)
         summary = self._summary
         if summary is None:
@@ -82,7 +86,6 @@ class SummaryModel(MergeableModel, abstract=True):
         self._learned = None
         summary.update(checked)
         self._summary = summary
-        return self
 
     def _empty_summary(self, d: int, *, dtype: np.dtype[Any]) -> BlockSummary:
         return BlockSummary(self._setting(d), d, dtype=dtype)
@@ -104,6 +107,13 @@ class SummaryModel(MergeableModel, abstract=True):
         mine.merge(theirs)
         if other._place < self._place:  # the merged model is the same whichever took the other one in
             self._values.update(part=other.part, first_block=other.first_block)
+
+    def _beside(self, other: Self) -> Self:
+        """A copy whose blocks are none of another model's: its own, or as a part of its own."""
+        out = self._copied()
+        if out._summary is not None and other._summary is not None:
+            out._summary, out._learned = out._summary.beside(other._summary), None
+        return out
 
     def _adopt(self, other: Self) -> None:
         assert other._summary is not None  # it has seen rows
@@ -133,6 +143,14 @@ class SummaryModel(MergeableModel, abstract=True):
         block_rows = self._empty_summary(n_features, dtype=dtype).block_rows
         starts = [0, *accumulate(lengths)][:-1]
         return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
+
+    def _part_rows(self, n_features: int) -> int:
+        return self._empty_summary(n_features, dtype=np.dtype(np.float64)).block_rows
+
+    def _state_bytes(self, n_features: int) -> int:
+        setting = self._setting(n_features)
+        of_sketch = n_features if setting.method == "exact" else 4 * setting.sketch_size
+        return 8 * n_features * (of_sketch + (setting.reservoir_size or 0))
 
     def _complete_part(self) -> None:
         self.seal()
@@ -182,11 +200,10 @@ class SummaryModel(MergeableModel, abstract=True):
         return out
 
     # -- keeping it ------------------------------------------------------------------------------------------------
-    @reads
-    def copy(self) -> Self:
-        """An independent model in the same state; it shares the arrays that never change."""
+    def _copied(self) -> Self:
+        """As ``Model._copied``; the two share the arrays that never change."""
         other = type(self)(**self.parameters)
-        other.notes = deepcopy(self.notes)
+        other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
         other._summary = None if self._summary is None else self._summary.copy()
         other._anchor, other._learned = self._anchor, self._learned
         self._keep_in_memory(other)

@@ -173,6 +173,14 @@ class BlockSummary:
         mine.leaf.restart(max(mine.leaf.index, theirs.leaf.index, stop))
         self._held = mine
 
+    def beside(self, other: "BlockSummary") -> "BlockSummary":
+        """A copy that holds no block of another summary: where both hold one, the parts of this one get new places."""
+        mine, theirs = self._held.closed(), other._held.closed()
+        if mine.forest.overlaps(theirs.forest):
+            mine.forest.moved_behind(theirs.forest)
+            mine.leaf.restart(mine.forest.nodes[-1].stop)
+        return self._with(mine)
+
     def seal(self) -> None:
         """Make every part one node: no block may follow in it."""
         new = self._held.closed()

@@ -20,6 +20,7 @@ from fastsketch._parameters import parameter
 from fastsketch.cli import main
 from fastsketch.cli._parser import make_parser
 from tests.broken import BROKEN
+from tests.helpers import IN_SMALL_PARTS
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 
@@ -216,14 +217,15 @@ def test_errors_are_one_clear_line_and_status_2(capsys, tmp_path, npy, monkeypat
 
 
 def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
-    """Stopped at several chunks, with a checkpoint after every one, then resumed."""
-    from fastsketch.io import _sources
+    """Stopped at several parts, then resumed."""
+    from fastsketch.jobs import _run
     from fastsketch.sketching import FrequentDirections
 
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_run, "PART_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
     sparse_path = tmp_path / "b.svm"
     sparse_path.write_text("".join(f"1 {k % 30 + 1}:1.5\n" for k in range(300)))
-    command = ["sketch", npy, sparse_path, "--n-features", 30, "-l", 8, "--solver", "gram", "--checkpoint", 1e-9, "-o"]
+    command = ["sketch", npy, sparse_path, "--n-features", 30, "-l", 8, "--solver", "gram", "-o"]
     run(capsys, *command, tmp_path / "whole.fsk")
     whole = (tmp_path / "whole.fsk").read_bytes()
     original = FrequentDirections.update
@@ -252,25 +254,13 @@ def test_a_killed_run_resumes(tmp_path):
     rows[:] = np.random.default_rng(0).standard_normal(300)
     rows *= np.random.default_rng(1).random((40_000, 1))
     del rows
-    command = [
-        sys.executable,
-        "-m",
-        "fastsketch",
-        "sketch",
-        "big.npy",
-        "-l",
-        "16",
-        "--solver",
-        "svd",
-        "--checkpoint",
-        "0.01",
-        "-o",
-    ]
+    command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "16", "--solver", "svd", "-o"]
     subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([*command, "cut.fsk"], cwd=tmp_path, **quiet)
     deadline = time.monotonic() + 60
-    while not (tmp_path / "cut.fsk.partial").exists() and process.poll() is None and time.monotonic() < deadline:
+    node = "cut.fsk.partial/node-*.fsk"
+    while not list(tmp_path.glob(node)) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

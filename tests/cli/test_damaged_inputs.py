@@ -12,6 +12,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.io import load_svmlight
+from fastsketch.lowrank._ids import Ids
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 6:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
@@ -61,11 +62,11 @@ def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
     fs.SketchHash(3).update(ROWS).save(model)
     np.save(codes, fs.load(model).encode(ROWS))
     np.save(rows, ROWS * np.nan)
-    assert "r.npy: queries must be finite: row 0" in fails(capsys, "search", model, codes, rows)
+    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, codes, rows)
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fastsketch.io._sources.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 2000)
     path, out = tmp_path / "a.svm", tmp_path / "o.fsk"
     path.write_bytes(TEXT + b"1 3:1 2:1\n")
     command = ("sketch", path, "-l", 3, "--n-features", 6, "--checkpoint", 1e-9, "-o", out)
@@ -90,7 +91,13 @@ def test_ids_of_a_model_are_checked(tmp_path, capsys):
     assert main(["complete", str(table), "-o", str(model), "-r", "1"]) == 0
     capsys.readouterr()
     good = fs.load(model)
-    for rows in (good.notes["rows"][:-1], "abcdefgh", list(range(8)), ["a"] * 8):
+    names = [list(good.row_ids), list(good.column_ids)]
+    good._ids = Ids()  # as files of older versions, whose notes have them
+    good.notes = {"rows": names[0], "columns": names[1]}
+    good.save(model)
+    older = fs.load(model)
+    assert (older.notes, list(older.row_ids), list(older.column_ids)) == ({}, *names)
+    for rows in (names[0][:-1], "abcdefgh", list(range(8)), ["a"] * 8):
         good.notes = {**good.notes, "rows": rows}
         good.save(model)
         assert "m.fsk is damaged: the ids of its rows" in fails(capsys, "recommend", model, "u1")

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +15,12 @@ import pytest
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._consumed import Consumed, Taken
-from fastsketch.io import _owner, _sources
+from fastsketch.io import _owner
 from fastsketch.io._lock import _Content, lock_name
+from fastsketch.jobs import _manifest, _run
 from fastsketch.sketching import FrequentDirections
-from tests.helpers import sparse_rows
+from fastsketch.sources import _source
+from tests.helpers import IN_SMALL_PARTS, sparse_rows
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -1.0)
@@ -27,9 +28,11 @@ TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -
 
 @pytest.fixture
 def run(capfd, tmp_path, monkeypatch):
-    """Run a command in a folder of its own, in pieces of 50 rows with a checkpoint after each."""
+    """Run a command in a folder of its own, in parts or pieces of 50 rows with a checkpoint after each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_run, "PART_BYTES", 50 * 30 * 8)
+    monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
 
@@ -76,6 +79,7 @@ def stopped(run, monkeypatch, *command, cls=FrequentDirections, stop=6):
 
 
 SKETCH = ("sketch", "rows.npy", "more.npy", "-l", 8, "-o", "o.fsk")
+LEARN = ("learn", "t.svm", "-l", 4, "-o", "o.fsk")
 
 
 # -- identity ------------------------------------------------------------------------------------------------------
@@ -84,7 +88,6 @@ SKETCH = ("sketch", "rows.npy", "more.npy", "-l", 8, "-o", "o.fsk")
     [
         (["--dtype", "float64"], "--dtype is float64 now and was none"),
         (["--dtype", "float32"], "--dtype is float32 now and was none"),
-        (["--zero-based"], "--zero-based is on now and was off"),
         (["--center"], "--center is on now and was off"),
         (["--method", "fd"], "--method is fd now and was rfd"),
         (["-l", 9], "--sketch-size is 9 now and was 8"),
@@ -119,7 +122,7 @@ def test_another_input_is_another_job(run, monkeypatch, compressed):
 
     make(ROWS, name)
     command = ("sketch", name, "more.npy", "-l", 8, "-o", "o.fsk")
-    stopped(run, monkeypatch, *command, stop=3)
+    stopped(run, monkeypatch, *command, stop=12)  # compressed text is one part
     for rows in (ROWS[::-1], ROWS[:300]):
         shutil.copy2(name, "kept")
         make(rows, name)
@@ -132,40 +135,44 @@ def test_another_input_is_another_job(run, monkeypatch, compressed):
 
 
 def test_what_the_sample_misses_is_found_by_the_rows_that_were_used(run, monkeypatch):
-    big = np.random.default_rng(3).standard_normal((20_000, 30))
-    np.save("big.npy", big)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 1 << 20)
-    command = ("sketch", "big.npy", "-l", 8, "-o", "o.fsk")
-    run(*command)
+    """Of models that learn in order: what they have learned is read again."""
+    write("t.svm", ROWS, TRUTH)
+    run(*LEARN)
     shutil.move("o.fsk", "whole.fsk")
-    stopped(run, monkeypatch, *command, stop=3)
+    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=5)
     saved = fs.load("o.fsk.partial").n_rows
-    position = Path("big.npy").stat().st_size // 31 - 20_000  # between the first two blocks of the sample
-    row = position // 240
-    assert 0 < row < saved
+    assert 0 < saved < 400
     # touched and copied alone: the same rows
-    os.utime("big.npy", ns=(1, 1))
+    os.utime("t.svm", ns=(1, 1))
     shutil.copy("o.fsk.partial", "kept")
-    assert "comparing its first" in run(*command, "--resume").err
+    assert "comparing its first" in run(*LEARN, "--resume").err
     assert Path("o.fsk").read_bytes() == Path("whole.fsk").read_bytes()
-    # one number that was used is another
+    # one number that was used is another, and the sample does not show it
     shutil.move("kept", "o.fsk.partial")
-    big[row, 3] += 1
-    np.save("big.npy", big)
-    assert f"the {saved:,} rows of it" in run(*command, "--resume", status=2).err
-    # one that was not used yet
-    big[row, 3] -= 1
-    big[saved + 10_000 + 7, 3] += 1
-    np.save("big.npy", big)
-    out = run(*command, "--resume", status=(0 if same_sample("big.npy", "o.fsk.partial") else 2))
-    assert "big.npy" in out.err
+    monkeypatch.setattr(
+        "fastsketch.sources._identity.sampled_digest",
+        lambda *_: fs.load("o.fsk.partial").notes["job"]["inputs"][0]["digest"],
+    )
+    changed = ROWS.copy()
+    changed[7, 3] += 1
+    write("t.svm", changed, TRUTH)
+    about = fs.load("o.fsk.partial")
+    about.notes["job"]["inputs"][0]["bytes"] = Path("t.svm").stat().st_size
+    about.save("o.fsk.partial")
+    assert f"the {saved:,} rows of it" in run(*LEARN, "--resume", status=2).err
 
 
-def same_sample(path, partial):
-    from fastsketch.cli._identity import sampled_digest
-
-    (about,) = fs.load(partial).notes["job"]["inputs"]
-    return sampled_digest(Path(path), about["bytes"]) == about["digest"]
+def test_an_input_that_was_written_to_since_is_refused(run, monkeypatch):
+    """Of models that learn in parts: nobody could say which of them had read what."""
+    run(*SKETCH)
+    whole = Path("o.fsk").read_bytes()
+    stopped(run, monkeypatch, *SKETCH)
+    about = Path("rows.npy").stat()
+    os.utime("rows.npy", ns=(1, 1))
+    assert "rows.npy was written to since" in run(*SKETCH, "--resume", status=2).err
+    os.utime("rows.npy", ns=(about.st_atime_ns, about.st_mtime_ns))
+    run(*SKETCH, "--resume")
+    assert Path("o.fsk").read_bytes() == whole
 
 
 def test_a_moved_input_is_the_same(run, monkeypatch):
@@ -174,15 +181,17 @@ def test_a_moved_input_is_the_same(run, monkeypatch):
     stopped(run, monkeypatch, *SKETCH)
     Path("folder").mkdir()
     shutil.move("rows.npy", "folder/rows.npy")
-    assert "comparing its first 250 rows" in run("sketch", "folder/rows.npy", *SKETCH[2:], "--resume").err
+    run("sketch", "folder/rows.npy", *SKETCH[2:], "--resume")
     assert fs.load("o.fsk").to_bytes() == whole
 
 
 def test_partial_results_of_older_versions_are_refused(run):
-    model = fs.FrequentDirections(8).update(ROWS[:50])
+    write("t.svm", ROWS, TRUTH)
+    model = fs.SketchedNewton(4).update(ROWS[:50], TRUTH[:50])
     model.notes = {"job": {"inputs": ["rows.npy", "more.npy"], "sizes": [400, 400]}, "file": 0, "row": 50}
     model.save("o.fsk.partial")
-    assert "another version" in run(*SKETCH, "--resume", status=2).err
+    assert "another version" in run(*LEARN, "--resume", status=2).err
+    assert "o.fsk.partial is a file, the partial result of" in run(*SKETCH, "--resume", status=2).err
 
 
 @pytest.mark.parametrize(
@@ -195,17 +204,18 @@ def test_partial_results_of_older_versions_are_refused(run):
         lambda notes: notes.update(consumed=7),
         lambda notes: notes.update(job=[]),
         lambda notes: notes["job"].pop("inputs"),
-        lambda notes: notes["job"].update(inputs=[1, 2]),
+        lambda notes: notes["job"].update(inputs=[1]),
         lambda notes: notes["job"].update(switches=None),
         lambda notes: notes.pop("reader"),
     ],
 )
 def test_damaged_notes(run, monkeypatch, change):
-    stopped(run, monkeypatch, *SKETCH)
+    write("t.svm", ROWS, TRUTH)
+    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=4)
     model = fs.load("o.fsk.partial")
     change(model.notes)
     model.save("o.fsk.partial")
-    assert "o.fsk.partial is damaged" in run(*SKETCH, "--resume", status=2).err
+    assert "o.fsk.partial is damaged" in run(*LEARN, "--resume", status=2).err
 
 
 def test_what_was_consumed_does_not_depend_on_pieces():
@@ -348,23 +358,25 @@ def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch)
         fsync(handle)
 
     monkeypatch.setattr(_replacing.os, "fsync", impatient)
-    out = run(*SKETCH, status=130)  # it came when the result was being written
+    with monkeypatch.context() as patch:
+        patch.setattr(_run, "PART_BYTES", 1 << 30)  # no checkpoint
+        out = run(*SKETCH, status=130)  # it came when the result was being written
     assert "the result is in o.fsk" in out.err
     assert fs.load("o.fsk").n_rows == 800
-    undo = interrupt(monkeypatch, FrequentDirections, 6)
-    out = run(*SKETCH, "--checkpoint", 0, status=130)
-    undo()
-    assert "the partial result of 250 rows" in out.err and fs.load("o.fsk.partial").n_rows == 250
+    run(*SKETCH, status=130)  # it came when the first part was being written
+    monkeypatch.setattr(_replacing.os, "fsync", fsync)
+    if Path("o.fsk.partial").exists():
+        run(*SKETCH, "--resume")
 
 
-def test_an_interrupted_job_without_a_file(run, monkeypatch, tmp_path):
+def test_an_interrupted_job_without_a_file(run, monkeypatch):
     out = stopped(run, monkeypatch, *SKETCH[:-1], "-")
-    (partial,) = tmp_path.glob("fastsketch-*.fsk.partial")
-    name = partial.name.removesuffix(".partial")
-    assert out.out == "" and f"-o {name} --resume" in out.err
-    run(*SKETCH[:-1], name, "--resume")
-    assert fs.load(name).n_rows == 800 and not partial.exists()
+    assert out.out == "" and "nothing has been saved" in out.err and "--checkpoint DIR" in out.err
     assert "--resume needs an output" in run(*SKETCH[:-1], "-", "--resume", status=2).err
+    stopped(run, monkeypatch, *SKETCH[:-1], "-", "--checkpoint", "kept")
+    assert _manifest.kept(Path("kept")) == (1, 250)
+    run(*SKETCH, "--checkpoint", "kept", "--resume")
+    assert fs.load("o.fsk").n_rows == 800 and not Path("kept").exists()
     write("t.svm", ROWS, TRUTH)
     assert "no --output" in stopped(run, monkeypatch, "learn", "t.svm", cls=fs.SketchedNewton, stop=2).err
 
@@ -389,11 +401,9 @@ def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
     if os.name != "posix":
         pytest.skip("signals")
     np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
-    command = [sys.executable, "-m", "fastsketch", "sketch", "big.npy", "-l", "64", "--solver", "svd"]
-    process = subprocess.Popen(
-        [*command, "--checkpoint", "0.01", "-o", "o.fsk"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    while not (tmp_path / "o.fsk.partial").exists():
+    command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--solver", "svd", "-o", "o.fsk"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("o.fsk.partial/node-*.fsk")):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert "partial result" in process.communicate()[1] and process.returncode == 130

@@ -49,8 +49,7 @@ def test_complete_predict_recommend(folder):
     assert float(found[0][2]) == pytest.approx(truth[3, 4], abs=0.3)
     assert float(found[1][2]) == pytest.approx(truth[5, 6], abs=0.3)
     model = fs.load(folder / "m.fsk")
-    j = model.notes["columns"].index("item-6")
-    assert float(found[2][2]) == pytest.approx(model.predict([-1], [j])[0], rel=1e-6)
+    assert float(found[2][2]) == pytest.approx(model.predict("nobody", "item-6")[0], rel=1e-6)
     out = json.loads(
         run("recommend", "m.fsk", "user 7", "nobody", "-n", 3, "--exclude", "r.csv", "--json", cwd=folder).stdout
     )["recommendations"]
@@ -84,10 +83,10 @@ def test_it_is_the_model(folder):
     saved = fs.load(folder / "m.fsk")
     with gzip.open(folder / "r.tsv.gz", "rt") as file:
         lines = [line.rstrip("\n").split("\t") for line in file]
-    rows, columns = ([saved.notes[name].index(line[k]) for line in lines] for k, name in enumerate(("rows", "columns")))
+    rows, columns = (ids.places([line[k] for line in lines]) for k, ids in enumerate((saved.row_ids, saved.column_ids)))
     x = sparse.coo_array(([float(line[2]) for line in lines], (rows, columns)), shape=(40, 25))
     model = fs.LowRankModel(3, loss="huber").fit(x, validation=0.1)
-    assert np.array_equal(saved.predict_block(np.arange(40)), model.predict_block(np.arange(40)))
+    assert np.array_equal(saved.predict_block(saved.row_ids), model.predict_block(np.arange(40)))
     shown = run("complete", "r.csv", "-o", "n.fsk", "--validation", 0.2, "--patience", 2, cwd=folder).stdout
     assert "validation" in shown
     assert "rank    0" in shown

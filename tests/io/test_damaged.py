@@ -12,7 +12,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import SourceError, load_svmlight, open_source
+from fastsketch.io import SourceError, load_svmlight
+from fastsketch.sources import open_rows
 
 ROWS = np.random.default_rng(0).standard_normal((60, 8))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 5:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
@@ -21,7 +22,7 @@ PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 def read_all(path):
     parts = [
-        rows.toarray() if sparse.issparse(rows) else rows.copy() for rows, _ in open_source(path, n_features=8).chunks()
+        rows.toarray() if sparse.issparse(rows) else rows.copy() for rows, _ in open_rows(path, n_features=8).chunks()
     ]
     return np.vstack(parts)
 
@@ -134,19 +135,19 @@ def test_headers_that_others_write(tmp_path, header, version):
 def test_damaged_headers(tmp_path, header):
     (tmp_path / "a.npy").write_bytes(npy(header, ROWS.tobytes()))
     with pytest.raises(SourceError, match="a.npy"):
-        open_source(tmp_path / "a.npy")
+        open_rows(tmp_path / "a.npy")
 
 
 def test_no_rows_of_endless_width_are_no_rows(tmp_path):
     (tmp_path / "a.npy").write_bytes(npy(GOOD.replace("60, 8", f"0, {2**62}")))
-    assert list(open_source(tmp_path / "a.npy").chunks()) == []
+    assert list(open_rows(tmp_path / "a.npy").chunks()) == []
 
 
 @pytest.mark.parametrize("content", [b"\x93NUMPY", b"\x93NUMPY\x04\0", b"\x93NUMPY\x01\x07v\0", b"\x94NUMPY\x01\0"])
 def test_no_header(tmp_path, content):
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(SourceError, match="a.npy is no .npy file"):
-        open_source(tmp_path / "a.npy")
+        open_rows(tmp_path / "a.npy")
 
 
 # -- .npz --------------------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def test_formats_of_scipy(tmp_path, form, compressed, old):
 def test_a_format_that_is_not_read_is_named(tmp_path):
     sparse.save_npz(tmp_path / "a.npz", sparse.dia_array(np.eye(3)))
     with pytest.raises(SourceError, match="in the format 'dia': save it as CSR"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_arrays_that_are_no_matrix(tmp_path, changed, message):
             members[f"{name}.npy"] = array(value)
     write_npz(tmp_path / "a.npz", members)
     with pytest.raises(SourceError, match=f"a.npz.*{message}"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
 
 
 def test_a_member_that_claims_more_than_it_holds_is_refused_before_it_is_allocated(tmp_path):
@@ -229,7 +230,7 @@ def test_a_member_that_claims_more_than_it_holds_is_refused_before_it_is_allocat
     members["data.npy"] = npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}", MATRIX.data.tobytes())
     write_npz(tmp_path / "a.npz", members)
     with pytest.raises(SourceError, match="its header states 8000000000"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
     # a directory that agrees with the header
     members["data.npy"] = array(MATRIX.data)
     write_npz(tmp_path / "a.npz", members)
@@ -238,7 +239,7 @@ def test_a_member_that_claims_more_than_it_holds_is_refused_before_it_is_allocat
     content[at + 24 : at + 28] = (2**32 - 2).to_bytes(4, "little")
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(SourceError, match="a.npz.*'data' claims 4294967294 bytes, but takes"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("form", ["csc", "coo"])
@@ -247,13 +248,13 @@ def test_rows_that_no_array_has_are_bounded(tmp_path, form):
     members["shape.npy"] = array(np.array([10**12, 8]))
     write_npz(tmp_path / "a.npz", members)
     with pytest.raises(SourceError, match="claims 1000000000000 rows"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
 
 
 def test_other_compressions_are_not_read(tmp_path):
     write_npz(tmp_path / "a.npz", npz_members(MATRIX), zipfile.ZIP_LZMA)
     with pytest.raises(SourceError, match="compressed in a way that is not read"):
-        open_source(tmp_path / "a.npz")
+        open_rows(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -274,27 +275,27 @@ def test_every_damaged_byte_of_an_npz(tmp_path, compressed):
 
 # -- in the middle -----------------------------------------------------------------------------------------------------
 def test_a_source_that_fails_in_the_middle_leaves_the_model_as_it_was_after_the_last_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastsketch.io._sources.CHUNK_BYTES", 500)
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 500)
     path = tmp_path / "a.svm"
     path.write_bytes(TEXT + b"1 3:x\n")
     sketch, expected = fs.FrequentDirections(4), fs.FrequentDirections(4)
     with pytest.raises(SourceError, match="a.svm: line 61: the value is not"):
-        for rows, _ in open_source(path, n_features=8).chunks():
+        for rows, _ in open_rows(path, n_features=8).chunks():
             sketch.update(rows)
     assert 0 < sketch.n_rows < 60
     path.write_bytes(TEXT)
-    for rows, _ in open_source(path, n_features=8).chunks():
+    for rows, _ in open_rows(path, n_features=8).chunks():
         if expected.n_rows < sketch.n_rows:
             expected.update(rows)
     assert expected.to_bytes() == sketch.to_bytes()
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastsketch.io._sources.CHUNK_BYTES", 640)
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 640)
     path = tmp_path / "a.npy"
     for rows in (ROWS, np.asfortranarray(ROWS)):
         np.save(path, rows)
-        chunks = open_source(path).chunks()
+        chunks = open_rows(path).chunks()
         next(chunks)
         path.write_bytes(path.read_bytes()[:700])
         with pytest.raises(SourceError, match="a.npy has been cut short: it ends before byte"):

@@ -12,8 +12,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import _sources as sources
-from fastsketch.io import load_svmlight, open_source
+from fastsketch.io import SourceError, load_svmlight
+from fastsketch.sources import _source as sources
+from fastsketch.sources import open_rows
 from tests.broken import BROKEN
 
 ROWS = np.random.default_rng(0).standard_normal((500, 40)) * (np.random.default_rng(1).random((500, 40)) < 0.2)
@@ -68,7 +69,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_every_format_gives_its_rows(tmp_path, monkeypatch, name, chunk):
     monkeypatch.setattr(sources, "CHUNK_BYTES", chunk)
-    source = open_source(write(tmp_path, name))
+    source = open_rows(write(tmp_path, name))
     assert source.n_features == 40
     expected = ROWS.astype(np.float32) if "float32" in name else ROWS
     for start in (0, 1, 250, 499, 500):
@@ -205,7 +206,7 @@ def test_a_line_without_end(tmp_path, monkeypatch):
     assert load_svmlight(path)[0].shape == (2, 1)
 
 
-@pytest.mark.parametrize("call", [load_svmlight, open_source])
+@pytest.mark.parametrize("call", [load_svmlight, open_rows])
 def test_arguments_are_checked(tmp_path, call):
     path = write(tmp_path, "a.svm")
     for arguments, error in [
@@ -305,8 +306,8 @@ def test_matrices_that_are_not_consistent_are_refused(tmp_path):
         except (ArithmeticError, AttributeError, TypeError, ValueError):
             continue
         reason = "not a consistent|outside|save it as CSR"
-        with pytest.raises(sources.SourceError, match=f"{re.escape(str(path))}.*({reason})"):
-            open_source(path)
+        with pytest.raises(SourceError, match=f"{re.escape(str(path))}.*({reason})"):
+            open_rows(path)
         tried += 1
         if "32 indptr backwards" in name:
             with pytest.raises(ValueError, match="bad.npz"):

@@ -15,19 +15,21 @@ ROOT = Path(__file__).parents[2]
 CC = os.environ.get("CC", "cc")
 CHECKS = "-fsanitize=address,undefined"
 # What reads memory by counts and places that come from outside: kernels, files, crafted states (io/test_untrusted.py),
-# every kind of model.
+# every kind of model. Two processes, which take about as long.
 TESTS = (
-    "kernels",
-    "codes",
-    "io",
-    "reliability/test_certificate.py",
-    "sketching/test_input.py",
-    "sketching/test_golden.py",
-    "sketching/test_tracked.py",
-    "online/test_golden.py",
-    "hashing/test_golden.py",
-    "summaries/test_summary.py",
-    "test_guards.py",
+    ("kernels",),
+    (
+        "codes",
+        "io",
+        "reliability/test_certificate.py",
+        "sketching/test_input.py",
+        "sketching/test_golden.py",
+        "sketching/test_tracked.py",
+        "online/test_golden.py",
+        "hashing/test_golden.py",
+        "summaries/test_summary.py",
+        "test_guards.py",
+    ),
 )
 # They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this.
 # Memory that is reserved and never touched costs nothing, but not under the sanitizer, which shadows all of it.
@@ -46,9 +48,16 @@ LEFT_OUT = " and ".join(
 
 def run(*command, **environment):
     """Run in the root; end with the status of what failed."""
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command[:4]))} ... ended with status {done.returncode}")
+    together([command], **environment)
+
+
+def together(commands, **environment):
+    """Run at the same time in the root; end with the status of what failed, when all have ended."""
+    running = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}) for command in commands]
+    ended = [process.wait() for process in running]
+    for command, status in zip(commands, ended, strict=True):
+        if status:
+            sys.exit(f"{' '.join(map(str, [*command[:4], '...', *command[-2:]]))} ended with status {status}")
 
 
 def library(name):
@@ -77,15 +86,9 @@ def main():
         options = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "no:cacheprovider", "--capture=sys"]
         # from another folder, so that neither these tests nor what they start find the tree's own package
         code = f"import os, sys, pytest; os.chdir({folder!r}); sys.exit(pytest.main(sys.argv[1:]))"
-        run(
-            sys.executable,
-            "-c",
-            code,
-            "-q",
-            *options,
-            "-k",
-            LEFT_OUT,
-            *(ROOT / "tests" / name for name in TESTS),
+        command = [sys.executable, "-c", code, "-q", *options, "-k", LEFT_OUT]
+        together(
+            [[*command, *(ROOT / "tests" / name for name in names)] for names in TESTS],
             LD_PRELOAD=preload,
             # Python and NumPy keep memory to the end on purpose; malloc for every object, so that each is watched
             ASAN_OPTIONS="detect_leaks=0",

@@ -71,7 +71,7 @@ def test_an_error_of_a_task_ends_the_job(executor):
 
 @pytest.mark.parametrize("task", [tasks.broken_state, tasks.broken_hash, tasks.broken_items])
 def test_a_model_that_comes_back_inconsistent_is_refused_by_number(task):
-    with pytest.raises(fs.StateError, match=r"task 3 .* not consistent"):
+    with pytest.raises(fs.StateError, match=r"part 3 .* not consistent"):
         fs.map_merge(task, range(6), executor="process", workers=1)
 
 

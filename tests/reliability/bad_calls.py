@@ -208,6 +208,13 @@ def _by_call(name, parameter):
         own |= {"fingerprint": fingerprint}
         if parameter in own:
             return own[parameter]
+    if parameter == "model" and name.endswith((".from_sketch", ".from_model")):
+        learned = _learned(_class(name))
+        return getattr(learned, learned._MODEL).copy()
+    if parameter == "source" and name.startswith("fastsketch.sklearn"):
+        path = _file(".fsk")
+        _learned(_class(name)).save(path)
+        return path
     if parameter == "path" and name.endswith("save"):
         return _file(".fsk")
     if parameter == "source":

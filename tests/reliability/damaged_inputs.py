@@ -21,8 +21,9 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._searching import matrix
-from fastsketch.io import SourceError, StateError, load_svmlight, open_source
+from fastsketch.io import SourceError, StateError, load_svmlight
 from fastsketch.io._table import read_table
+from fastsketch.sources import open_rows
 from tests.fuzz.targets import reference, reference_table
 
 SECONDS, BYTES = 30, 6 << 30  # what one case may take, and what the child may map
@@ -120,10 +121,10 @@ def rows_of(path):
     """The rows of a file as a list of rows of (column, value), and their labels."""
     if ".svm" in path.name:
         rows, labels = load_svmlight(path)
-        parts = [part for part, _ in open_source(path).chunks()]
+        parts = [part for part, _ in open_rows(path).chunks()]
         assert sum(part.shape[0] for part in parts) == rows.shape[0]
         return _triples(rows, labels)
-    parts = [sparse.csr_array(part.astype(np.float64)) for part, _ in open_source(path).chunks()]
+    parts = [sparse.csr_array(part.astype(np.float64)) for part, _ in open_rows(path).chunks()]
     return _triples(sparse.vstack(parts, format="csr"), None) if parts else []
 
 

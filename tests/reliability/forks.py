@@ -77,9 +77,9 @@ def waited(pid, delay=None, by=signal.SIGKILL):
 
 def small_pieces():
     """Files come in pieces of 4 kB, so that a short job has many checkpoints."""
-    from fastsketch.io import _sources
+    from fastsketch.sources import _source
 
-    _sources.CHUNK_BYTES = 4 << 10
+    _source.CHUNK_BYTES = 4 << 10
 
 
 def of_command(about, rng, seen):

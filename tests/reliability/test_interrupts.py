@@ -14,7 +14,7 @@ import fastsketch as fs
 from fastsketch import _threads
 from fastsketch._model import MergeableModel
 from fastsketch.cli import main
-from fastsketch.io import _sources
+from fastsketch.sources import _source
 from tests.reliability.figures import amount, report
 from tests.reliability.zoo import SPECIMENS
 
@@ -256,7 +256,7 @@ def test_jobs(command, tmp_path, monkeypatch, capsys):
             for i, r in enumerate(rows)
         )
     )
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 10 * 8 * 8)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 10 * 8 * 8)
     line = {
         "sketch": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram"],
         "sketch twice": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram", "--passes", "2"],

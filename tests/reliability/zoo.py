@@ -11,6 +11,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch import baselines
 from fastsketch.sketching import SecondPass
+from fastsketch.sources._arrays import ArraySource
 
 N_FEATURES = 12
 
@@ -45,6 +46,13 @@ def signs(rows):
 
 def _learn(model, rows):
     return model.update(rows)
+
+
+def _learn_source(model, rows):
+    """From a source of named columns."""
+    source = ArraySource(rows)
+    source.feature_names = tuple(f"x{j}" for j in range(N_FEATURES))
+    return model.update(source)
 
 
 def _learn_labelled(model, rows):
@@ -108,6 +116,7 @@ _SKETCH_READS = {
     "mean": lambda m: m.mean,
     "spectrum": lambda m: m.spectrum() if m.n_rows else None,
 }
+_NAMED_SKETCH_READS = {**_SKETCH_READS, "feature_names": lambda m: m.feature_names}
 _HASH_READS = {
     "encode": lambda m: m.encode(dense_rows(9, 5)),
     "projection": lambda m: getattr(m, "projection", None),
@@ -229,6 +238,7 @@ SPECIMENS = (
     ),
     *(_sketch(f"{solver}-float32", solver=solver, rows=_float32_rows) for solver in ("gram", "svd", "exact")),
     _sketch("csr", solver="gram", rows=scarce_rows),
+    Specimen("sketch-named", lambda: fs.FrequentDirections(5), learn=_learn_source, reads=_NAMED_SKETCH_READS),
     _sketch("csr-tfd-centred-decayed", method="tfd", solver="gram", rows=scarce_rows, center=True, decay=0.99),
     _sketch("csr-centred-decayed", solver="gram", rows=scarce_rows, center=True, decay=0.99),
     _sketch("tolerance", solver="gram", tolerance=0.04, max_sketch_size=20),

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.sources._arrays import ArraySource
 
 DATA = Path(__file__).parents[1] / "data"
 OF_SCHEMA_1 = ("dense-rfd", "exact-decay", "sparse", "svd-float32", "mapped-centred")
@@ -43,8 +44,17 @@ MODELS = {
         fs.FrequentDirections(4, solver="gram", center=True).update(csr(69), np.linspace(0.0, 3.0, 69)).fade(0.5)
     ),
 }
-# A ledger is in files of schema 3 alone.
+
+
+def named_rows(n):
+    source = ArraySource(rows(n, 2))
+    source.feature_names = tuple(f"column {k}" for k in range(10))
+    return source
+
+
+# A ledger is in files of schema 3 alone, and so are names of columns.
 TRACKED = {
+    "named": lambda: fs.FrequentDirections(4, solver="gram").update(named_rows(45)),
     "tfd": lambda: fs.FrequentDirections(4, method="tfd", solver="gram", decay=0.99).update(rows(45, 2)),
     "tfd-sparse-centred": lambda: fs.FrequentDirections(4, method="tfd", solver="gram", center=True).update(csr(69)),
 }
@@ -56,6 +66,8 @@ def facts_of(sketch):
     read = {} if sketch.n_features is None else {"singular_values": sketch.singular_values.tolist()}
     if sketch.method == "tfd":
         read["estimates"] = sketch.spectrum().values.tolist()
+    if sketch.feature_names is not None:
+        read["feature_names"] = list(sketch.feature_names)
     return {"n_rows": sketch.n_rows, "shrinkage": sketch.shrinkage, **read}
 
 
@@ -82,6 +94,7 @@ def stored(path):
 def agree(sketch, facts):
     assert sketch.n_rows == facts["n_rows"]
     assert np.isclose(sketch.shrinkage, facts["shrinkage"], rtol=1e-6)
+    assert sketch.feature_names == (tuple(facts["feature_names"]) if "feature_names" in facts else None)
     if "singular_values" in facts:
         assert np.allclose(sketch.singular_values, facts["singular_values"], rtol=1e-5)
     if "estimates" in facts:

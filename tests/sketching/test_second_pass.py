@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import _sources
 from fastsketch.reference import second_pass
 from fastsketch.sketching import SecondPass
+from fastsketch.sources import _source
 from tests.helpers import DTYPES, KINDS, error_interval, stream, tol
 
 ALL = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
@@ -220,7 +220,7 @@ def test_rows_of_files(tmp_path, monkeypatch, kind):
     rows = np.random.default_rng(11).standard_normal((200, 20)) * np.linspace(3, 0.1, 20)
     rows = rows.round(3) * (np.random.default_rng(12).random(rows.shape) < 0.3)
     path, given = tmp_path / f"rows{kind}", sparse.csr_array(rows)
-    monkeypatch.setattr(_sources, "CHUNK_BYTES", 4000)
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 4000)
     if kind == ".npy":
         np.save(path, rows)
         given = rows
@@ -233,13 +233,20 @@ def test_rows_of_files(tmp_path, monkeypatch, kind):
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith(".gz") else text.encode())
     sketch = fs.FrequentDirections(6, method="tfd", solver="gram").update(given)
     expected = sketch.copy().refine(given).singular_values
-    for source in (path, str(path), [path], fs.io.open_source(path, n_features=20)):
+    for source in (path, str(path), [path], fs.open_rows(path, n_features=20)):
         assert np.allclose(sketch.copy().refine(source).singular_values, expected, rtol=1e-10)
     assert np.isclose(sketch.audit(path).error, sketch.audit(given).error)
     twice = fs.FrequentDirections(6, method="tfd", solver="gram").update(given).update(given)
     assert np.allclose(twice.copy().refine([path, path]).singular_values, np.sqrt(2) * expected, rtol=1e-2)
-    with pytest.raises(ValueError, match="not with files"):
-        sketch.refine(path, np.ones(200))
+    heavy = fs.FrequentDirections(6, method="tfd", solver="gram").update(given, np.arange(200.0))
+    assert np.allclose(
+        heavy.copy().refine(path, np.arange(200.0)).singular_values,
+        heavy.copy().refine(given, np.arange(200.0)).singular_values,
+        rtol=1e-10,
+    )
+    for wrong in (199, 201):
+        with pytest.raises(ValueError, match="sample_weight must have one entry for each"):
+            sketch.refine(path, np.ones(wrong))
 
 
 def test_continues_well():

@@ -9,7 +9,7 @@ from libc.math cimport sqrt
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged
+from fastsketch._kernels.linalg.blas cimport real, converged
 from fastsketch._kernels.linalg.row_parts cimport (
     add_lower_parts, centre_parts, load_parts, scale_lower, scale_parts, scan_parts, square_parts)
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
@@ -17,8 +17,7 @@ from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.sketching.products cimport outer_product, partials_size
 from fastsketch._kernels.sketching.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
-from fastsketch._kernels.sketching.state cimport (
-    GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, SketchState)
+from fastsketch._kernels.sketching.state cimport GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD
 
 import numpy as np
 
@@ -33,15 +32,6 @@ cdef enum:
 @cython.auto_pickle(False)
 cdef class DenseState(SketchState):
     """State of a sketch with a buffer of dense rows."""
-
-    cdef readonly int solver
-    cdef readonly object buffer          # (capacity, d), used from its end: see sketching/_engines/_dense.py
-    cdef readonly double[:, ::1] cov     # (d, d) of solver exact: the lower triangle, column-major; else empty
-    cdef object part                     # (d, d) scratch of solver exact in float32
-    cdef object work
-    cdef double[::1] square
-    cdef double[::1] small
-    cdef blas_int[::1] iwork
 
     def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
                  bint center, double decay, int solver, dtype):

@@ -1,0 +1,507 @@
+"""Tables as rows: what any library hands over by Arrow's C interfaces (csrc/fs_arrow.h), without that library."""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.math cimport NAN
+from libc.stdint cimport (
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
+)
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset, strcmp, strlen, strncmp
+
+from fastsketch._kernels.level cimport follow
+from fastsketch._kernels.linalg.blas cimport real
+
+import numpy as np
+
+follow()
+
+cdef enum:
+    # Kinds of columns: numbers, lists of numbers, and what is neither.
+    OTHER
+    NULLS
+    BOOL
+    INT8
+    UINT8
+    INT16
+    UINT16
+    INT32
+    UINT32
+    INT64
+    UINT64
+    FLOAT16
+    FLOAT32
+    FLOAT64
+    DECIMAL32
+    DECIMAL64
+    DECIMAL128
+    FIXED_LISTS                  # as many entries in every row as the type says
+    LISTS
+    LARGE_LISTS
+
+    RUN = 32                     # columns that become rows together
+    STRIP = 512                  # rows of them
+
+
+cdef struct Column:
+    int kind
+    int item                     # kind of what lists hold
+    Py_ssize_t width             # entries of a row; of LISTS and LARGE_LISTS the rows tell
+    double scale                 # of decimals: how many make one
+
+
+cdef int kind_of(const ArrowSchema* schema, double* scale) except -1:
+    # the kind of a column that holds no others; scale[0] of decimals
+    cdef const char* text = schema.format
+    cdef const char* letters = "nbcCsSiIlLefg"
+    cdef int power, k, bits = 128
+    cdef size_t size = strlen(text)
+    scale[0] = 1.0
+    if schema.dictionary != NULL:
+        return OTHER
+    if size == 1:
+        for k in range(13):
+            if text[0] == letters[k]:
+                return NULLS + k
+        return OTHER
+    if strncmp(text, "d:", 2) == 0:
+        parts = text[2:size].split(b",")
+        power, bits = int(parts[1]), int(parts[2]) if len(parts) > 2 else 128
+        scale[0] = 10.0 ** power
+        return DECIMAL32 if bits == 32 else DECIMAL64 if bits == 64 else DECIMAL128 if bits == 128 else OTHER
+    return OTHER
+
+
+cdef int column_of(const ArrowSchema* schema, Column* out) except -1:
+    # what a column is, as its type says
+    out.item, out.width, out.scale = OTHER, 1, 1.0
+    out.kind = kind_of(schema, &out.scale)
+    if out.kind == OTHER and schema.dictionary == NULL and schema.n_children == 1:
+        out.item = kind_of(schema.children[0], &out.scale)
+        if out.item != OTHER:
+            if strncmp(schema.format, "+w:", 3) == 0:
+                out.kind, out.width = FIXED_LISTS, int(schema.format[3:])
+            elif strcmp(schema.format, "+l") == 0:
+                out.kind = LISTS
+            elif strcmp(schema.format, "+L") == 0:
+                out.kind = LARGE_LISTS
+    return 0
+
+
+cdef list described(const ArrowSchema* schema):
+    cdef Py_ssize_t j
+    cdef const ArrowSchema* child
+    found = []
+    if strcmp(schema.format, "+s") != 0:
+        raise TypeError(f"expected a table, got Arrow data of type {schema.format.decode()!r}")
+    for j in range(schema.n_children):
+        child = schema.children[j]
+        name = "" if child.name == NULL else child.name.decode("utf-8", "replace")
+        of = None if child.n_children != 1 else child.children[0].format.decode()
+        found.append((name, child.format.decode(), of, child.dictionary != NULL))
+    return found
+
+
+def fields(capsule):
+    """(name, format, format of what lists hold or None, whether it is encoded by a dictionary) for each column."""
+    return described(<const ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema"))
+
+
+cdef inline bint is_set(const uint8_t* bits, Py_ssize_t k) noexcept nogil:
+    return bits[k >> 3] >> (k & 7) & 1
+
+
+cdef inline double half(uint16_t x) noexcept nogil:
+    # a float of 16 bits: sign, five bits of exponent, ten of fraction
+    cdef int exponent = x >> 10 & 31
+    cdef double value = x & 1023
+    if exponent == 31:
+        value = NAN if x & 1023 else 1e308 * 10
+    elif exponent == 0:
+        value = value / 16777216.0
+    else:
+        value = (value + 1024.0) * (<double> (1 << exponent)) / 33554432.0
+    return -value if x >> 15 else value
+
+
+ctypedef fused number:
+    int8_t
+    uint8_t
+    int16_t
+    uint16_t
+    int32_t
+    uint32_t
+    int64_t
+    uint64_t
+    float
+    double
+
+
+cdef inline void cast(const number* x, Py_ssize_t n, real* out) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(n):
+        out[k] = <real> x[k]
+
+
+cdef void convert(int kind, double scale, const void* data, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
+    # out = entries first .. first + n - 1 of a buffer
+    cdef Py_ssize_t k
+    if kind == FLOAT32:
+        cast[float, real](<const float*> data + first, n, out)
+    elif kind == FLOAT64:
+        cast[double, real](<const double*> data + first, n, out)
+    elif kind == INT8:
+        cast[int8_t, real](<const int8_t*> data + first, n, out)
+    elif kind == UINT8:
+        cast[uint8_t, real](<const uint8_t*> data + first, n, out)
+    elif kind == INT16:
+        cast[int16_t, real](<const int16_t*> data + first, n, out)
+    elif kind == UINT16:
+        cast[uint16_t, real](<const uint16_t*> data + first, n, out)
+    elif kind == INT32:
+        cast[int32_t, real](<const int32_t*> data + first, n, out)
+    elif kind == UINT32:
+        cast[uint32_t, real](<const uint32_t*> data + first, n, out)
+    elif kind == INT64:
+        cast[int64_t, real](<const int64_t*> data + first, n, out)
+    elif kind == UINT64:
+        cast[uint64_t, real](<const uint64_t*> data + first, n, out)
+    elif kind == BOOL:
+        for k in range(n):
+            out[k] = is_set(<const uint8_t*> data, first + k)
+    elif kind == FLOAT16:
+        for k in range(n):
+            out[k] = <real> half((<const uint16_t*> data)[first + k])
+    elif kind == DECIMAL32:
+        for k in range(n):
+            out[k] = <real> ((<const int32_t*> data)[first + k] / scale)
+    elif kind == DECIMAL64:
+        for k in range(n):
+            out[k] = <real> ((<const int64_t*> data)[first + k] / scale)
+    elif kind == DECIMAL128:
+        for k in range(n):
+            # the low half has no sign
+            out[k] = <real> (((<const int64_t*> data)[2 * (first + k) + 1] * 18446744073709551616.0
+                              + <double> (<const uint64_t*> data)[2 * (first + k)]) / scale)
+    else:
+        for k in range(n):
+            out[k] = <real> NAN
+
+
+cdef inline int kind_here(const real* x) noexcept nogil:
+    # the kind of columns whose numbers need no conversion
+    if real is float:
+        return FLOAT32
+    else:
+        return FLOAT64
+
+
+cdef inline bint without_nulls(const ArrowArray* array) noexcept nogil:
+    return array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
+
+
+cdef bint blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
+    # NaN for every null among n entries from `first` of the buffers on; whether there is one
+    cdef Py_ssize_t k
+    cdef bint found = False
+    cdef const uint8_t* valid
+    if without_nulls(array):
+        return False
+    valid = <const uint8_t*> array.buffers[0]
+    for k in range(n):
+        if not is_set(valid, first + k):
+            out[k] = <real> NAN
+            found = True
+    return found
+
+
+cdef inline bint has_nan(const real* x, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef int found = 0
+    for k in range(n):
+        found |= x[k] != x[k]
+    return found
+
+
+cdef struct Wrong:
+    # a row whose list has another length
+    Py_ssize_t row
+    Py_ssize_t column
+    int64_t length
+
+
+cdef struct Table:
+    # a batch
+    const ArrowArray* array
+    const Column* columns
+
+
+cdef int64_t start_of(const Table* table, Py_ssize_t column, Py_ssize_t place) noexcept nogil:
+    # where the list at `place` of the buffers begins among the entries of all lists
+    cdef const ArrowArray* child = table.array.children[column]
+    if table.columns[column].kind == FIXED_LISTS:
+        return place * table.columns[column].width
+    if table.columns[column].kind == LISTS:
+        return (<const int32_t*> child.buffers[1])[place]
+    return (<const int64_t*> child.buffers[1])[place]
+
+
+cdef bint values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
+                 real* out) noexcept nogil:
+    # out = n entries from `place` of the buffers on, NaN for nulls; whether there are any
+    convert(kind, scale, array.buffers[1], place, n, out)
+    return blot(array, place, n, out)
+
+
+cdef bint numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t run, const Py_ssize_t* chosen,
+                  real* out, Py_ssize_t ld, real* space) noexcept nogil:
+    # out[:, k] = rows first .. first + n - 1 of column k of `run`
+    cdef const real* column[RUN]
+    cdef real* at
+    cdef const Column* of
+    cdef const ArrowArray* child
+    cdef Py_ssize_t k, place
+    cdef bint missing = False
+    for k in range(run):
+        of, child = &table.columns[chosen[k]], table.array.children[chosen[k]]
+        place = table.array.offset + child.offset + first
+        if of.kind == kind_here(out) and without_nulls(child) and <uintptr_t> child.buffers[1] % sizeof(real) == 0:
+            column[k] = <const real*> child.buffers[1] + place
+            continue
+        at = space + k * STRIP
+        if of.kind == NULLS:
+            convert(NULLS, 1.0, NULL, 0, n, at)
+        else:
+            values(child, of.kind, of.scale, place, n, at)
+        column[k] = at
+    # out = columns.T, as in NumPy
+    missing |= columns(n, run, column, out, ld)
+    return missing
+
+
+cdef bint lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t column, Py_ssize_t width, real* out,
+                Py_ssize_t ld, Wrong* wrong) noexcept nogil:
+    # out[i, :width] = the list in row first + i
+    cdef const Column* of = &table.columns[column]
+    cdef const ArrowArray* child = table.array.children[column]
+    cdef const ArrowArray* items = child.children[0]
+    cdef Py_ssize_t i, k, place = table.array.offset + child.offset + first
+    cdef int64_t start, length = of.width
+    cdef bint missing = False, whole = without_nulls(child)
+    for i in range(n):
+        if not whole and not is_set(<const uint8_t*> child.buffers[0], place + i):
+            for k in range(width):
+                out[i * ld + k] = <real> NAN
+            missing = True
+            continue
+        start = start_of(table, column, place + i)
+        if of.kind != FIXED_LISTS:
+            length = start_of(table, column, place + i + 1) - start
+        if length != width or start < 0 or start + length > items.length:
+            wrong.row, wrong.column, wrong.length = first + i, column, length
+            return missing
+        start += items.offset
+        if of.item == kind_here(out):
+            memcpy(out + i * ld, <const char*> items.buffers[1] + start * sizeof(real), width * sizeof(real))
+        elif of.item == NULLS:
+            convert(NULLS, 1.0, NULL, 0, width, out + i * ld)
+        else:
+            convert(of.item, of.scale, items.buffers[1], start, width, out + i * ld)
+        missing |= blot(items, start, width, out + i * ld)
+        missing |= has_nan(out + i * ld, width)
+    return missing
+
+
+cdef bint fill_rows(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t m, const Py_ssize_t* chosen,
+                    const Py_ssize_t* places, const Py_ssize_t* widths, real* out, Py_ssize_t ld, real* space,
+                    Wrong* wrong) noexcept nogil:
+    cdef Py_ssize_t strip = 0, k, run, count
+    cdef bint missing = False
+    while strip < n:
+        count = min(<Py_ssize_t> STRIP, n - strip)
+        k = 0
+        while k < m:
+            if table.columns[chosen[k]].kind >= FIXED_LISTS:
+                missing |= lists(table, first + strip, count, chosen[k], widths[k], out + strip * ld + places[k], ld,
+                                 wrong)
+                if wrong.row >= 0:
+                    return missing
+                k += 1
+                continue
+            run = 1
+            while (run < RUN and k + run < m and places[k + run] == places[k] + run
+                   and table.columns[chosen[k + run]].kind < FIXED_LISTS):
+                run += 1
+            missing |= numbers(table, first + strip, count, run, chosen + k, out + strip * ld + places[k], ld, space)
+            k += run
+        strip += count
+    return missing
+
+
+cdef class Batch:
+    """Rows of a table, column by column: what ``__arrow_c_array__`` gives, as two capsules."""
+
+    cdef ArrowArray array
+    cdef Column* columns
+    cdef readonly Py_ssize_t n_rows
+    cdef readonly Py_ssize_t n_columns
+
+    def __cinit__(self):
+        self.array.release = NULL
+        self.columns = NULL
+
+    def __init__(self, schema, array):
+        cdef const ArrowSchema* described = <const ArrowSchema*> PyCapsule_GetPointer(schema, "arrow_schema")
+        cdef ArrowArray* given = <ArrowArray*> PyCapsule_GetPointer(array, "arrow_array")
+        if given.release == NULL or self.array.release != NULL:
+            raise ValueError("the array has been given away")
+        self.array = given[0]
+        given.release = NULL
+        self._open(described)
+
+    def __dealloc__(self):
+        if self.array.release != NULL:
+            self.array.release(&self.array)
+        free(self.columns)
+
+    cdef int _open(self, const ArrowSchema* schema) except -1:
+        cdef Py_ssize_t j, d = schema.n_children
+        cdef Column* column
+        cdef const ArrowArray* child
+        if strcmp(schema.format, "+s") != 0 or self.array.n_children != d:
+            raise TypeError("expected a table")
+        if self.array.null_count > 0:
+            raise ValueError("a table whose rows are null")
+        self.n_rows, self.n_columns = self.array.length, d
+        self.columns = <Column*> calloc(max(d, 1), sizeof(Column))
+        if self.columns == NULL:
+            raise MemoryError
+        for j in range(d):
+            column, child = &self.columns[j], self.array.children[j]
+            column_of(schema.children[j], column)
+            if child.length < self.array.offset + self.n_rows:
+                raise ValueError(f"column {j} has fewer entries than rows")
+            # read as its type says, or not at all
+            if column.kind >= FIXED_LISTS:
+                if child.n_children != 1 or child.n_buffers != (1 if column.kind == FIXED_LISTS else 2):
+                    column.kind = OTHER
+            elif column.kind > NULLS and child.n_buffers != 2:
+                column.kind = OTHER
+        return 0
+
+    def width(self, Py_ssize_t column, Py_ssize_t row=0):
+        """How many numbers a row of a column has: 1, or the length of a list."""
+        cdef Column* of = self._column(column)
+        cdef const ArrowArray* child = self.array.children[column]
+        cdef Py_ssize_t place = self.array.offset + child.offset + row
+        if not 0 <= row < self.n_rows:
+            raise IndexError(row)
+        if of.kind == LISTS:
+            return (<const int32_t*> child.buffers[1])[place + 1] - (<const int32_t*> child.buffers[1])[place]
+        if of.kind == LARGE_LISTS:
+            return (<const int64_t*> child.buffers[1])[place + 1] - (<const int64_t*> child.buffers[1])[place]
+        return of.width
+
+    def is_null(self, Py_ssize_t column, Py_ssize_t row, Py_ssize_t entry=0):
+        """Whether there is no number in a row of a column (of a list: at a place in it)."""
+        cdef Column* of = self._column(column)
+        cdef const ArrowArray* child = self.array.children[column]
+        cdef Py_ssize_t place = self.array.offset + child.offset + row
+        cdef Table table
+        table.array, table.columns = &self.array, self.columns
+        if of.kind == NULLS:
+            return True
+        if not without_nulls(child) and not is_set(<const uint8_t*> child.buffers[0], place):
+            return True
+        if of.kind < FIXED_LISTS or without_nulls(child.children[0]):
+            return False
+        entry += start_of(&table, column, place) + child.children[0].offset
+        return not is_set(<const uint8_t*> child.children[0].buffers[0], entry)
+
+    cdef Column* _column(self, Py_ssize_t column) except NULL:
+        if not 0 <= column < self.n_columns:
+            raise IndexError(column)
+        if self.columns[column].kind == OTHER:
+            raise TypeError(f"column {column} holds no numbers")
+        return &self.columns[column]
+
+    def to_rows(self, Py_ssize_t first, const Py_ssize_t[::1] columns, const Py_ssize_t[::1] places,
+                const Py_ssize_t[::1] widths, real[:, ::1] out):
+        """Rows first .. first + len(out) - 1 of some columns: number k goes to out[:, places[k] : places[k] + widths[k]].
+
+        Columns are given in the order of their places. Nulls become NaN. Returns whether there is a NaN, or the first
+        row with a list of another length, as (row, column, length).
+        """
+        cdef Py_ssize_t n = out.shape[0], d = out.shape[1], m = columns.shape[0], k, before = 0
+        cdef bint missing = False
+        cdef Wrong wrong
+        cdef Table table
+        table.array, table.columns = &self.array, self.columns
+        if not (places.shape[0] == widths.shape[0] == m and 0 <= first <= self.n_rows - n):
+            raise ValueError("rows, columns and places do not belong together")
+        for k in range(m):
+            self._column(columns[k])
+            if places[k] < before or widths[k] < 0 or places[k] + widths[k] > d or (
+                    self.columns[columns[k]].kind < FIXED_LISTS and widths[k] != 1):
+                raise ValueError("places of columns do not belong to these rows")
+            before = places[k] + widths[k]
+        if n == 0 or m == 0:
+            return False
+        wrong.row = -1
+        cdef real[::1] space = np.empty(RUN * STRIP, np.asarray(out).dtype)
+        with nogil:
+            missing = fill_rows(&table, first, n, m, &columns[0], &places[0], &widths[0], &out[0, 0], d, &space[0], &wrong)
+        if wrong.row >= 0:
+            return wrong.row, wrong.column, wrong.length
+        return missing
+
+
+cdef class Stream:
+    """Batches of a table one after another: what ``__arrow_c_stream__`` gives."""
+
+    cdef ArrowArrayStream stream
+    cdef ArrowSchema schema
+
+    def __cinit__(self):
+        self.stream.release = NULL
+        self.schema.release = NULL
+
+    def __init__(self, capsule):
+        cdef ArrowArrayStream* given = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
+        if given.release == NULL or self.stream.release != NULL:
+            raise ValueError("the stream has been given away")
+        self.stream = given[0]
+        given.release = NULL
+        cdef int status
+        with nogil:
+            status = self.stream.get_schema(&self.stream, &self.schema)
+        self._check(status)
+
+    def __dealloc__(self):
+        if self.schema.release != NULL:
+            self.schema.release(&self.schema)
+        if self.stream.release != NULL:
+            self.stream.release(&self.stream)
+
+    cdef int _check(self, int status) except -1:
+        cdef const char* text
+        if status:
+            text = self.stream.get_last_error(&self.stream)
+            raise OSError(status, "" if text == NULL else text.decode("utf-8", "replace"))
+        return 0
+
+    def fields(self):
+        """As the function."""
+        return described(&self.schema)
+
+    def next(self):
+        """The next batch, None at the end; OSError with what its library says."""
+        cdef Batch batch = Batch.__new__(Batch)
+        cdef int status
+        memset(&batch.array, 0, sizeof(ArrowArray))
+        with nogil:
+            status = self.stream.get_next(&self.stream, &batch.array)
+        self._check(status)
+        if batch.array.release == NULL:
+            return None
+        batch._open(&self.schema)
+        return batch

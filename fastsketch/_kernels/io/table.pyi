@@ -1,0 +1,18 @@
+import numpy as np
+from numpy.typing import NDArray
+
+SKIP: int
+BESIDE: int
+LEAST: int
+
+class BadCell(ValueError): ...
+
+def parse_block(
+    text: bytes | memoryview,
+    delimiter: int,
+    places: NDArray[np.int32],
+    n: int,
+    *,
+    beside: bool = False,
+    least: int = ...,
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None, int, int]: ...

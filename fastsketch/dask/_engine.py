@@ -1,0 +1,325 @@
+"""Dask as an engine of jobs: tasks on a cluster, whose results stay there until they are asked for."""
+
+# Dask has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+import asyncio
+import json
+import logging
+import pickle
+import queue
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self, cast
+
+from fastsketch import _threads
+from fastsketch._kernels import pool as cores
+from fastsketch.jobs import WorkerLost
+from fastsketch.jobs._parts import Node
+
+# Seconds until a scheduler that does not answer is an error, and until one without workers is.
+PATIENCE, PATIENCE_FOR_WORKERS = 5.0, 30.0
+# How long what was read of the number of workers counts: it may change.
+FRESH = 2.0
+# Joins go before leaves, so that what waits on the cluster is little.
+BEFORE = 10
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError("engine 'dask' needs dask and distributed: pip install 'fastsketch[dask]'") from error
+    return distributed
+
+
+def _check_that_it_answers(distributed: Any, address: str) -> None:
+    """Raise what is wrong with a scheduler: a client that finds none goes on trying when nobody waits for it."""
+
+    async def ask() -> None:
+        security = distributed.security.Security().get_connection_args("client")
+        async with distributed.rpc(address, timeout=PATIENCE, connection_args=security) as scheduler:
+            about = await scheduler.identity()
+        if about["type"] != "Scheduler":
+            raise ValueError(f"a {about['type']} does")
+
+    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop of its own
+        thread.submit(lambda: asyncio.run(asyncio.wait_for(ask(), PATIENCE))).result()
+
+
+class _Task:
+    """What was submitted, and where its result is: what has been lost can be made again."""
+
+    def __init__(self, key: Hashable, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.key, self.function, self.args = key, function, args
+        self.future: Any = None  # None once nobody needs the result any more
+        self.made_of: list[_Task] = []
+        self.lost = 0
+
+
+class _Model(_Task):
+    """What many tasks are given. It comes of a task, since what is scattered goes with the workers that have it."""
+
+
+class Elsewhere:
+    """The bytes of a model that lie on the cluster, as long as this object lives."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task = task
+
+    def fetch(self) -> bytes:
+        """The bytes."""
+        return cast("bytes", self.task.future.result()[1])
+
+
+class _Slot(NamedTuple):
+    """The place of a result in the arguments of a task; a node that it belongs to, without content."""
+
+    number: int
+    node: Node | None
+
+
+def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any) -> tuple[Any, bytes | None]:
+    """What a task does on a worker: (its result without what is long, that)."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, _Slot):
+            found = results[value.number]
+            return found if value.node is None else value.node._replace(content=found[1])
+        return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+    with _threads.thread_limit(1):
+        found = function(*[filled(value) for value in args])
+    if isinstance(found, Node) and isinstance(found.content, bytes):
+        return found._replace(content=None), found.content
+    return found, None
+
+
+def _without_bytes(result: tuple[Any, bytes | None]) -> tuple[Any, bool]:
+    return result[0], result[1] is not None
+
+
+class Cluster:
+    """An engine of jobs: see ``fastsketch.jobs.Engine``.
+
+    Parameters
+    ----------
+    scheduler : str, distributed.Client, a cluster or None
+        The address of a scheduler or the name of a scheduler file; None for the active client, or, if there is none, a
+        cluster of processes on this machine for as long as the job runs.
+    n_workers : int
+        Most tasks that run at the same time; 0 for all that there is room for.
+    retries : int
+    """
+
+    here = False
+
+    def __init__(self, scheduler: Any, n_workers: int, *, retries: int) -> None:
+        self._distributed = _distributed()
+        self._scheduler, self._limit, self._retries = scheduler, n_workers, retries
+        self._stack = ExitStack()
+        self._client: Any = None
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks: dict[str, tuple[_Task, Any]] = {}  # under way, by the name of what is waited for, and that
+        self._run = uuid.uuid4().hex[:8]
+        self._count = 0
+        self._workers = 0, 0.0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._client = self._connected(stack)
+            self._await_workers()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Exception):  # a scheduler that is gone
+            self._client.cancel([task.future for task, _ in self._tasks.values()])
+        self._tasks.clear()
+        self._stack.close()
+
+    # -- the cluster -----------------------------------------------------------------------------------------------
+    def _connected(self, stack: ExitStack) -> Any:
+        distributed = self._distributed
+        found = connected(self._scheduler, stack)
+        if found is not None:
+            return found
+        cluster = distributed.LocalCluster(
+            n_workers=self._limit or cores.usable,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",  # any port: that of the default may be taken
+            silence_logs=logging.ERROR,
+        )
+        return stack.enter_context(distributed.Client(stack.enter_context(cluster), set_as_default=False))
+
+    def _await_workers(self) -> None:
+        with suppress(TimeoutError):
+            self._client.wait_for_workers(1, timeout=PATIENCE_FOR_WORKERS)
+            return
+        raise ConnectionError(
+            f"the Dask scheduler at {self._address} has no workers: `dask worker {self._address}` starts one"
+        )
+
+    @property
+    def _address(self) -> str:
+        return str(self._client.scheduler.address)
+
+    @property
+    def n_workers(self) -> int:
+        """Tasks that run at the same time: threads of all workers, which may come and go."""
+        count, when = self._workers
+        if not count or time.monotonic() - when > FRESH:
+            count = max(1, sum(self._client.nthreads().values()))
+            self._workers = count, time.monotonic()
+        return min(count, self._limit) if self._limit else count
+
+    @property
+    def room(self) -> int:
+        """See Engine."""
+        return self.n_workers if self._limit else 2 * self.n_workers
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+    def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
+        """See Engine."""
+        self._begin(_Task(key, function, args))
+
+    def _begin(self, task: _Task) -> None:
+        """Submit a task, and wait for what may be told of its result."""
+        task.future = self._submitted(task)
+        told = self._client.submit(
+            _without_bytes, task.future, key=f"{task.future.key}-told", pure=False, priority=BEFORE
+        )
+        self._tasks[told.key] = task, told
+        told.add_done_callback(self._done.put)
+
+    def _submitted(self, task: _Task) -> Any:
+        self._count += 1
+        name = f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # rows that are in memory here have to be sent
+            if isinstance(task, _Model):
+                return self._client.submit(task.function, *task.args, key=name, pure=False, priority=BEFORE)
+            task.made_of = []
+            args = tuple(self._sendable(value, task.made_of) for value in task.args)
+            futures = [self._future_of(other) for other in task.made_of]
+            joins = any(not isinstance(other, _Model) for other in task.made_of)
+            return self._client.submit(
+                _perform, task.function, args, *futures, key=name, pure=False, priority=BEFORE if joins else 0
+            )
+
+    def _sendable(self, value: Any, made_of: list[_Task]) -> Any:
+        """An argument with slots in the place of what is on the cluster."""
+        if isinstance(value, list):
+            return [self._sendable(item, made_of) for item in cast("list[Any]", value)]
+        if isinstance(value, Node) and isinstance(value.content, Elsewhere):
+            made_of.append(value.content.task)
+            return _Slot(len(made_of) - 1, value._replace(content=None))
+        if isinstance(value, _Model):
+            made_of.append(value)
+            return _Slot(len(made_of) - 1, None)
+        return value
+
+    def _future_of(self, task: _Task) -> Any:
+        """Of a result that is needed: made again if the cluster has let go of it, or has given it up."""
+        if task.future is None or task.future.status in ("error", "cancelled", "lost"):
+            task.future = self._submitted(task)
+        return task.future
+
+    def next(self) -> tuple[Any, Any]:
+        """See Engine."""
+        while True:
+            told = self._next_done()
+            task, _ = self._tasks.pop(told.key)
+            if told.status == "finished":
+                for other in task.made_of:
+                    if not isinstance(other, _Model):
+                        other.future = None
+                found, left = told.result()
+                return task.key, found._replace(content=Elsewhere(task)) if left else found
+            if told.status != "error":
+                raise ConnectionError(f"the Dask scheduler at {self._address} let go of {task.key}: was it restarted?")
+            error = told.exception()
+            if not isinstance(error, self._distributed.KilledWorker):
+                raise error
+            # workers that died count against whatever they were at, a model that was being sent too
+            own = str(error.task).startswith(str(task.future.key))
+            task.lost += error.allowed_failures + 1 if own else 1
+            if task.lost > self._retries:
+                raise WorkerLost(f"{task.key} lost its worker {task.lost} times: killed, or out of memory?") from error
+            self._begin(task)
+
+    def _next_done(self) -> Any:
+        while True:
+            with suppress(queue.Empty):
+                return self._done.get(timeout=1.0)
+            if self._client.status in ("closing", "closed"):
+                raise ConnectionError(f"the Dask scheduler at {self._address} has gone")
+
+    def share(self, value: Any) -> Any:
+        """See Engine."""
+        try:
+            content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # a lambda
+            import cloudpickle
+
+            content = cloudpickle.dumps(value)
+        return _Model("the model", pickle.loads, (content,))
+
+
+def connected(scheduler: Any, stack: ExitStack) -> Any:
+    """A client of a scheduler, for as long as the stack lasts; the active one for None, or None if there is none.
+
+    Raises
+    ------
+    ConnectionError
+        If no scheduler answers there.
+    """
+    distributed = _distributed()
+    if scheduler is None:
+        with suppress(ValueError):
+            return distributed.Client.current()
+        return None
+    if isinstance(scheduler, distributed.Client):
+        return scheduler
+    if not isinstance(scheduler, str):  # a cluster
+        return stack.enter_context(distributed.Client(scheduler, set_as_default=False))
+    address = scheduler
+    try:
+        if Path(scheduler).is_file():
+            address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+        _check_that_it_answers(distributed, address)
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except Exception as error:  # whatever a server that is none says
+        raise ConnectionError(
+            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {error or type(error).__name__}"
+        ) from error
+    return stack.enter_context(client)
+
+
+def computed(delayed: Any, scheduler: Any) -> Any:
+    """What is delayed, on the cluster of a scheduler or of the active client; without these, on Dask's threads."""
+    if scheduler is None:
+        try:
+            from distributed import Client
+
+            Client.current()
+        except (ImportError, ValueError):
+            return delayed.compute()
+    from distributed import KilledWorker
+
+    with ExitStack() as stack:
+        client = connected(scheduler, stack)
+        try:
+            return client.compute(delayed).result()
+        except KilledWorker as error:
+            raise WorkerLost(f"a task lost its worker too often: killed, or out of memory? {error}") from error
+
+
+def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
+    """The engine "dask" of ``fs.run`` and ``fs.map_rows``."""
+    return Cluster(scheduler, n_workers, retries=retries)

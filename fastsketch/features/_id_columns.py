@@ -1,0 +1,163 @@
+"""Columns of ids from whoever has them: integers, strings, or a mixture by value."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Kinds of ids, as files name them.
+INTEGERS: Final = "integers"
+STRINGS: Final = "strings"
+MIXED: Final = "mixed"
+KINDS = (INTEGERS, STRINGS, MIXED)
+
+
+class Keys:
+    """A column of ids of one kind."""
+
+    def __init__(self, kind: str, values: NDArray[Any]) -> None:
+        self.kind, self.values = kind, values  # int64, or objects
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.values[place : place + 1].tolist()[0]
+
+
+def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
+    """A column of ids from a sequence, an array, a column of a data frame, or one id."""
+    if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
+        # one id; a tuple is one too, as a row of a table is
+        values = objects([values])
+    array = _as_array(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a vector of ids, got shape {array.shape}")
+    kind = array.dtype.kind
+    if kind == "O":
+        return _ofobjects(array, name, mixed=mixed)
+    if kind == "i" or (array.size == 0 and kind == "f"):
+        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
+    if kind == "u":
+        if array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} must be below 2**63, got {array.max()}: as strings they may be anything")
+        return Keys(INTEGERS, np.ascontiguousarray(array, np.int64))
+    if kind == "f":
+        return Keys(INTEGERS, _whole(array, name))
+    if kind == "U":
+        return Keys(STRINGS, array.astype(object))
+    raise TypeError(f"{name} must be integers or strings, got dtype {array.dtype}: astype(str) makes strings of them")
+
+
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    if isinstance(values, np.ndarray):
+        return cast("NDArray[Any]", values)
+    if hasattr(values, "__array__"):  # a column of pandas, polars or pyarrow
+        return np.asarray(values)
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a vector of ids, got {type(cast('Any', values)).__name__}")
+    # NumPy would make strings of the numbers beside a string
+    return objects(list(cast("Iterable[Any]", values)))
+
+
+def objects(values: list[Any]) -> NDArray[Any]:
+    out = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        out[k] = value
+    return out
+
+
+def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Integers that stand in a column of floats, as pandas keeps them beside missing ones."""
+    missing = np.isnan(array)
+    if missing.any():
+        raise _missing(name, int(np.argmax(missing)), np.nan)
+    good = (np.abs(array) <= 2.0**53) & (array == np.floor(array))
+    if not good.all():
+        at = int(np.argmin(good))
+        raise TypeError(f"{name} must be integers or strings: entry {at} is {array[at]!r}")
+    return array.astype(np.int64)
+
+
+def _missing(name: str, at: int, value: Any) -> ValueError:
+    return ValueError(f"{name} must not be missing: entry {at} is {value!r}")
+
+
+def _ofobjects(array: NDArray[Any], name: str, *, mixed: bool = False) -> Keys:
+    values = cast("list[Any]", array.tolist())
+    types = set(map(type, values))
+    if not mixed:
+        if types <= {str}:
+            return Keys(STRINGS if types else INTEGERS, array if types else np.empty(0, np.int64))
+        if types <= {int} and min(values) >= -(2**63) and max(values) < 2**63:
+            return Keys(INTEGERS, array.astype(np.int64))
+    plain = objects([_as_id(value, name, k) for k, value in enumerate(values)])
+    if mixed:
+        return Keys(MIXED, plain)
+    types = set(map(type, plain.tolist()))
+    if types == {str}:
+        return Keys(STRINGS, plain)
+    return Keys(INTEGERS, plain.astype(np.int64)) if types == {int} else Keys(MIXED, plain)
+
+
+def _as_id(value: Any, name: str, at: int) -> Any:
+    """An id as Python's own type, or an error that names its position."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name} must be below 2**63: entry {at} is {value}: as strings they may be anything")
+        return int(cast("int", value))
+    if isinstance(value, bytes | UUID):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_as_id(item, name, at) for item in cast("tuple[Any, ...]", value))
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        raise _missing(name, at, value)
+    if isinstance(value, float | np.floating):
+        return int(_whole(np.array([value], np.float64), name)[0]) if value == value else _raise_missing(name, at)
+    raise TypeError(
+        f"{name} must be integers or strings: entry {at} is {value!r:.60}, of type {type(value).__name__} (str() makes "
+        "a string of it)"
+    )
+
+
+def _raise_missing(name: str, at: int) -> int:
+    raise _missing(name, at, np.nan)
+
+
+def rank(value: Any) -> tuple[str, Any]:
+    """What a mixture is put in order by."""
+    kind = type(value).__name__
+    if isinstance(value, tuple):
+        return kind, [rank(item) for item in cast("tuple[Any, ...]", value)]
+    return kind, value
+
+
+def plain(value: Any) -> Any:
+    """An id of a mixture as json can write it: {"type": what} but for integers and strings."""
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, UUID):
+        return {"uuid": value.hex}
+    if isinstance(value, tuple):
+        return {"tuple": [plain(item) for item in cast("tuple[Any, ...]", value)]}
+    return value
+
+
+def unplain(value: Any) -> Any:
+    """The inverse; ValueError or TypeError for what is none."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = cast("dict[str, Any]", value).items()
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "uuid":
+        return UUID(hex=content)
+    if kind == "tuple" and isinstance(content, list):
+        return tuple(unplain(item) for item in cast("list[Any]", content))
+    raise ValueError(f"there are no ids of the type {kind!r}")

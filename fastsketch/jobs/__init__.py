@@ -1,0 +1,8 @@
+"""Jobs: a source cut into parts, each learned wherever there is room, and one model of them all along one tree."""
+
+from fastsketch.jobs._engines import Engine, WorkerLost
+from fastsketch.jobs._mapping import MapResult, map_rows
+from fastsketch.jobs._progress import Report
+from fastsketch.jobs._run import run
+
+__all__ = ["Engine", "MapResult", "Report", "WorkerLost", "map_rows", "run"]

@@ -1,0 +1,150 @@
+"""What a function says of some rows, as arrays by name; and what it is called in a table."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._validation import is_sparse
+
+Fields = dict[str, NDArray[Any]]
+Method = Callable[..., Any]
+
+# Kinds of dtype that files hold without pickle.
+KINDS = "biufcSUmM"
+# What an answer without a name is called in a table, by the method that gives it.
+WORDS = {
+    "encode": "code",
+    "predict": "prediction",
+    "decision_function": "score",
+    "score_samples": "score",
+    "predict_proba": "probability",
+    "predict_log_proba": "log_probability",
+    "probabilities": "probability",
+    "scores": "score",
+    "apply": "leaf",
+}
+# What several answers are called that come without names.
+SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
+
+
+class Spec(NamedTuple):
+    """Names, dtypes and the shape of one row of what a function gives; a single array has the name ""."""
+
+    names: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of all answers for one row."""
+        items = zip(self.dtypes, self.shapes, strict=True)
+        return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
+
+    def __str__(self) -> str:
+        items = zip(self.names, self.dtypes, self.shapes, strict=True)
+        return ", ".join(f"{name}{' ' if name else ''}{np.dtype(t)} {(*('n',), *s)}" for name, t, s in items).replace(
+            "'n'", "n"
+        )
+
+
+def as_fields(answer: Any, n: int, name: str) -> Fields:
+    """The arrays of an answer for n rows, by their names.
+
+    Raises
+    ------
+    TypeError
+        If it is sparse, masked or made of objects.
+    ValueError
+        If it has not one entry for each row.
+    """
+    several: Mapping[str, Any]
+    if isinstance(answer, Mapping):
+        several = cast("Mapping[str, Any]", answer)
+    elif isinstance(answer, tuple):
+        parts = cast("tuple[Any, ...]", answer)
+        words = getattr(parts, "_fields", None) or SEVERAL.get(name, ())
+        if len(words) != len(parts):
+            words = tuple(f"{name}_{i}" for i in range(len(parts)))
+        several = dict(zip(words, parts, strict=True))
+    else:
+        several = {"": answer}
+    if not several:
+        raise ValueError(f"{name} must give at least one array")
+    return {str(key): _as_array(value, n, name) for key, value in several.items()}
+
+
+def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
+    if is_sparse(value):
+        raise TypeError(
+            f"{name} gives sparse rows, and files of answers hold dense ones: map a function that gives an array"
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} gives a masked array: fill it first")
+    array: NDArray[Any] = np.asarray(value)
+    if array.dtype.kind not in KINDS:
+        raise TypeError(f"{name} must give numbers or text, got dtype {array.dtype}")
+    if array.ndim == 0 or len(array) != n:
+        got = "a single value" if array.ndim == 0 else f"{len(array)}"
+        raise ValueError(f"{name} must give one answer for each row: got {got} for {n} rows")
+    return array
+
+
+def spec_of(fields: Fields) -> Spec:
+    """See Spec."""
+    arrays = fields.values()
+    return Spec(tuple(fields), tuple(a.dtype.str for a in arrays), tuple(a.shape[1:] for a in arrays))
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+def unwrapped(method: Method) -> Method:
+    """The function behind partial ones."""
+    while isinstance(method, partial):
+        method = cast("Method", method.func)
+    return method
+
+
+def name_of(method: Method) -> str:
+    """A function by its own name, in messages and tables."""
+    inner = unwrapped(method)
+    return str(getattr(inner, "__name__", None) or type(inner).__name__)
+
+
+def column_names(method: Method, spec: Spec) -> list[list[str]]:
+    """What the columns of a table are called, for each answer.
+
+    "code" for rows of bytes, "prediction" and "score" for one number; of several the names of the classes or those of
+    scikit-learn's ``get_feature_names_out``, else numbers from 0.
+    """
+    inner = unwrapped(method)
+    owner, own = getattr(inner, "__self__", None), name_of(method)
+    found: list[list[str]] = []
+    for name, dtype, shape in zip(spec.names, spec.dtypes, spec.shapes, strict=True):
+        stem = name or WORDS.get(own, own)
+        if len(shape) > 1:
+            raise ValueError(f"{own} gives rows of shape {shape}: a table takes one number or one row of them each")
+        if not shape:
+            found.append([stem])
+        elif dtype == "|u1":
+            found.append(["code" if not name and own == "transform" else stem])
+        else:
+            found.append(_several_names(owner, own, stem, shape[0]))
+    flat = [name for names in found for name in names]
+    if len(set(flat)) < len(flat):
+        raise ValueError(f"{own} gives several columns of one name: {sorted({n for n in flat if flat.count(n) > 1})}")
+    return found
+
+
+def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
+    if own == "transform" and hasattr(owner, "get_feature_names_out"):
+        names = [str(name) for name in owner.get_feature_names_out()]
+        if len(names) == width:
+            return names
+    if own in ("predict_proba", "predict_log_proba", "decision_function", "probabilities", "scores"):
+        for attribute in ("classes_", "classes"):
+            classes = getattr(owner, attribute, None)
+            if classes is not None and len(classes) == width:
+                return [f"{stem}_{label}" for label in classes]
+    return [f"{stem}_{i}" for i in range(width)]

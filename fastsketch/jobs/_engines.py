@@ -1,0 +1,297 @@
+"""Where tasks run: here, in threads, in processes that may die, or on another's machines. Nothing here knows models.
+
+An engine is a context manager. Tasks are submitted by key; their results come as they finish, in any order. A key is
+what messages call the task. The same tasks have the same results on every engine.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import ExitStack
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Any, Literal, Protocol, Self, cast
+
+from fastsketch import _threads
+from fastsketch._validation import as_choice
+from fastsketch.jobs._worker import Lost, Shared, Worker
+
+EngineName = Literal["serial", "threads", "processes", "dask"]
+
+Function = Callable[..., Any]
+
+
+class WorkerLost(RuntimeError):
+    """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory."""
+
+
+class TaskStopped(BaseException):
+    """Raised by ``tell`` within a task whose result nobody waits for any more."""
+
+
+class Engine(Protocol):
+    """What runs tasks.
+
+    Attributes
+    ----------
+    n_workers : int
+        Tasks that run at the same time.
+    room : int
+        Tasks to submit before the first result is waited for, so that no worker does.
+    here : bool
+        Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
+    """
+
+    @property
+    def n_workers(self) -> int: ...
+    @property
+    def room(self) -> int: ...
+    @property
+    def here(self) -> bool: ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None:
+        """Stop what is still running, and wait for its end."""
+        ...
+
+    def submit(self, key: Hashable, function: Function, *args: Any) -> None:
+        """Begin function(*args), or let it wait for a worker; pure, since it may run again after one was lost."""
+        ...
+
+    def next(self) -> tuple[Any, Any]:
+        """(key, result) of a task that has finished; waits for one.
+
+        Raises
+        ------
+        WorkerLost
+            If a task has lost its worker more often than the engine's retries.
+        Exception
+            What a task raised, or what keeps it or its result from being sent.
+        """
+        ...
+
+    def share(self, value: Any) -> Any:
+        """What stands for a value in the arguments of many tasks, and becomes it there: sent to every worker once."""
+        ...
+
+
+# -- in this process -----------------------------------------------------------------------------------------------
+_this_thread = threading.local()
+
+
+def tell(n_rows: int) -> None:
+    """For a task to call now and then: so many more rows are in. Raises TaskStopped if nobody waits for its result."""
+    listener = getattr(_this_thread, "listener", None)
+    if listener is not None:
+        listener(n_rows)
+
+
+class Serial:
+    """One task after the other, each as it is asked for. `limit`: what holds for BLAS and the pool meanwhile."""
+
+    n_workers, room, here = 1, 1, True
+
+    def __init__(self, limit: Any = None, listener: Callable[[int], None] | None = None) -> None:
+        self._limit, self._listener = limit, listener
+        self._waiting: deque[tuple[Any, Function, tuple[Any, ...]]] = deque()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._limit is not None:
+            self._stack.enter_context(self._limit)
+        before = getattr(_this_thread, "listener", None)
+        self._stack.callback(setattr, _this_thread, "listener", before)
+        _this_thread.listener = self._listener
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def submit(self, key: Hashable, function: Function, *args: Any) -> None:
+        """See Engine."""
+        self._waiting.append((key, function, args))
+
+    def next(self) -> tuple[Any, Any]:
+        """See Engine."""
+        key, function, args = self._waiting.popleft()
+        return key, function(*args)
+
+    def share(self, value: Any) -> Any:
+        """See Engine."""
+        return value
+
+
+def _room(n_workers: int) -> int:
+    return 2 * n_workers  # one task waits for every worker that is busy
+
+
+class Threads:
+    """Python threads: the kernels release the interpreter lock. One limit on BLAS and the pool for all of them."""
+
+    here = True
+
+    def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self.room = _room(n_workers)
+        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._crew: list[threading.Thread] = []
+        self._limit = _threads.thread_limit(1)
+
+    def __enter__(self) -> Self:
+        self._limit.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._stopped.set()
+            for _thread in self._crew:
+                self._tasks.put(None)
+            for thread in self._crew:
+                thread.join()
+        finally:
+            self._limit.__exit__()
+
+    def submit(self, key: Hashable, function: Function, *args: Any) -> None:
+        """See Engine."""
+        if len(self._crew) < self.n_workers:  # no more than there are tasks
+            self._crew.append(threading.Thread(target=self._serve, daemon=True))
+            self._crew[-1].start()
+        self._tasks.put((key, function, args))
+
+    def _serve(self) -> None:
+        _this_thread.listener = self._stop_if_unwanted
+        while (task := self._tasks.get()) is not None and not self._stopped.is_set():
+            key, function, args = task
+            try:
+                self._done.put((key, True, function(*args)))
+            except BaseException as error:
+                self._done.put((key, False, error))
+
+    def _stop_if_unwanted(self, _: int) -> None:
+        if self._stopped.is_set():
+            raise TaskStopped
+
+    def next(self) -> tuple[Any, Any]:
+        """See Engine."""
+        key, good, value = self._done.get()
+        if not good:
+            raise value
+        return key, value
+
+    def share(self, value: Any) -> Any:
+        """See Engine."""
+        return value
+
+
+# -- in processes --------------------------------------------------------------------------------------------------
+class _Task:
+    """What is to be sent, and how often it was."""
+
+    def __init__(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> None:
+        self.key, self.function, self.args, self.lost = key, function, args, 0
+
+
+class Processes:
+    """Spawned processes, which die with this one; what a lost one was doing is done again by a new one."""
+
+    here = False
+
+    def __init__(self, n_workers: int, retries: int) -> None:
+        self.n_workers = n_workers
+        self.room = _room(n_workers)
+        self._retries = retries
+        self._context = get_context("spawn")
+        self._waiting: deque[_Task] = deque()
+        self._idle: list[Worker] = []
+        self._busy: dict[Any, tuple[Worker, _Task]] = {}  # by the pipe that the answer comes through
+        self._failures: deque[BaseException] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        crew = [*self._idle, *(worker for worker, _ in self._busy.values())]
+        self._idle, self._busy = [], {}
+        for worker in crew:
+            worker.terminate()
+        for worker in crew:
+            worker.join()
+
+    def submit(self, key: Hashable, function: Function, *args: Any) -> None:
+        """See Engine."""
+        self._waiting.append(_Task(key, function, args))
+        self._assign()
+
+    def _assign(self) -> None:
+        """Give what waits to who is idle; new workers come one by one, as there are tasks for them."""
+        while self._waiting and len(self._busy) < self.n_workers:
+            worker = self._idle.pop() if self._idle else Worker(self._context)
+            task = self._waiting.popleft()
+            self._busy[worker.pipe] = worker, task
+            try:
+                worker.send((task.function, tuple(worker.known(arg) for arg in task.args)))
+            except Lost:
+                self._lose(worker.pipe)
+            except Exception as error:  # the task cannot be pickled: nothing has been sent
+                del self._busy[worker.pipe]
+                self._idle.append(worker)
+                self._failures.append(error)
+
+    def _lose(self, pipe: Any) -> None:
+        worker, task = self._busy.pop(pipe)
+        worker.terminate()
+        worker.join()
+        task.lost += 1
+        if not worker.greeted:
+            self._failures.append(WorkerLost(f"a worker process could not begin ({worker.exit_words()}){_MAIN}"))
+        elif task.lost > self._retries:
+            self._failures.append(
+                WorkerLost(f"{task.key} lost its process {task.lost} times: killed, or out of memory?")
+            )
+        else:
+            self._waiting.appendleft(task)
+
+    def next(self) -> tuple[Any, Any]:
+        """See Engine."""
+        from multiprocessing.connection import wait
+
+        while True:
+            if self._failures:
+                raise self._failures.popleft()
+            for pipe in cast("list[Any]", wait(list(self._busy))):
+                worker, task = self._busy[pipe]
+                try:
+                    answer = worker.receive(task.key)
+                except Lost:
+                    self._lose(pipe)
+                    self._assign()
+                    break
+                if answer is None:  # it has just begun
+                    continue
+                del self._busy[pipe]
+                self._idle.append(worker)
+                self._assign()  # before the result is looked at: nobody waits for that
+                good, value = answer
+                if not good:
+                    raise value
+                return task.key, value
+
+    def share(self, value: Any) -> Any:
+        """See Engine; raises what pickle does if it cannot be sent."""
+        return Shared(value)
+
+
+_MAIN = ": in a script, what begins a job must stand under  if __name__ == '__main__':"
+
+NAMES = ("processes", "threads", "dask")
+
+
+def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
+    """An engine by its name; "dask" is that of ``fastsketch.dask``, which takes n_workers 0 for all there are."""
+    as_choice(name, "engine", NAMES, {"thread": "threads", "process": "processes"})
+    if name == "dask":
+        return import_module("fastsketch.dask").engine(scheduler, n_workers, retries=retries)
+    return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)

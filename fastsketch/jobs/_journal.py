@@ -1,0 +1,67 @@
+"""Lines that outlive a kill: added one by one, each checked, each on the disk before anything relies on it.
+
+A line is the crc32 of its text, a blank, and JSON. The first says which job it is of. A kill may tear the last line,
+which then counts for nothing; any other line that is damaged is an error.
+"""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+from fastsketch.io._replacing import replacing
+from fastsketch.io._state import StateError
+
+VERSION = 1
+
+Line = dict[str, Any]
+
+
+def begin(path: Path, job: Line) -> None:
+    """A new journal, of a job."""
+    with replacing(path) as out:
+        out.write(_written({"version": VERSION, "job": job}))
+
+
+def add_line(path: Path, content: Line) -> None:
+    """Add a line."""
+    with path.open("ab", buffering=0) as file:
+        file.write(_written(content))
+        os.fsync(file.fileno())
+
+
+def contents(path: Path) -> tuple[Line, list[Line]]:
+    """(the job of a journal, the lines after the first); a torn last one is cut off. StateError if it is damaged."""
+    content = path.read_bytes()
+    whole, _, torn = content.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    said = [_said(line) for line in lines]
+    if said and said[-1] is None:  # space that was given to the file, but not yet filled
+        torn = lines[-1] + b"\n" + torn
+        said.pop()
+    if None in said or not said:
+        number = said.index(None) + 1 if said else 1
+        raise StateError(f"{path}, line {number} is damaged: start without resume")
+    if torn:
+        with path.open("r+b") as file:
+            file.truncate(len(content) - len(torn))
+            os.fsync(file.fileno())
+    head, *rest = cast("list[Line]", said)
+    if head.get("version") != VERSION or not isinstance(head.get("job"), dict):
+        raise StateError(f"{path} is that of another version of fastsketch: start without resume")
+    return head["job"], rest
+
+
+def _written(content: Line) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _said(line: bytes) -> Line | None:
+    """What a line says; None if it is damaged."""
+    crc, _, text = line.partition(b" ")
+    try:
+        return cast("Line", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
+    except ValueError:
+        return None

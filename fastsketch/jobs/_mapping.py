@@ -1,0 +1,350 @@
+"""Map jobs: what a model says of every row of a source, into one file or folder, in the order of rows."""
+
+import contextlib
+import hashlib
+import io
+import os
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from fastsketch._threads import blas_limit
+from fastsketch._validation import as_choice, as_flag, as_integer
+from fastsketch.io._input import SourceError
+from fastsketch.io._state import SCHEMA
+from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
+from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
+from fastsketch.jobs._manifest import as_written, differences
+from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
+from fastsketch.jobs._parts import Node
+from fastsketch.jobs._progress import Progress, Wanted
+from fastsketch.jobs._tree import Place
+from fastsketch.jobs._unfinished import Unfinished
+from fastsketch.jobs._workers import useful
+from fastsketch.sources import Source, open_rows
+from fastsketch.sources._naming import naming
+
+# Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
+PART_BYTES = 64 << 20
+# Bytes of answers that are formed at a time.
+ANSWER_BYTES = 16 << 20
+# Rows of which the first answers of a part are formed: how long one of them is shows then.
+FIRST_ROWS = 256
+
+
+class MapResult(NamedTuple):
+    """What a map job has written."""
+
+    output: Path
+    n_rows: int
+    n_parts: int
+    n_kept: int  # parts that an earlier run of the same job had done
+    seconds: float
+
+
+def map_rows(
+    method: Method,
+    source: Any,
+    output: str | PathLike[str],
+    *,
+    workers: int | str = "auto",
+    engine: str = "processes",
+    scheduler: Any = None,
+    resume: bool = False,
+    progress: Wanted = None,
+    part_bytes: int = PART_BYTES,
+    retries: int = 3,
+) -> MapResult:
+    """Write what a model says of every row of a source, in the order of rows: codes, components, predictions, scores.
+
+    Parameters
+    ----------
+    method : callable(rows) -> array_like (n, ...), or several of these as a tuple or a dict
+        A bound method of a model, an encoder or an estimator, as ``model.encode``, ``pca.transform``,
+        ``learner.predict_proba`` or ``neighbours.kneighbors``; or a function of rows (n, d). For processes it must be
+        importable: defined in a module, not in a lambda; ``functools.partial`` gives it more arguments.
+    source : path, glob, folder, array, ... or fastsketch.sources.Source
+        Whatever ``fs.open_rows`` takes.
+    output : path
+        ".npy": one array, (n, ...). ".parquet": a folder of numbered files, one for each part, which readers take as
+        one table (extra: arrow). What is there already is replaced when the new content is complete.
+    workers, engine, scheduler, progress, retries
+        As in ``fs.run``. Workers of Dask write to the output themselves: it must lie where all of them see it.
+    resume : bool, default False
+        Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
+        are done. Refused if rows, method or parts are not the same, or come once.
+    part_bytes : int, default 64 MiB
+        Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
+
+    Returns
+    -------
+    MapResult
+        (output, n_rows, n_parts, n_kept, seconds); n_kept parts had been done before by the job that was resumed.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be; if what the method gives is sparse, is made of objects, has not one
+        entry for each row, or differs from part to part in dtype or width. Errors of the method name the file and row.
+    OSError
+        If the output cannot be written; the parts that are done are kept for ``resume``.
+    ImportError
+        For ".parquet" without pyarrow.
+
+    Notes
+    -----
+    The answers do not depend on workers or engine: the source is cut by the data and ``part_bytes`` alone, and BLAS
+    runs on one thread. Where a method promises that a row's answer does not depend on the batch (codes), they are those
+    of one call; others are to rounding. The method is sent to a worker once. Memory of a worker: the model, two chunks
+    of rows and the answers to one.
+
+    Columns of Parquet: "code" of bytes, as binary values of fixed size; "prediction" or "score"; "probability_<class>";
+    of ``transform`` the names that ``get_feature_names_out`` gives, or numbered ones; of several answers their names.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs, tempfile, pathlib
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 50))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> out = pathlib.Path(tempfile.mkdtemp()) / "codes.npy"
+    >>> fs.map_rows(model.encode, rows, out).n_rows
+    1000
+    >>> bool((np.load(out) == model.encode(rows)).all())
+    True
+    """
+    if not callable(method):
+        raise TypeError(f"method must be callable, as model.encode, got {type(method).__name__}")
+    name = os.fspath(output)
+    if not isinstance(name, str):
+        raise TypeError(f"output must be a path, got {type(output).__name__}")
+    sink: Sink
+    if name.endswith(".npy"):
+        sink = Npy()
+    elif name.endswith(".parquet"):
+        sink = Parquet()
+    else:
+        raise ValueError(f"output must end in .npy or .parquet, got {name!r}")
+    job = Job(
+        workers=workers,
+        engine=engine,
+        scheduler=scheduler,
+        resume=as_flag(resume, "resume"),
+        progress=progress,
+        part_bytes=as_integer(part_bytes, "part_bytes", 1),
+        retries=as_integer(retries, "retries", 0),
+    )
+    return written(method, open_rows(source), Path(name), sink, job)
+
+
+class Job(NamedTuple):
+    """How a map job runs: see ``map_rows``."""
+
+    workers: int | str = "auto"
+    engine: str = "processes"
+    scheduler: Any = None
+    resume: bool = False
+    progress: Wanted = None
+    part_bytes: int = PART_BYTES
+    retries: int = 3
+
+
+def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, *, held: bool = False) -> MapResult:
+    """As ``map_rows``, into any kind of output; `held`: the caller holds its name already."""
+    started = time.perf_counter()
+    method = frozen(method)
+    name = name_of(method)
+    check_names(method, source)
+    parts = source.parts(job.part_bytes)
+    firsts = _first_rows(parts)
+    about = _identity(method, name, source, parts, job) if source.repeatable else None
+    with (
+        Progress(job.progress, source, len(parts)) as told,
+        Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
+    ):
+        done = kept.done(firsts)
+        for number, rows in done.items():
+            told.known(_node(number, rows))
+        writers = {n: sink.writer(kept.place, n, firsts[n]) for n in range(len(parts)) if n not in done}
+        tasks = ((n, answer_part, (name, parts[n], writer)) for n, writer in writers.items())
+        for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, told):
+            kept.add(number, rows, spec)
+            told.finished(_node(number, rows))
+        if about is not None and differences(about["rows"], as_written(source.identity())):
+            raise SourceError(f"{source.name} has changed while it was read")
+        lengths, spec = kept.all(len(parts))
+        kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
+    return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
+
+
+def in_parts(
+    shared: Any, tasks: Iterable[tuple[int, Any, tuple[Any, ...]]], parts: Sequence[Source], job: Job, told: Progress
+) -> Iterator[tuple[int, Any]]:
+    """(number, result) of tasks (number, function, arguments) as they finish; functions get `shared` before these."""
+    once = not all(part.repeatable for part in parts)
+    if once and job.workers not in ("auto", 1):
+        raise ValueError("workers must be 1: these rows come once, and are read here")
+    workers = 1 if once or not parts else _workers(job, parts, shared)
+    local = once or (workers == 1 and job.engine != "dask")
+    waiting = iter(tasks)
+    with (
+        Serial(blas_limit(), told.rows_here)
+        if local
+        else engine_of(job.engine, workers, retries=job.retries, scheduler=job.scheduler) as engine
+    ):
+        value = _sent(engine, shared)
+        under_way, more = 0, True
+        while True:
+            while more and under_way < engine.room:
+                task = next(waiting, None)
+                if task is None:
+                    more = False
+                    break
+                number, function, arguments = task
+                engine.submit(Place(0, number, number, number), function, value, *arguments)
+                under_way += 1
+            if not under_way:
+                return
+            place, result = engine.next()
+            under_way -= 1
+            yield place.first, result
+
+
+def _sent(engine: Engine, value: Any) -> Any:
+    try:
+        return engine.share(value)
+    except Exception as error:
+        raise TypeError(
+            f"{name_of(value)} cannot be sent to workers: {error}; define it in a module, or take engine='threads'"
+        ) from error
+
+
+def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tuple[int, Spec | None]:
+    """What a task does: the answers for the rows of a part, where they belong; (rows, what answers are)."""
+    n_rows, spec = 0, None
+    with contextlib.ExitStack() as stack:
+        put: Any = None
+        for fields, n in answers(method, name, part):
+            found = spec_of(fields)
+            if spec is None:
+                spec, put = found, stack.enter_context(writer.open(found, method))
+            elif found != spec:
+                raise ValueError(f"{part.where(n_rows)}: {name} gives {found} there, and gave {spec} before")
+            put(fields)
+            n_rows += n
+            tell(n)
+    return n_rows, spec
+
+
+def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, int]]:
+    """(what a method says, rows) of a part, some rows at a time: cut by the data alone."""
+    step, row = FIRST_ROWS, 0
+    for rows, _ in part.chunks():
+        n, start = length(rows), 0
+        while start < n:
+            stop = min(start + step, n)
+            with naming(part, row):
+                fields = as_fields(method(rows[start:stop]), stop - start, name)
+            yield fields, stop - start
+            step = max(1, ANSWER_BYTES // max(1, spec_of(fields).row_bytes))
+            row += stop - start
+            start = stop
+
+
+def length(rows: Any) -> int:
+    """Rows of a matrix, or of a list of rows with names."""
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+def frozen(method: Method) -> Method:
+    """The same, of what never changes again: a model that encodes learns its encoder once, and not in each worker."""
+    owner = getattr(method, "__self__", None)
+    if getattr(method, "__name__", "") == "encode" and callable(getattr(owner, "encoder", None)):
+        return cast("Method", cast("Any", owner).encoder().encode)
+    return method
+
+
+def check_names(method: Method, source: Source) -> None:
+    """ValueError if the columns of a source are not those that a model has learned, by their names, in their order."""
+    owner = getattr(unwrapped(method), "__self__", None)
+    known = getattr(owner, "feature_names", None)
+    known = getattr(owner, "feature_names_in_", None) if known is None else known
+    if known is None or source.feature_names is None or callable(known):
+        return
+    for place, (mine, theirs) in enumerate(zip_longest(known, source.feature_names)):
+        if mine != theirs:
+            raise ValueError(
+                f"{source.name}: column {place} is {theirs!r}, and the model has learned {mine!r} there: "
+                "open_rows(..., columns=...) takes columns by name, in the order that is wanted"
+            )
+
+
+def digest_of(method: Method) -> str:
+    """What a function and all that belongs to it are known by; of what cannot be pickled its name alone."""
+    content = io.BytesIO()
+    pickler = pickle.Pickler(content, 5)
+    pickler.fast = True  # no memo: it would tell equal objects from the same
+    try:
+        pickler.dump(method)
+    except Exception:
+        return str(getattr(unwrapped(method), "__qualname__", type(method).__qualname__))
+    return hashlib.blake2b(content.getvalue(), digest_size=16).hexdigest()
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "method": name,
+        "digest of the model": digest_of(method),
+        "part_bytes": job.part_bytes,
+        "parts": len(parts),
+        "rows": as_written(source.identity()),
+    }
+
+
+def _workers(job: Job, parts: Sequence[Source], shared: Any) -> int:
+    """See ``fs.run``; 0 for all that a cluster has."""
+    as_choice(job.engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
+    if job.workers != "auto":
+        return as_integer(job.workers, "workers", 1)
+    if job.engine == "dask":
+        return 0
+    n_bytes = sum(part.n_bytes or part.size for part in parts)
+    return useful(len(parts), n_bytes, 2 * _bytes_of(shared), processes=job.engine == "processes")
+
+
+def _bytes_of(method: Method) -> int:
+    """Of a model in memory, about."""
+    try:
+        return len(pickle.dumps(method))
+    except Exception:  # for threads alone, which share it
+        return 0
+
+
+def _first_rows(parts: Sequence[Source]) -> list[int | None]:
+    """The row that each part begins with; None from where that is not known."""
+    firsts: list[int | None] = [0]
+    for part in parts[:-1]:
+        last = firsts[-1]
+        firsts.append(None if last is None or part.n_rows is None else last + part.n_rows)
+    return firsts
+
+
+def _node(number: int, rows: int) -> Node:
+    return Node(None, rows, number, number, {})
+
+
+def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
+    """What answers are where there are no rows."""
+    none: Any = np.empty((0, source.n_features), source.dtype or np.float64)
+    try:
+        return spec_of(as_fields(method(none), 0, name))
+    except Exception as error:
+        raise ValueError(f"{source.name} holds no rows, and {name} does not say what it would give") from error

@@ -1,0 +1,193 @@
+"""How far a job has come: a line on a terminal, a dict for whoever asks, a line of JSON for machines."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TextIO, TypedDict
+
+from fastsketch.jobs._parts import Node
+from fastsketch.sources import Source
+
+# Seconds between two reports.
+PAUSE = 0.5
+
+
+class Report(TypedDict, total=False):
+    """What ``progress`` is called with; of the certificate what a model has of it without being read."""
+
+    number: int  # of the pass, from 1
+    rows: int
+    rows_before: int  # of an earlier run
+    rows_per_second: float
+    parts: int  # done, those of an earlier run among them
+    parts_before: int  # done by an earlier run
+    n_parts: int
+    fraction: float
+    seconds: float
+    final: bool
+    certificate: dict[str, float]
+
+
+class Line:
+    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: bool | Literal["json"] | None = None,
+        *,
+        stream: TextIO | None = None,
+        pause: float = PAUSE,
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = self._stream.isatty() if wanted is None else bool(wanted)
+        self._json, self._pause = wanted == "json", pause
+        self._name = name
+        self._start = self._last = time.perf_counter()
+        self._first: tuple[float, int] | None = None  # fraction and rows at the first call
+
+    def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
+        """Show how far the work has come: fraction in [0, 1], rows so far, and what else there is to say."""
+        now = time.perf_counter()
+        if self._first is None:
+            self._first = fraction, rows
+        if not self._shown or (now - self._last < self._pause and not final):
+            return
+        self._last = now
+        first_fraction, first_rows = self._first
+        seconds = max(now - self._start, 1e-9)
+        rate = (rows - first_rows) / seconds
+        if self._json:
+            about = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
+            self._print(json.dumps(about | {"seconds": seconds, "final": final} | dict(more or {})), "", "\n")
+            return
+        done = fraction - first_fraction
+        left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
+        said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
+        terminal = self._stream.isatty()
+        self._print(
+            f"{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
+            "\r\x1b[K" if terminal else "",
+            "\n" if final or not terminal else "",
+        )
+
+    def _print(self, text: str, start: str, end: str) -> None:
+        try:
+            print(f"{start}{text}", end=end, file=self._stream, flush=True)
+        except OSError:  # nobody reads it any more
+            self._shown = False
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+class Printed:
+    """Reports as lines; `last` is the last one."""
+
+    def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
+        self._name, self._wanted, self._passes = name, wanted, passes
+        self._line: Line | None = None
+        self.last: Report = {"number": 0}
+
+    def __call__(self, report: Report) -> None:
+        """Print a report."""
+        if self._line is None or report["number"] != self.last["number"]:
+            which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
+            self._line = Line(f"{self._name}{which}", self._wanted, pause=0.0)
+        self.last = report
+        more: dict[str, Any] = dict(report["certificate"])
+        if self._wanted == "json":
+            more |= {name: report[name] for name in ("number", "parts", "parts_before", "n_parts")}
+        self._line.show(report["fraction"], report["rows"], final=report["final"], more=more)
+
+
+Wanted = bool | Literal["json"] | Callable[[Report], object] | None
+
+
+class Progress:
+    """The progress of a job whose parts come in any order."""
+
+    def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
+        if callable(wanted):
+            self._tell = wanted
+        elif wanted is None or isinstance(wanted, bool) or wanted == "json":  # pyright: ignore[reportUnnecessaryComparison]
+            self._tell = Printed(source.name, wanted, passes=passes)
+        else:
+            raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
+        self._n_parts, self._rows_expected = n_parts, source.n_rows
+        self._start = time.perf_counter()
+        self._number = 0
+        self.begin_pass(1)
+
+    def begin_pass(self, number: int) -> None:
+        """From now on the rows are read for the first time, or for the second."""
+        if self._number:
+            self._say(final=True)
+        self._number = number
+        self._begun, self._last = time.perf_counter(), 0.0
+        self._parts = self._before = self._rows = self._rows_before = self._open = 0
+        self._nodes: dict[int, Node] = {}  # those that no other covers, by first part, without their content
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            self._say(final=True)
+
+    def known(self, node: Node) -> None:
+        """An earlier run has done this."""
+        self._before += node.last - node.first + 1
+        self._rows_before += node.n_rows
+        self._put(node)
+
+    def finished(self, node: Node) -> None:
+        """This has been done now."""
+        self._put(node)
+        self._open = 0
+        self._say()
+
+    def rows_here(self, n_rows: int) -> None:
+        """So many more rows of the part that this process is at."""
+        self._open += n_rows
+        self._say()
+
+    def _put(self, node: Node) -> None:
+        covered = [first for first, other in self._nodes.items() if node.first <= first and other.last <= node.last]
+        for first in covered:
+            other = self._nodes.pop(first)
+            self._parts -= other.last - other.first + 1
+            self._rows -= other.n_rows
+        self._nodes[node.first] = node._replace(content=None)
+        self._parts += node.last - node.first + 1
+        self._rows += node.n_rows
+
+    def _say(self, *, final: bool = False) -> None:
+        now = time.perf_counter()
+        if now - self._last < PAUSE and not final:
+            return
+        self._last = now
+        rows = self._rows + self._open
+        fraction = min(1.0, rows / self._rows_expected) if self._rows_expected else self._parts / self._n_parts
+        certificate: dict[str, float] = {}
+        for node in self._nodes.values():
+            for name, value in node.certificate.items():
+                certificate[name] = certificate.get(name, 0.0) + value
+        self._tell(
+            {
+                "number": self._number,
+                "rows": rows,
+                "rows_before": self._rows_before,
+                "rows_per_second": (rows - self._rows_before) / max(now - self._begun, 1e-9),
+                "parts": self._parts,
+                "parts_before": self._before,
+                "n_parts": self._n_parts,
+                "fraction": 1.0 if final else fraction,
+                "seconds": now - self._start,
+                "final": final,
+                "certificate": certificate,
+            }
+        )

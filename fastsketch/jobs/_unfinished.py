@@ -1,0 +1,212 @@
+"""The folder of a map job that is under way: what parts have written, and a journal of those that are done.
+
+It lies beside the output and is called OUT.partial. A line of the journal is written when what its part has written is
+on the disk; the output has its name when all is there, or is the old one.
+"""
+
+import contextlib
+import errno
+import shutil
+import warnings
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Self
+
+from fastsketch.io._lock import locked
+from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
+from fastsketch.io._state import StateError
+from fastsketch.jobs._answers import Spec
+from fastsketch.jobs._journal import add_line, begin, contents
+from fastsketch.jobs._manifest import compare
+from fastsketch.jobs._outputs import Sink
+
+JOURNAL = "manifest.jsonl"
+# Of a part without rows.
+NOTHING = Spec((), (), ())
+
+
+class Unfinished:
+    """What there is of an output; this job alone writes to it, inside a ``with`` block of ``opened``."""
+
+    def __init__(self, target: Path, sink: Sink) -> None:
+        self._target, self._sink = target, sink
+        self.place = partial_of(target)
+        self._parts: dict[int, tuple[int, Spec]] = {}
+        self._spec: tuple[int, Spec] | None = None  # what answers are, and a part that has such
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(
+        cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool, held: bool = False
+    ) -> Generator[Self]:
+        """That of an output; `job` says which one it is, None if nobody could go on with it; `held`: it is locked.
+
+        Raises
+        ------
+        ValueError
+            If the output cannot be what is wanted, there is nothing to resume, or what there is is another job's.
+        StateError
+            If the journal is damaged.
+        LockHeld
+            If another job writes the same output.
+        OSError
+            If its folder cannot be written to.
+        """
+        if resume and job is None:
+            raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
+        target = checked(output, sink)
+        with contextlib.nullcontext() if held else locked(target):
+            self = cls(target, sink)
+            journal = self.place / JOURNAL
+            if resume:
+                if not journal.exists():
+                    raise ValueError(f"nothing to resume: {journal} does not exist")
+                then, lines = contents(journal)
+                compare(self.place, job or {}, then)
+                self._take(lines)
+                _tidy(self.place)
+            else:
+                if job is not None and _has_parts(journal):
+                    warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
+                _remove(self.place)
+                self.place.mkdir()
+                begin(journal, job or {})
+            try:
+                sink.begin(self.place)
+                yield self
+            except BaseException as error:
+                self._last_words(error, goes_on=job is not None)
+                raise
+
+    def _take(self, lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            names, dtypes, shapes = line["answers"]
+            spec = Spec(tuple(names), tuple(dtypes), tuple(map(tuple, shapes)))
+            self._parts[int(line["part"])] = int(line["rows"]), spec
+
+    def done(self, firsts: list[int | None]) -> dict[int, int]:
+        """{part: its rows} of what is there; `firsts`: the first row of each part, None where it is not known."""
+        self._parts = {
+            n: part
+            for n, part in self._parts.items()
+            if n < len(firsts) and (not part[1].names or self._sink.holds(self.place, n, firsts[n]))
+        }
+        self._find_spec()
+        return {number: rows for number, (rows, _) in self._parts.items()}
+
+    def _find_spec(self) -> None:
+        self._spec = next(((n, spec) for n, (_, spec) in self._parts.items() if spec.names), None)
+
+    def add(self, number: int, n_rows: int, spec: Spec | None) -> None:
+        """A part is done; without rows it has no answers.
+
+        Raises
+        ------
+        ValueError
+            If its answers are not like those of the others.
+        """
+        spec = spec or NOTHING
+        if self._spec is not None and spec not in (NOTHING, self._spec[1]):
+            raise ValueError(
+                f"answers must be alike in all parts: those of part {number} are {spec}, those of part {self._spec[0]} "
+                f"{self._spec[1]}"
+            )
+        add_line(self.place / JOURNAL, {"part": number, "rows": n_rows, "answers": spec})
+        self._parts[number] = n_rows, spec
+        if self._spec is None:
+            self._find_spec()
+
+    def all(self, n_parts: int) -> tuple[list[int], Spec | None]:
+        """(rows of each part, what answers are): None if there is none."""
+        return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
+
+    def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
+        """Put the parts together, and give them the name of the output."""
+        result = self._sink.finish(self.place, lengths, firsts, spec)
+        old = None
+        if self._sink.folder and self._target.exists():
+            old = temporary_name(self._target)
+            self._target.rename(old)
+        try:
+            result.replace(self._target)
+        except OSError:
+            if old is not None:
+                old.rename(self._target)
+            raise
+        if old is not None:
+            shutil.rmtree(old)
+        _remove(self.place)
+
+    def _last_words(self, error: BaseException, *, goes_on: bool) -> None:
+        """Say what is left; nothing, if nobody could go on with it."""
+        if not goes_on or not self._parts:
+            with contextlib.suppress(OSError):
+                _remove(self.place)
+            if isinstance(error, OSError | KeyboardInterrupt):
+                error.add_note("nothing has been saved")
+            return
+        n = len(self._parts)
+        error.add_note(
+            f"{n} part{'s are' if n > 1 else ' is'} in {self.place}: the same job with resume goes on from there"
+        )
+
+
+def partial_of(target: Path) -> Path:
+    """The folder of what there is of an output."""
+    return target.with_name(f"{target.name}.partial")
+
+
+def checked(output: Path, sink: Sink) -> Path:
+    """Where an output goes, links followed; ValueError if it cannot."""
+    folder = output.parent
+    if not folder.is_dir():
+        raise ValueError(f"the folder of the output does not exist: {folder}")
+    if len(output.name.encode()) > LONGEST_STEM:
+        raise ValueError(f"the name of the output is longer than {LONGEST_STEM} bytes")
+    if sink.folder:
+        target = output.resolve()
+        if target.is_dir():
+            strange = [path.name for path in target.iterdir() if not sink.wrote(path.name)]
+            if strange:
+                raise ValueError(
+                    f"the output {output} is a folder with other things in it ({strange[0]}): it would be replaced, "
+                    "choose another name"
+                )
+        elif target.exists():
+            raise ValueError(f"the output {output} is a file, and a folder is written: choose another name")
+        return target
+    try:
+        found = regular_target(output)
+    except IsADirectoryError:
+        raise ValueError(f"the output is a folder: {output}") from None
+    if found is None:
+        raise ValueError(f"the output {output} is no regular file: its parts could not be written in any order")
+    if not found.parent.is_dir():
+        raise ValueError(f"{output} is a link to {found}, whose folder does not exist")
+    return found
+
+
+def _has_parts(journal: Path) -> bool:
+    with contextlib.suppress(OSError, StateError):
+        return bool(contents(journal)[1])
+    return False
+
+
+def _remove(place: Path) -> None:
+    """Delete the folder of a job, the journal last: what is left by a kill is still known for what it is."""
+    if place.is_dir() and not place.is_symlink():
+        if any(place.iterdir()) and not (place / JOURNAL).exists():
+            raise FileExistsError(errno.EEXIST, "is in the way, and holds no job: move it", str(place))
+        for path in place.iterdir():
+            if path.name != JOURNAL:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (place / JOURNAL).unlink(missing_ok=True)
+        place.rmdir()
+    elif place.exists() or place.is_symlink():
+        raise FileExistsError(errno.EEXIST, "is in the way, and no folder: move it", str(place))
+
+
+def _tidy(place: Path) -> None:
+    """Remove what was being written when the job was killed."""
+    for path in [*place.glob(".*.tmp"), *place.glob("*/.*.tmp")]:
+        path.unlink(missing_ok=True)

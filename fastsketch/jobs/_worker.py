@@ -1,0 +1,183 @@
+"""A worker process: what it does, and how its parent speaks to it."""
+
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import traceback
+import uuid
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+from fastsketch import _threads
+from fastsketch.io._state import StateError
+
+# Seconds that an idle process may take to end by itself.
+PATIENCE = 5.0
+
+
+class Lost(Exception):
+    """The process has ended."""
+
+
+class TraceOfWorker(Exception):
+    """Where in a worker's code an error arose, as text."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Shared:
+    """A value for many tasks, which a process is sent with the first of them alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.name = uuid.uuid4().hex
+        self._content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+    def in_full(self) -> "_Sent":
+        """For a process that does not have it yet."""
+        return _Sent(self.name, self._content)
+
+
+class _Sent:
+    """A shared value on its way: what comes out of the pipe is the value."""
+
+    def __init__(self, name: str, content: bytes | None = None) -> None:
+        self._about = name, content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return shared_value, self._about
+
+
+# Values that were sent to this process, the last few of them.
+_values: dict[str, Any] = {}
+MOST_VALUES = 4
+
+
+def shared_value(name: str, content: bytes | None) -> Any:
+    """The value of this name; content if it is new to this process."""
+    if content is not None and name not in _values:
+        while len(_values) >= MOST_VALUES:
+            del _values[next(iter(_values))]
+        _values[name] = pickle.loads(content)
+    return _values[name]
+
+
+class Worker:
+    """One spawned process and the pipe to it."""
+
+    def __init__(self, context: Any) -> None:
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs,), daemon=True, name="fastsketch-worker")
+        self.greeted = False
+        self._has: set[str] = set()
+        with _no_ctrl_c():
+            self._process.start()
+        theirs.close()  # or the end of the process would not close the pipe
+
+    def known(self, argument: Any) -> Any:
+        """An argument as it is sent: a shared value by its name, if the process has it."""
+        if not isinstance(argument, Shared):
+            return argument
+        if argument.name in self._has:
+            return _Sent(argument.name)
+        self._has.add(argument.name)
+        return argument.in_full()
+
+    def send(self, task: Any) -> None:
+        """Send (function, arguments); Lost if nobody is there, and what pickle raises if they cannot be sent."""
+        try:
+            self.pipe.send(task)
+        except ConnectionError as error:
+            raise Lost from error
+
+    def receive(self, key: Any) -> tuple[bool, Any] | None:
+        """(True, result) or (False, error) of the task of this key; None for the sign that the process has begun."""
+        try:
+            answer = self.pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise Lost from error
+        except StateError as error:  # a model came back that is none
+            answer = False, StateError(f"what came back from {key} is no good: {error}"), ""
+        except Exception as error:
+            answer = False, error, ""
+        self.greeted = True
+        if answer is None:
+            return None
+        good, value, trace = answer
+        if trace:
+            value.__cause__ = TraceOfWorker(trace)
+        return good, value
+
+    def exit_words(self) -> str:
+        """How it ended."""
+        code = self._process.exitcode
+        return f"it was ended by signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.pipe.close()
+        if self._process.exitcode is None:
+            self._process.terminate()
+
+    def join(self) -> None:
+        """Wait for its end, which may be forced."""
+        self._process.join(PATIENCE)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+
+
+@contextlib.contextmanager
+def _no_ctrl_c() -> Generator[None]:
+    """A process that starts in this block never sees Ctrl-C, which a terminal sends to all: its parent decides."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def serve(pipe: Any) -> None:
+    """A worker's life: run what comes through the pipe until it closes, or the parent has ended."""
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    warnings.simplefilter("ignore", UserWarning)  # of parts: the model of them all says what is to be said
+    with contextlib.suppress(EOFError, ConnectionError), _threads.thread_limit(1):
+        pipe.send(None)
+        while True:
+            try:
+                function, args = pipe.recv()
+            except (EOFError, ConnectionError):
+                raise
+            except Exception as error:  # an argument is not what it should be
+                pipe.send((False, error, ""))
+                continue
+            try:
+                answer = True, function(*args), ""
+            except BaseException as error:
+                answer = False, error, traceback.format_exc()
+            try:
+                pipe.send(answer)
+            except (EOFError, ConnectionError):
+                raise
+            except Exception as error:  # the answer cannot be pickled
+                pipe.send((False, TypeError(f"the result or error of a task cannot be sent: {error}"), ""))
+            del answer, function, args  # or they lay beside those of the next task
+
+
+def _end_with_parent() -> None:
+    """End in the middle of a task, too, when nobody waits for it any more: a parent that was killed says nothing."""
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

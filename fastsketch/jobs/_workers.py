@@ -1,0 +1,68 @@
+"""How many workers a job gets."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastsketch._kernels import pool
+from fastsketch._kernels.cpus import groups_of
+from fastsketch.sources import Source
+from fastsketch.sources._source import CHUNK_BYTES
+
+# Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process.
+BYTES_OF_A_WORKER = 256 << 20
+# What a process takes before it does anything: the interpreter and what the library imports.
+BYTES_OF_A_PROCESS = 100 << 20
+# Chunks in memory at once: one that is learned from, its conversion, and those read ahead.
+CHUNKS = 6
+
+
+def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
+    """The most workers that the CPUs, the memory, the number of parts and the size of the job have use for."""
+    return useful(len(parts), n_bytes, 2 * template._state_bytes(parts[0].n_features), processes=processes)
+
+
+def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:
+    """The most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
+    need = model_bytes + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
+    room = free_memory()
+    most = min(pool.get(), n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
+    return max(1, most if room is None else min(most, int(0.8 * room) // need))
+
+
+def free_memory() -> int | None:
+    """Bytes that this process may still take, by the machine and by its control groups; None where nobody tells."""
+    known = [size for size in (_of_machine(), *_of_groups()) if size is not None]
+    return min(known, default=None)
+
+
+def _of_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _of_groups() -> Iterator[int]:
+    """What the control groups leave, version 2 or 1; pages of files that can be dropped count as free."""
+    for folder in groups_of("memory"):
+        for limit, used, droppable in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            try:
+                most = (folder / limit).read_text(encoding="ascii").strip()
+                if most == "max":
+                    continue
+                taken = int((folder / used).read_text(encoding="ascii"))
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+                yield max(0, int(most) - taken + int(stat.get(droppable, 0)))
+            except (OSError, ValueError):
+                continue

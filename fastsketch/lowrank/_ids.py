@@ -1,0 +1,214 @@
+"""Ids of the rows and columns of a low-rank model, and tables with ids as the matrices that a fit takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids
+from fastsketch.features._three_columns import ColumnNames
+from fastsketch.features._triples import Triples, as_triples
+from fastsketch.lowrank._data import Array
+from fastsketch.lowrank._queries import as_indices, of_one_shape
+
+# Of the sides, in files; those of the arrays are these and "_ids".
+SIDES = ("row", "column")
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What the rows and the columns of a model are called; None: by their indices."""
+
+    rows: IdMap | None = None
+    columns: IdMap | None = None
+
+    def side(self, axis: int) -> IdMap | None:
+        """Those of the rows (0) or columns (1)."""
+        return self.columns if axis else self.rows
+
+    def places(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
+        """Indices of rows or columns, (k,): of ids if they have some; -1 is one never seen."""
+        ids = self.side(axis)
+        return as_indices(values, size, name) if ids is None else ids.places(values, name)
+
+    def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of pairs."""
+        return of_one_shape(self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns"))
+
+    def one(self, value: Any, axis: int, size: int, name: str) -> int:
+        """The index of one row or column, -1 for the index -1; KeyError for an unknown id."""
+        ids = self.side(axis)
+        if ids is None:
+            return int(as_indices([value], size, name)[0])
+        found = ids.known([value], name)
+        return int(found[0])
+
+    def known(self, values: Any, axis: int, name: str) -> Any:
+        """Indices where ids were given, or a KeyError that names those unknown."""
+        ids = self.side(axis)
+        return values if values is None or ids is None else np.unique(ids.known(values, name))
+
+    def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
+        """What these are called: themselves if there are no ids."""
+        ids = self.side(axis)
+        return indices if ids is None else ids.take(indices)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def scalars(self) -> dict[str, Any]:
+        """What json can write."""
+        kinds = {side: ids.kind for side, ids in zip(SIDES, (self.rows, self.columns), strict=True) if ids is not None}
+        return {"ids": kinds} if kinds else {}
+
+    def arrays(self) -> dict[str, Array]:
+        """By the names that files have."""
+        out: dict[str, Array] = {}
+        for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
+            if ids is not None:
+                out.update(ids.arrays(f"{side}_ids"))
+        return out
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
+        """The inverse; ValueError for what is none of a model of this shape, None if it is one's own."""
+        kinds: dict[str, Any] = dict(state.get("ids", {}))
+        if not set(kinds) <= set(SIDES):
+            raise ValueError(f"a low-rank model has ids of rows and columns, not of {sorted(kinds)}")
+        found: list[IdMap | None] = [None, None]
+        for axis, side in enumerate(SIDES):
+            name = f"{side}_ids"
+            if side not in kinds:
+                continue
+            found[axis] = ids = (IdMap.of_own if shape is None else IdMap.of_arrays)(arrays, name, kinds[side])
+            if shape is not None and len(ids) != shape[axis]:
+                raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
+        return cls(*found)
+
+    @classmethod
+    def of_notes(cls, notes: dict[str, Any], shape: tuple[int, int]) -> "Ids":
+        """Those that a file of an older version has in its notes, which then lose them."""
+        found = ids_of_notes(notes, dict(zip(("rows", "columns"), shape, strict=True)))
+        return cls() if found is None else cls(*found)
+
+
+def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
+    """The other arrays of a file."""
+    kinds: dict[str, Any] = dict(state.get("ids", {}))
+    own = {name for side in SIDES if side in kinds for name in array_names(f"{side}_ids")}
+    return {name: array for name, array in arrays.items() if name not in own}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+class Given(NamedTuple):
+    """What a fit takes, as matrices, and the ids of their sides."""
+
+    X: Any
+    sample_weight: Any
+    validation: Any
+    ids: Ids
+
+
+def given(
+    X: Any, sample_weight: Any, validation: Any, *, columns: ColumnNames | None, row_ids: Any, column_ids: Any
+) -> Given:
+    """The matrices of a fit: of tables those of their ids in ascending order, so that lines may have any order."""
+    table = as_triples(X, columns)
+    if table is None:
+        shape = np.shape(X) if not hasattr(X, "shape") else X.shape
+        if len(shape) != 2 or (row_ids is None and column_ids is None):
+            return Given(X, sample_weight, _matrix_alone(validation), Ids())
+        named = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
+            (row_ids, shape[0], "row_ids"), (column_ids, shape[1], "column_ids")))  # fmt: skip
+        return Given(X, sample_weight, _matrix_alone(validation), Ids(*named))
+    if row_ids is not None or column_ids is not None:
+        raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
+    if len(table) == 0:
+        raise ValueError("X must hold at least one observation, got none")
+    held = validation if isinstance(validation, Real) else None
+    other = None if validation is None or held is not None else _table_alone(validation, columns)
+    sides = [_ascending(table, other, axis) for axis in (0, 1)]
+    ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
+    weight = None if sample_weight is None else _weights(table, sample_weight, ids, shape)
+    return Given(
+        _matrix(table, ids, shape, "X"),
+        weight,
+        held if other is None else _matrix(other, ids, shape, "validation"),
+        ids,
+    )
+
+
+def _matrix_alone(validation: Any) -> Any:
+    if isinstance(validation, Triples):
+        raise TypeError("validation must be a matrix, as X is, or a share: it is a table")
+    return validation
+
+
+def _table_alone(validation: Any, columns: ColumnNames | None) -> Triples:
+    frame = as_triples(validation, None if isinstance(validation, Triples) else columns, "validation")
+    if frame is None:
+        raise TypeError("validation must be a table, as X is, or a share")
+    return frame
+
+
+def _ascending(table: Triples, other: Triples | None, axis: int) -> IdMap:
+    """The ids of a side, those that only held-out entries have among them."""
+    ids = table.item_ids if axis else table.user_ids
+    if other is not None:
+        ids = ids.extended(other.item_ids if axis else other.user_ids, "validation")[0]
+    return ids.ascending()[0]
+
+
+def _moved(table: Triples, ids: Ids) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    assert ids.rows is not None
+    assert ids.columns is not None
+    return ids.rows.places(table.user_ids), ids.columns.places(table.item_ids)
+
+
+def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
+    out = table.placed(*_moved(table, ids), shape)
+    if out.nnz < len(table):
+        raise ValueError(
+            f"{name} holds {table.repeated()} more than once: an entry has one value, so keep one of them, or the mean"
+        )
+    return out
+
+
+def _weights(table: Triples, sample_weight: Any, ids: Ids, shape: tuple[int, int]) -> Any:
+    """Weights (n,) of the lines as a matrix that is stored where X is."""
+    values: NDArray[Any] = np.asarray(sample_weight)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
+    if values.shape != (len(table),):
+        raise ValueError(f"sample_weight must have one entry for each of the {len(table)} lines, got {values.shape}")
+    return table.placed(*_moved(table, ids), shape, values)
+
+
+def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
+    """(matrix of new rows or columns, in the order in which their ids appear; these ids) of a table; None for a matrix.
+
+    What it says of columns (or rows) that are not known is left out.
+    """
+    found = as_triples(table, None, name)
+    if found is None:
+        return None
+    if known is None:
+        raise ValueError(f"{name} is a table, and the model was fitted to a matrix without ids")
+    new, old = (found.user_ids, found.item_ids) if axis == 0 else (found.item_ids, found.user_ids)
+    own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
+    shape = (len(new), len(known)) if axis == 0 else (len(known), len(new))
+    out = found.placed(*((own, other) if axis == 0 else (other, own)), shape)
+    return out, new
+
+
+def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
+    """CSR (len(rows), columns) of what a table says of the ids of rows; None for a matrix."""
+    found = None if exclude is None else as_triples(exclude, None, "exclude")
+    if found is None:
+        return None
+    if ids.rows is None or ids.columns is None:
+        raise ValueError("exclude is a table: only a model with ids of rows and columns can read it")
+    asked, place = no_ids().extended(rows, "rows")
+    lines, columns = asked.places(found.user_ids, "users"), ids.columns.places(found.item_ids, "items")
+    return found.placed(lines, columns, (len(asked), len(ids.columns)))[place]

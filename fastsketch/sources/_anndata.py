@@ -1,0 +1,163 @@
+"""AnnData: files (.h5ad) read by h5py alone, and objects, in memory or backed by a file; dense rows and CSR."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.io._input import SourceError
+from fastsketch.sources import _source
+from fastsketch.sources._files import FileSource
+from fastsketch.sources._foreign import damaged, needs
+from fastsketch.sources._formats import Options
+from fastsketch.sources._hdf5 import WHAT, HdfSource
+from fastsketch.sources._source import Source
+
+
+def open_h5ad(path: Path, options: Options) -> Source:
+    """The matrix X of an .h5ad file, or with `key` a layer or another matrix ("obsm/X_pca", "raw/X")."""
+    h5py = needs("h5py", ".h5ad files")
+    with damaged(path, "AnnData file"), h5py.File(path, "r") as file:
+        key = _key(options.key, lambda name: name in file)
+        found = file.get(key)
+        if found is None:
+            known = ["X", *file.get("layers", {}), *(f"obsm/{name}" for name in file.get("obsm", {}))]
+            raise SourceError(f"{path}: there is no matrix {key!r}; there are: {', '.join(known)}")
+        names = _names(file, key)
+        kind = found.attrs.get("encoding-type", found.attrs.get("h5sparse_format", ""))
+        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+        if isinstance(found, h5py.Dataset):
+            source: HdfSource | CsrSource = HdfSource(path, found)
+        elif kind.startswith("csc"):
+            raise SourceError(
+                f"{path}: {key} is stored by columns (CSC), which cannot be read by rows: write it again with "
+                "adata.X = adata.X.tocsr()"
+            )
+        elif kind.startswith("csr"):
+            source = CsrSource(path, found)
+        else:
+            raise SourceError(f"{path}: {key} is no matrix that rows can be read of, but {kind or 'a group'}")
+    if names is not None and len(names) == source.n_features:
+        source.feature_names = names
+    return source
+
+
+def open_object(x: Any, options: Options) -> Source:
+    """The matrix X of an AnnData object or, with `key`, a layer or another matrix."""
+    if x.isbacked and not x.is_view:
+        return open_h5ad(Path(x.filename), options)
+    if x.isbacked:
+        raise SourceError("a view of an AnnData object that is backed by a file: take view.to_memory(), or the whole")
+    from fastsketch.sources._arrays import ArraySource
+
+    key = _key(options.key, lambda name: name.removeprefix("layers/") in x.layers)
+    home, _, name = key.rpartition("/")
+    try:
+        rows: Any = x.raw.X if key == "raw/X" else x.X if key == "X" else getattr(x, home)[name]
+    except (KeyError, AttributeError):
+        raise SourceError(f"the AnnData object has no matrix {key!r}") from None
+    if rows is None:
+        raise SourceError("the AnnData object has no X: name a layer in key=")
+    source = ArraySource(rows, name="the AnnData object")
+    if home in ("", "layers", "raw"):
+        names = (x.raw if home == "raw" else x).var_names
+        source.feature_names = tuple(map(str, names))
+    return source
+
+
+def _key(key: str | None, is_layer: Any) -> str:
+    """Where a matrix lies: X by default; a name without a folder is that of a layer."""
+    if key is None or key == "X":
+        return "X"
+    if "/" not in key and is_layer(f"layers/{key}"):
+        return f"layers/{key}"
+    return key
+
+
+def _names(file: Any, key: str) -> tuple[str, ...] | None:
+    """Names of the variables, for matrices that have a column for each."""
+    home = "raw/var" if key.startswith("raw/") else "var"
+    if key != "X" and not key.startswith(("layers/", "raw/")):
+        return None
+    table = file.get(home)
+    if table is None or not hasattr(table, "attrs"):
+        return None
+    index = table.attrs.get("_index", "_index")
+    index = index.decode() if isinstance(index, bytes) else index
+    if not hasattr(table, "keys") or index not in table:
+        return None
+    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in table[index][:])
+
+
+class CsrSource(FileSource):
+    """A CSR matrix in an HDF5 file: its three arrays are read a stretch at a time."""
+
+    sparse = True
+
+    def __init__(self, path: Path, found: Any) -> None:
+        super().__init__(path)
+        self._key: str = found.name
+        self.name = f"{path}, {found.name}"
+        shape = found.attrs.get("shape", found.attrs.get("h5sparse_shape"))
+        if shape is None or len(shape) != 2:
+            raise SourceError(f"{self.name} has no shape of two dimensions")
+        lengths = tuple(int(found[name].shape[0]) for name in ("indptr", "indices", "data"))
+        if lengths[0] != int(shape[0]) + 1 or lengths[1] != lengths[2]:
+            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {tuple(shape)}")
+        if found["data"].dtype.kind not in "fiub":
+            raise SourceError(f"{self.name} must hold real numbers, got dtype {found['data'].dtype}")
+        self.dtype: np.dtype[Any] = np.dtype(found["data"].dtype).newbyteorder("=")
+        self.n_rows: int = int(shape[0])
+        self.n_features = int(shape[1])
+        self._length = self.size = self.n_rows
+        self._entries_of_row = lengths[1] / max(1, self.n_rows)
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return int((self.dtype.itemsize + 4) * self._entries_of_row * self.n_rows) + 8 * self.n_rows
+
+    def between(self, start: int, stop: int) -> Self:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        found = {**super().identity(), "key": self._key}
+        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        if start_row >= self.n_rows:
+            return
+        self.check_unchanged()
+        h5py = needs("h5py", ".h5ad files")
+        with damaged(self.path, WHAT), h5py.File(self.path, "r") as file:
+            found = file[self._key]
+            for rows in self._stretches(found, self.first_row + start_row, self.first_row + self.n_rows):
+                start_row += rows.shape[0]
+                yield rows, start_row
+        self.check_unchanged()
+
+    def _stretches(self, found: Any, first: int, stop: int) -> Iterator[Any]:
+        from scipy.sparse import csr_array
+
+        most = max(1, _source.CHUNK_BYTES // (self.dtype.itemsize + 4))  # entries of a chunk
+        rows_at_once = max(1, min(_source.CHUNK_BYTES // 8, stop - first))
+        while first < stop:
+            ends = cast("NDArray[np.int64]", found["indptr"][first : min(first + rows_at_once, stop) + 1].astype(np.int64))
+            if ends[0] < 0 or (np.diff(ends) < 0).any():
+                raise SourceError(f"{self.name} is damaged: indptr goes backwards after row {first}")
+            n = max(1, int(np.searchsorted(ends, ends[0] + most, side="right")) - 1)
+            low, high = int(ends[0]), int(ends[n])
+            data, indices = found["data"][low:high], found["indices"][low:high]
+            if len(data) != high - low or len(indices) != high - low:
+                raise SourceError(f"{self.name} is damaged: indptr of row {first + n} is beyond its entries")
+            if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= self.n_features):
+                raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
+            indices = indices.astype(np.int32, copy=False)
+            pointers = (ends[: n + 1] - low).astype(np.int32)
+            yield csr_array((data.astype(self.dtype, copy=False), indices, pointers), shape=(n, self.n_features))
+            first += n

@@ -1,0 +1,135 @@
+"""HDF5: a dataset of two dimensions, by its name or as an object of h5py."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.io._input import SourceError
+from fastsketch.sources._ahead import Spaces
+from fastsketch.sources._files import FileSource
+from fastsketch.sources._foreign import damaged, needs
+from fastsketch.sources._formats import Options
+from fastsketch.sources._source import Source, rows_of_part
+from fastsketch.sources._stored import check_matrix, cut, read_dataset
+
+WHAT = "HDF5 file"
+
+
+def open_hdf5(path: Path, options: Options) -> Source:
+    """A dataset of an HDF5 file: the one called `key`, or the only one of two dimensions."""
+    h5py = needs("h5py", "HDF5 files")
+    with damaged(path, WHAT), h5py.File(path, "r") as file:
+        key = options.key if options.key is not None else the_only_one(_datasets(file, h5py), str(path), "data set")
+        return HdfSource(path, dataset(file, key, path, h5py))
+
+
+def open_dataset(x: Any, options: Options) -> Source:
+    """A dataset of h5py: by the name of its file, which can be read again, or where that cannot be, as it is."""
+    from fastsketch.sources._sliced import SlicedSource
+
+    name = f"the data set {x.name!r}"
+    if not x:
+        raise SourceError("the data set is closed: open its file again")
+    check_matrix(x.shape or (), x.dtype, name)
+    path = Path(x.file.filename)
+    if x.file.mode == "r" and x.file.driver not in ("core", "fileobj") and path.is_file():
+        return HdfSource(path, x)
+    return SlicedSource(x, name=name, step=x.chunks[0] if x.chunks else 1)
+
+
+def _datasets(file: Any, h5py: Any) -> list[str]:
+    """Names of those of two dimensions that hold numbers."""
+    found: list[str] = []
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and len(item.shape or ()) == 2 and item.dtype.kind in "fiub":
+            found.append(name)
+
+    file.visititems(visit)
+    return found
+
+
+def the_only_one(names: list[str], of: str, what: str) -> str:
+    """The name of the only candidate; SourceError that lists them, or says that there are none."""
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise SourceError(f"{of} has no {what} of two dimensions that holds numbers")
+    known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+    raise SourceError(f"{of} has {len(names)} {what}s of two dimensions: name one of them in key=: {known}")
+
+
+def dataset(file: Any, key: str, path: Path, h5py: Any) -> Any:
+    """A dataset by its name."""
+    found = file.get(key)
+    if not isinstance(found, h5py.Dataset):
+        names = _datasets(file, h5py)
+        known = ", ".join(map(repr, names[:20])) or "none"
+        what = "is a group" if found is not None else "is not there"
+        raise SourceError(f"{path}: the data set {key!r} {what}; those of two dimensions: {known}")
+    return found
+
+
+class HdfSource(FileSource):
+    """The rows of a dataset."""
+
+    def __init__(self, path: Path, found: Any) -> None:
+        super().__init__(path)
+        self._key: str = found.name
+        self.name = f"{path}, {found.name}"
+        self.dtype: np.dtype[Any] = check_matrix(found.shape or (), found.dtype, self.name)
+        self.n_rows: int = int(found.shape[0])
+        self.n_features = int(found.shape[1])
+        self._length = self.size = self.n_rows
+        self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
+
+    def between(self, start: int, stop: int) -> Self:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
+        """See Source: cut at the ends of chunks of the dataset."""
+        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
+        while place < self.n_rows:
+            stop = min(self.n_rows, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
+            found.append(self.between(place, stop))
+            place = stop
+        return found or [self]
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        found = {**super().identity(), "key": self._key}
+        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
+        """See Source."""
+        if start_row >= self.n_rows:
+            return
+        self.check_unchanged()
+        h5py = needs("h5py", "HDF5 files")
+        spaces = Spaces()
+        with damaged(self.path, WHAT), h5py.File(self.path, "r") as file:
+            found = dataset(file, self._key, self.path, h5py)
+            if found.shape[0] < self.first_row + self.n_rows or found.shape[1] != self.n_features:
+                raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
+
+            def get(start: int, stop: int) -> NDArray[Any]:
+                rows = spaces.next((stop - start, self.n_features), self.dtype)
+                found.read_direct(rows, np.s_[start:stop])
+                return rows
+
+            for rows in read_dataset(
+                get,
+                self.first_row + start_row,
+                self.n_rows - start_row,
+                self._chunk_rows,
+                n_features=self.n_features,
+                dtype=self.dtype,
+                name=self.name,
+            ):
+                start_row += len(rows)
+                yield rows, start_row
+        self.check_unchanged()

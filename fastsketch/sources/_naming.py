@@ -1,0 +1,23 @@
+"""Errors of a model about the rows of a batch, with the place in the source that these came from."""
+
+import contextlib
+import re
+from collections.abc import Generator
+
+from fastsketch.sources._source import Source
+
+
+@contextlib.contextmanager
+def naming(source: Source, start_row: int) -> Generator[None]:
+    """Errors of a model about rows from start_row of a source on name the file, its row and, in text, the line."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        found = re.search(r"\b(row|entry) (\d+)\b", message)
+        if found is None:
+            raise ValueError(f"{source.name}, after row {start_row}: {message}") from None
+        name, row, line = source.place(start_row + int(found[2]))
+        before = name if line is None else f"{name}, line {line}"
+        named = "that row" if row is None else f"row {row}"
+        raise ValueError(f"{before}: {message[: found.start()]}{named}{message[found.end() :]}") from None

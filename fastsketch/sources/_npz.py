@@ -1,0 +1,91 @@
+"""Sparse matrices of scipy in .npz files: their arrays are read whole, their rows are never made dense."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from fastsketch._validation import is_sparse
+from fastsketch.io._npz import read_matrix
+from fastsketch.sources import _source
+from fastsketch.sources._files import FileSource, reading
+from fastsketch.sources._source import Source, rows_of_part
+
+
+def open_npz(path: Path) -> Source:
+    """The matrix in an .npz file."""
+    return SparseMatrix(path)
+
+
+class SparseMatrix(FileSource):
+    """A CSR matrix written by scipy.sparse.save_npz; subclasses read other files whole."""
+
+    waits = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        matrix = self._matrix()
+        self.dtype, self.sparse = matrix.dtype, is_sparse(matrix)
+        self._length, self.n_features = matrix.shape
+        self.n_rows = self.size = self._length
+        self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self._length))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_held"}
+
+    @staticmethod
+    def load(path: Path) -> Any:
+        """The matrix in a file."""
+        with reading(path):
+            return read_matrix(path)
+
+    def _matrix(self) -> Any:
+        """The matrix, which all parts in a process share."""
+        if "_held" not in self.__dict__:
+            self._held = _LAST.get(self.path, self._stamp, self.load)
+        return self._held
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return self._bytes_of_row * self.size
+
+    def between(self, start: int, stop: int) -> Self:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+
+    def read(self, start_row: int = 0) -> "Iterator[tuple[Any, int]]":
+        """See Source."""
+        self.check_unchanged()
+        matrix, step = self._matrix(), rows_of_part(self, _source.CHUNK_BYTES, 1)
+        for start in range(start_row, self.size, step):
+            stop = min(start + step, self.size)
+            yield matrix[self.first_row + start : self.first_row + stop], stop
+        self.check_unchanged()
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        found = super().identity()
+        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+
+
+class _Last:
+    """The matrix that was read last: a process that reads a few parts of one file reads it once."""
+
+    def __init__(self) -> None:
+        self._lock, self._of, self._matrix = threading.Lock(), None, None
+
+    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[Path], Any]) -> Any:
+        """The matrix in a file, read where it is another one than before."""
+        import weakref
+
+        key = path.absolute(), stamp
+        with self._lock:
+            held = None if self._matrix is None else self._matrix()
+            if held is None or self._of != key:
+                held = load(path)
+                self._of, self._matrix = key, weakref.ref(held)
+            return held
+
+
+_LAST = _Last()

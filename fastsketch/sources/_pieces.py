@@ -1,0 +1,161 @@
+"""Rows of tables, batch after batch and column by column, as chunks of rows."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.io.arrow import Batch
+from fastsketch.io._input import SourceError
+from fastsketch.sources import _source
+from fastsketch.sources._ahead import Spaces
+from fastsketch.sources._table_columns import Chosen
+
+
+class Piece(Protocol):
+    """Consecutive rows that lie in memory in some form."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many."""
+        ...
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """Rows first .. first + len(out) - 1 as rows of out."""
+        ...
+
+
+class Ragged(ValueError):
+    """A list of another length than those before it: the row within its piece, and what is wrong with it."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+    def at(self, name: str, row: int) -> SourceError:
+        """The same, with the row within the source of that name."""
+        return SourceError(f"{name}, row {row}: {self}")
+
+
+class OfBatch:
+    """The rows of one batch of a table.
+
+    Parameters
+    ----------
+    batch : Batch
+    chosen : Chosen
+        The columns, with positions in the batch.
+    """
+
+    def __init__(self, batch: Batch, chosen: Chosen) -> None:
+        self._batch, self._chosen = batch, chosen
+        self._columns, self._widths = np.array(chosen.columns, np.intp), np.array(chosen.widths, np.intp)
+        self._places = chosen.places()
+        self.n_rows = batch.n_rows
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece; nulls become NaN."""
+        found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
+        if isinstance(found, tuple):
+            row, column, length = found
+            k = self._chosen.columns.index(column)
+            width = self._chosen.widths[k]
+            text = f"column {self._chosen.names[k]!r} has {length} entries, in the rows before it has {width}"
+            raise Ragged(row, text)
+
+
+class OfArray:
+    """Rows that are rows."""
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows, self.n_rows = rows, len(rows)
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece."""
+        np.copyto(out, self._rows[first : first + len(out)], casting="unsafe")
+
+
+class SideBySide:
+    """Pieces of the same rows, each with some of the columns."""
+
+    def __init__(self, pieces: "list[tuple[slice, OfArray]]", n_rows: int) -> None:
+        self._pieces, self.n_rows = pieces, n_rows
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece."""
+        for columns, piece in self._pieces:
+            piece.put(first, out[:, columns])
+
+
+def rows_of_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
+    """Rows of a chunk."""
+    return max(1, _source.CHUNK_BYTES // (n_features * dtype.itemsize))
+
+
+def chunks_of(
+    pieces: Iterable[Piece], *, skip: int, n_rows: int | None, n_features: int, dtype: np.dtype[Any], name: str, first: int
+) -> Iterator[NDArray[Any]]:
+    """Chunks of the rows of pieces: without the first `skip`, and at most n_rows after these (None: all there are).
+
+    Row `first` of the source called `name` is the first that is given: where a list has another length, SourceError
+    names its row.
+    """
+    spaces, step = Spaces(), rows_of_chunk(n_features, dtype)
+    step = step if n_rows is None else min(step, n_rows)
+    out, filled, given = None, 0, 0
+    for piece in pieces:
+        place = min(skip, piece.n_rows)
+        skip -= place
+        while place < piece.n_rows and (n_rows is None or given < n_rows):
+            if out is None:
+                out, filled = spaces.next((step, n_features), dtype), 0
+            count = min(step - filled, piece.n_rows - place)
+            if n_rows is not None:
+                count = min(count, n_rows - given)
+            try:
+                piece.put(place, out[filled : filled + count])
+            except Ragged as error:
+                raise error.at(name, first + given + error.row - place) from None
+            place, filled, given = place + count, filled + count, given + count
+            if filled == step:
+                yield out
+                out = None
+    if out is not None and filled:
+        yield out[:filled]
+
+
+def values_of(column: Any) -> NDArray[Any]:
+    """The values of an array of pyarrow, of any type: objects with None where they are no numbers or some are missing."""
+    if _is_number(column) and column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False)
+    out = np.empty(len(column), object)
+    out[:] = column.to_pylist()
+    return out
+
+
+def _is_number(column: Any) -> bool:
+    return str(column.type) in ("bool", "float", "double", "halffloat") or str(column.type).lstrip("u").startswith("int")
+
+
+class Values:
+    """Values of a column beside rows: arrays one after another, as many values at a time as are asked for."""
+
+    def __init__(self, arrays: Iterator[NDArray[Any]], skip: int) -> None:
+        self._arrays, self._left = arrays, np.empty(0)
+        while skip:
+            self._left = next(arrays)
+            gone = min(skip, len(self._left))
+            self._left, skip = self._left[gone:], skip - gone
+
+    def next(self, count: int) -> NDArray[Any]:
+        """The next values."""
+        found: list[NDArray[Any]] = []
+        while count:
+            if len(self._left) == 0:
+                self._left = next(self._arrays)
+                continue
+            found.append(self._left[:count])
+            count -= len(found[-1])
+            self._left = self._left[len(found[-1]) :]
+        return found[0] if len(found) == 1 else np.concatenate(found)

@@ -1,0 +1,208 @@
+"""Dask as an engine of jobs: the bits of the other engines, whatever becomes of the workers; errors that say where."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.jobs import WorkerLost, _run
+from tests.helpers import same_state
+from tests.jobs import answers
+from tests.jobs.answers import Watching
+from tests.jobs.tasks import Watched, rows_of, runs
+
+distributed = pytest.importorskip("distributed")
+import fastsketch.dask as fsd  # noqa: E402
+from fastsketch.dask import _engine  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+D = 24
+ROWS = rows_of(0, 1000, D)
+MODELS = [
+    fs.FrequentDirections(5, solver="gram", center=True),
+    fs.FrequentDirections(5, solver="exact"),
+    fs.SketchHash(6, block_rows=64),
+    fs.SketchQuantizer(6, block_rows=64, method="srht"),
+    fs.SketchedEASE(8),
+]
+
+
+def local(workers, **options):
+    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", **options)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local(3) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(_run, "PART_BYTES", 100 * D * 8)
+    monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.save(tmp_path / "rows.npy", np.abs(ROWS))
+    return tmp_path / "rows.npy"
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_the_bits_of_the_other_engines(cluster, files, model):
+    expected = fs.run(model, files, workers=1)
+    for workers in ("auto", 1, 2, 7):
+        assert same_state(fs.run(model, files, engine="dask", workers=workers, scheduler=cluster), expected)
+    assert same_state(fs.run(model, files, engine="dask", scheduler=cluster.scheduler_address), expected)
+    with distributed.Client(cluster) as client:
+        assert same_state(fs.run(model, files, engine="dask"), expected)
+        assert same_state(fsd.fit(model, files), expected)
+        assert same_state(fsd.fit(model, [files, files]), fs.run(model, [files, files], workers=1))
+        assert client.status == "running"  # it is its owner's
+
+
+def test_a_cluster_for_the_job(files):
+    """Without a scheduler and a client: processes of this machine, which end with the job."""
+    model = fs.FrequentDirections(5, solver="gram")
+    assert same_state(fs.run(model, files, engine="dask", workers=2), fs.run(model, files, workers=1))
+    with pytest.raises(ValueError, match="No"):
+        distributed.Client.current()
+
+
+def test_two_passes_and_a_checkpoint(cluster, files, tmp_path):
+    model = fs.FrequentDirections(5, method="pfd", solver="gram")
+    options = {"engine": "dask", "scheduler": cluster, "passes": 2}
+    expected = fs.run(model, files, workers=1, passes=2)
+    assert same_state(fs.run(model, files, **options), expected)
+    assert same_state(fs.run(model, files, checkpoint=tmp_path / "c", **options), expected)
+    assert same_state(fs.run(model, files, checkpoint=tmp_path / "c", resume=True, **options), expected)
+
+
+def test_joins_stay_on_the_cluster(cluster, files, monkeypatch):
+    fetched = []
+    fetch = _engine.Elsewhere.fetch
+    monkeypatch.setattr(_engine.Elsewhere, "fetch", lambda self: fetched.append(self) or fetch(self))
+    fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
+    assert len(fetched) == 1  # of ten leaves and nine joins the last
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_workers_killed_at_random_change_nothing(tmp_path, seed):
+    """Ten kills within a job of two workers, each of which a nanny replaces."""
+    model, rng = fs.FrequentDirections(5, solver="gram"), random.Random(seed)
+    expected = fs.run(model, rows_of(0, 4000, D), workers=1)
+    killed, over = [], threading.Event()
+
+    def kill(client):
+        while len(killed) < 10 and not over.wait(rng.uniform(0.1, 0.5)):
+            pids = sorted(client.run(os.getpid, on_error="ignore").values())
+            if pids:
+                killed.append(rng.choice(pids))
+                os.kill(killed[-1], signal.SIGKILL)
+
+    with local(2, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+        killer = threading.Thread(target=kill, args=(client,))
+        killer.start()
+        try:
+            found = fs.run(model, Watched(tmp_path, 4000, D, pause=0.15), engine="dask", retries=50)
+        finally:
+            over.set()
+            killer.join()
+    assert len(killed) >= 3
+    assert same_state(found, expected)
+    assert set(runs(tmp_path)) == set(range(0, 4000, 100))
+
+
+def test_map_jobs(cluster, files, tmp_path):
+    model = fs.SketchHash(9).update(ROWS)
+    rows, out = np.load(files), tmp_path / "out.npy"
+    options = {"engine": "dask", "scheduler": cluster, "part_bytes": 100 * D * 8}
+    assert fs.map_rows(model.encode, files, out, **options).n_parts == 10
+    assert np.array_equal(np.load(out), model.encode(rows))
+    fs.map_rows(lambda rows: rows[:, 0], files, out, **options)  # Dask sends these too
+    assert np.array_equal(np.load(out), rows[:, 0])
+    pytest.importorskip("pyarrow")
+    assert fs.map_rows(answers.two_answers, files, tmp_path / "out.parquet", **options).n_rows == 1000
+
+
+def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path):
+    np.save(tmp_path / "rows.npy", np.arange(1200.0 * 4).reshape(-1, 4) // 4)
+    with local(2, silence_logs=50) as cluster:
+        fs.map_rows(
+            Watching(tmp_path, kills=1, pause=0.01).sums,
+            tmp_path / "rows.npy",
+            tmp_path / "out.npy",
+            engine="dask",
+            scheduler=cluster,
+            part_bytes=100 * 32,
+        )
+    assert np.array_equal(np.load(tmp_path / "out.npy"), np.load(tmp_path / "rows.npy").sum(axis=1))
+    assert len(Watching(tmp_path).read("kills")) == 1
+    arrived = Watching(tmp_path).read("arrived")
+    assert len(set(arrived)) <= 3 and len(arrived) <= 4
+
+
+def test_a_part_that_kills_whoever_reads_it_is_named(tmp_path):
+    with (
+        local(2, silence_logs=50) as cluster,
+        pytest.raises(WorkerLost, match="part 3 lost its worker 4 times: killed, or out of memory"),
+    ):
+        source = Watched(tmp_path, 1000, D, act="kill 300 99")
+        fs.run(MODELS[0], source, engine="dask", scheduler=cluster)
+
+
+def test_errors_of_tasks(cluster, tmp_path):
+    rows = ROWS.copy()
+    rows[333, 5] = np.nan
+    np.save(tmp_path / "rows.npy", rows)
+    with pytest.raises(ValueError, match=r"rows.npy: .*row 333"):
+        fs.run(MODELS[0], tmp_path / "rows.npy", engine="dask", scheduler=cluster)
+    with pytest.raises(KeyError, match="rows are gone"):
+        fs.run(MODELS[0], Watched(tmp_path, 1000, D, act="raise 300"), engine="dask", scheduler=cluster)
+    assert same_state(
+        fs.run(MODELS[0], ROWS, engine="dask", scheduler=cluster), fs.run(MODELS[0], ROWS, workers=1)
+    )  # the cluster is as it was
+
+
+def test_what_comes_back_is_looked_at(files, monkeypatch):
+    update = fs.FrequentDirections.update
+
+    def spoilt(self, rows, *args):
+        update(self, rows, *args)
+        if np.array_equal(rows, np.load(files)[200:300]):
+            self._engine.state.n_rows = -7
+        return self
+
+    monkeypatch.setattr(fs.FrequentDirections, "update", spoilt)
+    with (
+        local(1, processes=False) as cluster,
+        pytest.raises(fs.StateError, match=r"part 2 cannot be merged: .*n_rows must lie in"),
+    ):
+        fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "foo://x", "127.0.0.1:9"])
+def test_a_scheduler_that_cannot_be_reached(files, tmp_path, address):
+    began = time.monotonic()
+    with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} .*`dask scheduler` starts one"):
+        fs.run(MODELS[0], files, engine="dask", scheduler=address)
+    with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address}"):
+        fs.map_rows(answers.first_column, files, tmp_path / "out.npy", engine="dask", scheduler=address)
+    assert time.monotonic() - began < 25
+    assert not (tmp_path / "out.npy.partial").exists()
+
+
+def test_a_scheduler_without_workers(files, monkeypatch):
+    monkeypatch.setattr(_engine, "PATIENCE_FOR_WORKERS", 0.5)
+    with local(0) as cluster, pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
+        fs.run(MODELS[0], files, engine="dask", scheduler=cluster)

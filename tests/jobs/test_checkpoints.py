@@ -1,0 +1,319 @@
+"""The manifest: after any kill only parts without a node are learned again, and what is no checkpoint is refused."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+from fastsketch.io._lock import LockHeld, locked
+from fastsketch.jobs import _manifest, _run
+from tests.helpers import same_state
+from tests.jobs.killed import PART, ROWS, D, job
+from tests.jobs.tasks import Watched, rows_of, runs
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(_run, "PART_BYTES", PART * D * 8)
+    monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    before = _run.PART_BYTES, _run.STATES_OF_A_PART
+    _run.PART_BYTES, _run.STATES_OF_A_PART = PART * D * 8, 0
+    yield fs.run(fs.FrequentDirections(5, solver="gram"), rows_of(0, ROWS, D), workers=1)
+    _run.PART_BYTES, _run.STATES_OF_A_PART = before
+
+
+class Stop(Exception):
+    pass
+
+
+def stopped_after(folder, n_parts, model=None, source=None, **options):
+    """Leave the checkpoint of a job that was interrupted after about so many parts."""
+
+    def stop(report):
+        if report["parts"] >= n_parts:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
+        with pytest.raises(Stop):
+            fs.run(
+                model or fs.FrequentDirections(5, solver="gram"),
+                source if source is not None else Watched(folder, ROWS, D),
+                checkpoint=folder / "checkpoint",
+                progress=stop,
+                **options,
+            )
+
+
+def entries(folder):
+    return _manifest._read(folder / "checkpoint" / "manifest.jsonl")[1]
+
+
+def nodes(folder):
+    return sorted(path.name for path in (folder / "checkpoint").glob("node-*"))
+
+
+@pytest.mark.parametrize(("workers", "engine"), [(1, "processes"), (2, "threads"), (2, "processes")])
+def test_only_parts_without_a_node_are_learned_again(tmp_path, whole, workers, engine):
+    stopped_after(tmp_path, 7, workers=workers, engine=engine)
+    there = {part for entry in entries(tmp_path) for part in range(entry.first, entry.last + 1)}
+    assert 7 <= len(there) < 20
+    assert nodes(tmp_path) == sorted(entry.file for entry in entries(tmp_path))  # what is covered has gone
+    (tmp_path / "runs").unlink()
+    told = []
+    found = fs.run(
+        fs.FrequentDirections(5, solver="gram"),
+        Watched(tmp_path, ROWS, D),
+        workers=workers,
+        engine=engine,
+        checkpoint=tmp_path / "checkpoint",
+        resume=True,
+        progress=told.append,
+    )
+    assert same_state(found, whole)
+    assert sorted(runs(tmp_path)) == [part * PART for part in range(20) if part not in there]
+    assert told[-1]["parts_before"] == len(there) and told[-1]["rows"] == ROWS
+    # the model itself is what is left, and is given back at once
+    assert len(nodes(tmp_path)) == 1
+    (tmp_path / "runs").unlink()
+    assert same_state(job(tmp_path, engine, workers, resume=True), whole)
+    assert runs(tmp_path) == []
+
+
+def test_another_number_of_workers_and_another_engine_go_on(tmp_path, whole):
+    stopped_after(tmp_path, 5, workers=1)
+    assert same_state(job(tmp_path, "threads", 3, resume=True), whole)
+
+
+def test_models_in_order_go_on(tmp_path):
+    model = fs.FrequentDirections(5, solver="gram", decay=0.999)
+    stopped_after(tmp_path, 7, model)
+    assert len(nodes(tmp_path)) == 1
+    (tmp_path / "runs").unlink()
+    found = fs.run(model, Watched(tmp_path, ROWS, D), checkpoint=tmp_path / "checkpoint", resume=True)
+    assert same_state(found, model.copy().update(rows_of(0, ROWS, D)))
+    assert runs(tmp_path) == [part * PART for part in range(7, 20)]
+
+
+@pytest.mark.parametrize("after", [5, 20, 27])
+def test_two_passes_go_on(tmp_path, after):
+    model, source = fs.FrequentDirections(5, method="pfd", solver="gram"), rows_of(0, ROWS, D)
+    seen = []
+
+    def stop(report):
+        seen.append(report)
+        if len(seen) >= after:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+        patch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
+        fs.run(model, source, passes=2, checkpoint=tmp_path / "c", progress=stop, workers=2, engine="threads")
+    found = fs.run(model, source, passes=2, checkpoint=tmp_path / "c", resume=True)
+    assert same_state(found, fs.run(model, source, passes=2, workers=1))
+
+
+# -- damage ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("torn", [b"1", b"12345678 {", b"0000ffff {}\n", b"\0\0\0\0\n\0"])
+def test_a_torn_last_line_counts_for_nothing(tmp_path, whole, torn):
+    stopped_after(tmp_path, 5, workers=1)
+    with (tmp_path / "checkpoint" / "manifest.jsonl").open("ab") as file:
+        file.write(torn)
+    before = entries(tmp_path)
+    assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
+    assert before
+
+
+def test_a_damaged_line_before_the_last_is_refused(tmp_path):
+    stopped_after(tmp_path, 5, workers=1)
+    path = tmp_path / "checkpoint" / "manifest.jsonl"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"\n") + 12] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(fs.StateError, match=r"manifest.jsonl, line 2 is damaged"):
+        job(tmp_path, "threads", 1, resume=True)
+
+
+def test_a_node_that_is_missing_or_damaged_is_learned_again(tmp_path, whole):
+    stopped_after(tmp_path, 7, workers=1)
+    first, second, *_ = nodes(tmp_path)
+    (tmp_path / "checkpoint" / first).unlink()
+    content = bytearray((tmp_path / "checkpoint" / second).read_bytes())
+    content[-100] ^= 1
+    (tmp_path / "checkpoint" / second).write_bytes(content)
+    with pytest.warns(UserWarning, match="learned again"):
+        found = job(tmp_path, "threads", 1, resume=True)
+    assert same_state(found, whole)
+
+
+def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
+    stopped_after(tmp_path, 3, workers=1)
+    (tmp_path / "checkpoint" / "node-1-7-0.fsk").write_bytes(b"x")
+    (tmp_path / "checkpoint" / "mine.txt").write_bytes(b"x")
+    assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
+    assert not (tmp_path / "checkpoint" / "node-1-7-0.fsk").exists()
+    assert (tmp_path / "checkpoint" / "mine.txt").exists()
+
+
+# -- another job -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"model": fs.FrequentDirections(6, solver="gram")}, "sketch_size is 6 now and was 5"),
+        ({"model": fs.SketchHash(4)}, "kind is"),
+        ({"source": rows_of(0, 1900, D)}, "parts is 19 now and was 20"),
+        ({"source": rows_of(1, ROWS, D)}, "digest is"),
+        ({"passes": 2}, "passes is 2 now and was 1"),
+    ],
+)
+def test_another_job_is_refused(tmp_path, change, match):
+    given = {"model": fs.FrequentDirections(5, solver="gram"), "source": rows_of(0, ROWS, D)}
+    stopped_after(tmp_path, 5, **given, workers=1)
+    wanted = {**given, **change}
+    with pytest.raises(ValueError, match=match):
+        fs.run(wanted.pop("model"), wanted.pop("source"), checkpoint=tmp_path / "checkpoint", resume=True, **wanted)
+
+
+def test_a_file_that_was_written_to_since_is_refused(tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, rows_of(0, ROWS, D))
+    stopped_after(tmp_path, 5, source=path)
+    np.save(path, rows_of(1, ROWS, D))
+    with pytest.raises(ValueError, match="belongs to another job"):
+        fs.run(fs.FrequentDirections(5, solver="gram"), path, checkpoint=tmp_path / "checkpoint", resume=True)
+
+
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(ValueError, match="nothing to resume"):
+        job(tmp_path, "threads", 1, resume=True)
+
+
+def test_an_unfinished_checkpoint_is_replaced_with_a_word(tmp_path, whole):
+    stopped_after(tmp_path, 5, workers=1)
+    with pytest.warns(UserWarning, match="is replaced"):
+        assert same_state(job(tmp_path, "threads", 1, resume=False), whole)
+    assert same_state(job(tmp_path, "threads", 1, resume=False), whole)  # it was complete: no word
+
+
+def test_two_jobs_in_one_folder(tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    with locked(tmp_path / "checkpoint" / "manifest.jsonl"), pytest.raises(LockHeld):
+        job(tmp_path, "threads", 1, resume=False)
+
+
+def test_rows_that_come_once_have_no_checkpoint(tmp_path):
+    class Once(Watched):
+        repeatable = False
+
+    source = Once(tmp_path, ROWS, D)
+    with pytest.raises(ValueError, match="checkpoint: the rows of watched rows come once"):
+        fs.run(fs.FrequentDirections(5), source, checkpoint=tmp_path / "c")
+    with pytest.raises(ValueError, match="resume: the rows of watched rows come once"):
+        fs.run(fs.FrequentDirections(5), source, checkpoint=tmp_path / "c", resume=True)
+    assert fs.run(fs.FrequentDirections(5), source).n_rows == ROWS
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        fs.run(fs.FrequentDirections(5), rows_of(0, ROWS, D), checkpoint=tmp_path / "no" / "such")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        fs.run(fs.FrequentDirections(5), rows_of(0, ROWS, D), checkpoint=tmp_path / "file")
+
+
+# -- kills -------------------------------------------------------------------------------------------------------------
+def children(pid):
+    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def killed(folder, engine, workers, seconds, how):
+    """Begin or go on with a job, and kill it (or a worker of it) after so many seconds; whether it was done before."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "tests.jobs.killed", str(folder), engine, str(workers)]
+    process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    time.sleep(seconds)
+    workers_then = children(process.pid)
+    if how == "worker":
+        if workers_then:
+            os.kill(random.choice(workers_then), signal.SIGKILL)
+    else:
+        process.send_signal(how)
+    error = process.communicate(timeout=120)[1]
+    deadline = time.monotonic() + 10
+    while any(map(alive, workers_then)):
+        assert time.monotonic() < deadline, "workers outlive their job"
+        time.sleep(0.05)
+    assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 1), error
+    if process.returncode == 1:
+        assert b"KeyboardInterrupt" in error, error
+    return process.returncode == 0
+
+
+def kill_often(folder, engine, workers, kills, whole, seed=0):
+    """So many kills at random moments, and the rest; the model is the same, and no part that had a node is read."""
+    rng, hits, begun = random.Random(seed), 0, 0
+    manifest = folder / "checkpoint" / "manifest.jsonl"
+    while hits < kills:
+        (folder / "done.fsk").unlink(missing_ok=True)
+        if manifest.exists() and len(covered(folder)) == ROWS // PART:
+            _manifest.remove(folder / "checkpoint")  # once more from the beginning
+        had = covered(folder)
+        (folder / "runs").unlink(missing_ok=True)
+        how = "worker" if engine == "processes" and rng.random() < 0.5 else rng.choice([signal.SIGKILL, signal.SIGTERM])
+        killed(folder, engine, workers, rng.uniform(0.0, 2.0), how)
+        hits += 1
+        read = runs(folder)
+        begun += len(read)
+        # what had a node is not learned again; what had none is learned once, and a part that a worker lost once more
+        assert not {first // PART for first in read} & had
+        assert len(read) <= len(set(read)) + (how == "worker")
+        if (folder / "done.fsk").exists():
+            assert same_state(fs.load(folder / "done.fsk"), whole)
+    if manifest.exists() and len(covered(folder)) < ROWS // PART:
+        assert same_state(job(folder, engine, workers, resume=True), whole)
+    return begun
+
+
+def covered(folder):
+    """The parts that have a node."""
+    try:
+        found = entries(folder)
+    except (OSError, fs.StateError):
+        return set()
+    return {part for entry in found for part in range(entry.first, entry.last + 1)}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
+@pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("threads", 1)])
+def test_kills_at_random_moments(tmp_path, whole, engine, workers):
+    """A few; KILLS=20 for many."""
+    kill_often(tmp_path, engine, workers, int(os.environ.get("KILLS", "2")), whole)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
+def test_ctrl_c_leaves_a_checkpoint_and_no_orphans(tmp_path, whole):
+    killed(tmp_path, "processes", 2, 1.2, signal.SIGINT)
+    if not (tmp_path / "done.fsk").exists():
+        resume = (tmp_path / "checkpoint" / "manifest.jsonl").exists()
+        assert same_state(job(tmp_path, "processes", 2, resume=resume), whole)

@@ -1,0 +1,425 @@
+"""One sketch a group: the bits of a sketch of its rows alone, whatever the memory, the threads and the chunks."""
+
+import errno
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch import reference
+from fastsketch.sketching._groups import _gathering, _shelf
+from fastsketch.sources import _source
+from tests.helpers import stream, tol
+
+L = 6
+# none to disk; small groups to disk, large ones stay; all to disk, and read several times
+MEMORY = {"memory": 1e9, "some": 1.5e5, "disk": 6e4}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 13 * 8 * 300)
+
+
+def rows_and_keys(n=2500, d=13, *, dtype=np.float64, seed=0, offset=0.0):
+    """Interleaved rows of 20 large groups and 100 of a few rows."""
+    rng = np.random.default_rng(seed)
+    rows = (stream("signal", rng, n, d) + offset).astype(dtype)
+    large = rng.integers(0, 20, n - 200)
+    keys = np.concatenate([large, rng.integers(20, 120, 200)])
+    rng.shuffle(keys)
+    return rows, keys
+
+
+def alone(rows, **parameters):
+    return fs.FrequentDirections(L, solver="gram", **parameters).update(rows)
+
+
+def assert_bits(groups, rows, keys, **parameters):
+    assert list(groups) == list(dict.fromkeys(keys.tolist()))  # in the order of first rows
+    for key, found in groups.items():
+        assert found.to_bytes() == alone(rows[keys == key], **parameters).to_bytes(), key
+
+
+# -- what a group's sketch is ----------------------------------------------------------------------------------------
+def test_reference():
+    rows, keys = rows_and_keys(600)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    for key, (b, alpha, delta) in reference.group_sketches(rows, keys.tolist(), L).items():
+        found = groups[key]
+        mine = found.gram()
+        if len(b) > L:  # the algorithm's buffer, as it is before the last shrink
+            theirs = rows[keys == key].T @ rows[keys == key]
+            bound = found.error_bound + tol(np.float64, np.trace(theirs))
+            assert np.linalg.norm(mine - theirs, 2) <= bound
+            continue
+        assert np.allclose(mine, b.T @ b + alpha * np.eye(13), atol=tol(np.float64, np.trace(mine)) * 10)
+        assert abs(found.shrinkage - delta) <= tol(np.float64, np.trace(mine))
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"method": "pfd", "beta": 0.3}, {"center": True}, {"method": "isvd", "buffer_size": 9}],
+    ids=["rfd", "pfd", "center", "isvd"],
+)
+def test_the_bits_of_a_sketch_of_the_rows_alone(memory, dtype, parameters):
+    rows, keys = rows_and_keys(dtype=dtype, offset=3.0 if "center" in parameters else 0.0)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory], **parameters)
+    assert_bits(groups, rows, keys, **parameters)
+
+
+@pytest.mark.parametrize("buffer_size", [0, 1])
+def test_buffers_without_room(buffer_size):
+    rows, keys = rows_and_keys(400)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, buffer_size=buffer_size)
+    assert_bits(groups, rows, keys, buffer_size=buffer_size)
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+def test_large_and_small_numbers(memory):
+    rows, keys = rows_and_keys(1500, dtype=np.float32)
+    rows[keys == 3] *= 1e-20
+    rows[keys == 4] *= 1e18
+    late = np.flatnonzero(keys == 5)
+    rows[late[len(late) // 2 :]] *= 1e17  # the scale changes on the way
+    rows[keys == 6] = 0
+    assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory]), rows, keys)
+
+
+@pytest.mark.parametrize("chunk", [1, 700, 20_000])
+def test_chunks_and_threads(monkeypatch, chunk):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", chunk * 13)
+    rows, keys = rows_and_keys(1200)
+    with fs.thread_limit(4):
+        assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L), rows, keys)
+
+
+def test_parts_of_a_batch_have_the_same_bits():
+    rows, keys = rows_and_keys(20_000, 40)
+    with fs.thread_limit(1):
+        one = fs.sketch_groups(rows, by=keys, sketch_size=L).to_bytes()
+    with fs.thread_limit(5):
+        assert fs.sketch_groups(rows, by=keys, sketch_size=L).to_bytes() == one
+
+
+def test_the_state_does_not_show_where_rows_have_lain():
+    rows, keys = rows_and_keys()
+    found = {name: fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[name]) for name in MEMORY}
+    assert found["memory"]._packed.rows.in_memory
+    some = found["some"]
+    assert not some._packed.rows.in_memory and not found["disk"]._packed.rows.in_memory
+    assert len({groups.to_bytes() for groups in found.values()}) == 1
+
+
+def test_sparse_rows():
+    rows, keys = rows_and_keys(900)
+    rows[np.random.default_rng(1).random(rows.shape) < 0.8] = 0
+    groups = fs.sketch_groups(sparse.csr_array(rows), by=keys, sketch_size=L)
+    assert_bits(groups, rows, keys)
+
+
+def test_rows_stay_as_they_are():
+    rows, keys = rows_and_keys(500)
+    before = rows.copy(), keys.copy()
+    rows.setflags(write=False)
+    keys.setflags(write=False)
+    fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"])
+    assert np.array_equal(rows, before[0]) and np.array_equal(keys, before[1])
+
+
+# -- arrays, files, merges -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("center", [False, True])
+def test_arrays_are_those_of_the_sketches(memory, center):
+    rows, keys = rows_and_keys(offset=1.0)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, center=center, max_memory=MEMORY[memory])
+    sketches = list(groups.values())
+    assert groups.group_keys.tolist() == list(groups)
+    assert groups.group_rows.tolist() == [one.n_rows for one in sketches] and groups.n_rows == len(rows)
+    assert groups.shrinkages.tolist() == [one.shrinkage for one in sketches]
+    assert groups.squared_norms.tolist() == [one.squared_norm for one in sketches]
+    assert groups.facts()["n_groups"] == len(groups) == len(sketches) > 100
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("names", [False, True])
+def test_files(tmp_path, memory, names):
+    rows, keys = rows_and_keys()
+    keys = np.array([f"né-{key}" for key in keys]) if names else keys - 2**62
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory])
+    groups.notes = {"day": 3}
+    groups.save(tmp_path / "groups.fsk")
+    again = fs.load(tmp_path / "groups.fsk")
+    assert (tmp_path / "groups.fsk").read_bytes() == groups.to_bytes() == again.to_bytes()
+    assert again.notes == {"day": 3} and repr(again) == repr(groups)
+    assert_bits(again, rows, keys)
+    assert pickle.loads(pickle.dumps(groups)).to_bytes() == groups.to_bytes() == groups.copy().to_bytes()
+    assert isinstance(fs.GroupSketches.load(tmp_path / "groups.fsk"), fs.GroupSketches)
+
+
+def test_a_sketch_is_the_callers_own():
+    rows, keys = rows_and_keys(600)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    before = groups.to_bytes()
+    groups[3].update(rows)
+    assert groups.to_bytes() == before and groups[3].n_rows == (keys == 3).sum()
+    with pytest.raises(KeyError):
+        groups[1000]
+    assert 3 in groups and "3" not in groups and groups.get("x") is None
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("center", [False, True])
+def test_merges(memory, center):
+    rows, keys = rows_and_keys()
+    parts = [
+        fs.sketch_groups(rows[part], by=keys[part], sketch_size=L, center=center, max_memory=MEMORY[memory])
+        for part in (slice(0, 900), slice(900, None))
+    ]
+    both = fs.merge([part.copy() for part in parts])
+    assert set(both) == set(keys.tolist()) and both.n_rows == len(rows)
+    for key in both:
+        mine = [part[key] for part in parts if key in part]
+        assert both[key].to_bytes() == fs.merge(mine).to_bytes()
+    assert fs.from_bytes(both.to_bytes()).to_bytes() == both.to_bytes()
+    assert both.shrinkages.tolist() == [one.shrinkage for one in both.values()]
+
+
+def test_what_does_not_merge():
+    rows, keys = rows_and_keys(300)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    with pytest.raises(ValueError, match="keys of type str, this model of int"):
+        groups.merge(fs.sketch_groups(rows, by=keys.astype(str), sketch_size=L))
+    with pytest.raises(ValueError, match="sketch_size=7"):
+        groups.merge(fs.sketch_groups(rows, by=keys, sketch_size=7))
+    with pytest.raises(ValueError, match="n_features=12"):
+        groups.merge(fs.sketch_groups(rows[:, :12], by=keys, sketch_size=L))
+
+
+def test_a_group_of_few_rows_takes_up_its_rows():
+    n, d = 20_000, 64
+    rows = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
+    keys = np.arange(n) % 4000
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=32)
+    assert len(groups.to_bytes()) < 1.1 * rows.nbytes + 4000 * 120
+    assert np.array_equal(groups[7].sketch().shape, (5, d)) and groups[7].error_bound < 1e-4
+    assert not groups.shrinkages.any()
+    layout = groups._packed.layout
+    store = _gathering.Gathering(layout, max_memory=1e9, folder=None)
+    largest = np.abs(rows).max(axis=1).astype(float)
+    store.add(rows, largest, keys, 4000)
+    assert store._store.bytes < 1.6 * rows.nbytes
+
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("place", [0, 2, -1])
+def test_a_column_of_an_array(tmp_path, place):
+    rows, keys = rows_and_keys(800)
+    table = np.insert(rows, place if place >= 0 else 13, keys, axis=1)
+    assert_bits(fs.sketch_groups(table, by=place, sketch_size=L), rows, keys)
+    np.save(tmp_path / "t.npy", table)
+    assert_bits(fs.sketch_groups(tmp_path / "t.npy", by=place, sketch_size=L), rows, keys)
+    some = fs.sketch_groups(table, by=place, columns=[3, 1], sketch_size=2)
+    assert some[5].to_bytes() == fs.FrequentDirections(2, solver="gram").update(rows[keys == 5][:, [3, 1]]).to_bytes()
+
+
+def test_several_files(tmp_path):
+    rows, keys = rows_and_keys(800)
+    table = np.column_stack([keys, rows])
+    for k, part in enumerate(np.array_split(table, 3)):
+        np.save(tmp_path / f"{k}.npy", part)
+    assert_bits(fs.sketch_groups(tmp_path / "*.npy", by=0, sketch_size=L), rows, keys)
+    table[500, 0] = np.nan
+    np.save(tmp_path / "1.npy", table[267:534])
+    with pytest.raises(ValueError, match=r"1\.npy, row 233: the row has no key \(null\)"):
+        fs.sketch_groups(tmp_path / "*.npy", by=0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([1, None, 2], r"row 1: the row has no key \(null\)"),
+        (["a", "b", np.nan], r"row 2: the row has no key \(null\)"),
+        ([1.0, np.nan, 2.0], r"row 1: the row has no key \(null\)"),
+        ([1.0, 2.0, 2.5], r"row 2: the row has the key 2\.5: an integer or a string is one"),
+        (["a", 1, "b"], r"row 1: the row has the key 1: keys must be all integers or all strings"),
+        (
+            np.array([1, 2, 2**63], np.uint64),
+            r"row 2: the row has the key 9223372036854775808: it must be below 2\*\*63",
+        ),
+        ([1, -(2**70), 3], r"row 1: the row has the key -1180591620717411303424: it must be within 64 bits"),
+        ([True, False, True], "keys of groups must be integers or strings, got bool"),
+        ([1, 2], "by has 2 keys, the rows has 3 rows"),
+        ([[1, 2, 3]], r"by must be a column, or the keys of the rows \(n,\), got shape \(1, 3\)"),
+    ],
+)
+def test_keys_that_are_none(keys, message):
+    if isinstance(keys, list) and len({type(key) for key in keys}) > 1:
+        keys = np.array(keys, dtype=object)
+    with pytest.raises(ValueError, match=message):
+        fs.sketch_groups(np.eye(3), by=keys)
+
+
+def test_keys_of_one_type(monkeypatch):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 1)
+    by = np.array(["a", 1], dtype=object)
+    with pytest.raises(ValueError, match="row 1: the key 1, after 'a': keys must be all integers or all strings"):
+        fs.sketch_groups(np.eye(2), by=by)
+
+
+def test_rows_that_cannot_be():
+    rows = np.eye(4)
+    rows[2, 1] = np.inf
+    with pytest.raises(ValueError, match="the rows: rows must be finite: row 2 holds"):
+        fs.sketch_groups(rows, by=[1, 1, 2, 2])
+    with pytest.raises(TypeError, match="by must be"):
+        fs.sketch_groups(rows, by=None)
+    with pytest.raises(ValueError, match="no names of columns"):
+        fs.sketch_groups(np.eye(4), by="shop")
+    with pytest.raises(ValueError, match="4 columns, got position 9"):
+        fs.sketch_groups(np.eye(4), by=9)
+    with pytest.raises(ValueError, match="method must be one of"):
+        fs.sketch_groups(np.eye(4), by=0, method="tfd")
+    with pytest.raises(ValueError, match="no column but 0"):
+        fs.sketch_groups(np.ones((4, 1)), by=0)
+
+
+def test_no_rows():
+    groups = fs.sketch_groups(np.empty((0, 4)), by=0)
+    assert len(groups) == 0 and not groups and groups.n_rows == 0 and groups.n_features is None
+    assert fs.from_bytes(groups.to_bytes()).to_bytes() == groups.to_bytes()
+    assert groups.group_rows.shape == groups.shrinkages.shape == (0,)
+
+
+def test_progress():
+    rows, keys = rows_and_keys(1000)
+    said = []
+    fs.sketch_groups(rows, by=keys, sketch_size=L, progress=said.append, max_memory=MEMORY["disk"])
+    assert [one["rows"] for one in said] == [300, 600, 900, 1000, 1000]
+    assert [one["final"] for one in said] == [False] * 4 + [True]
+    assert (
+        [one["fraction"] for one in said] == [0.3, 0.6, 0.9, 1.0, 1.0]
+        and said[-1]["groups"] == len(np.unique(keys))
+        and said[-1]["spilled"]
+    )
+
+
+# -- temporary files -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("fails_at", [1, 3, 40])
+def test_a_full_disk(monkeypatch, tmp_path, fails_at):
+    rows, keys = rows_and_keys()
+    count = itertools.count(1)
+    real = _shelf.nameless
+
+    def nameless(folder):
+        file = real(folder)
+        return Full(file, count, fails_at)
+
+    monkeypatch.setattr(_shelf, "nameless", nameless)
+    monkeypatch.setattr(_gathering, "nameless", nameless)
+    with pytest.raises(
+        OSError, match=r"no space is left for the temporary files of groups in .*: give a folder"
+    ) as caught:
+        fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"], folder=tmp_path)
+    assert caught.value.errno == errno.ENOSPC and str(tmp_path) in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+class Full:
+    """A file on a disk that is full from some write on."""
+
+    def __init__(self, file, count, fails_at):
+        self._file, self._count, self._fails_at = file, count, fails_at
+
+    def write(self, data):
+        if next(self._count) >= self._fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are listed there, until they are closed")
+def test_no_folder_lists_temporary_files(tmp_path):
+    rows, keys = rows_and_keys()
+    seen = []
+    groups = fs.sketch_groups(
+        rows,
+        by=keys,
+        sketch_size=L,
+        max_memory=MEMORY["disk"],
+        folder=tmp_path,
+        progress=lambda said: seen.extend(tmp_path.iterdir()),
+    )
+    assert not seen and not list(tmp_path.iterdir())
+    assert groups[5].n_rows == (keys == 5).sum()
+    with pytest.raises(FileNotFoundError):
+        fs.sketch_groups(rows, by=keys, max_memory=1.0, folder=tmp_path / "none")
+
+
+def test_a_result_on_disk_is_read_by_several_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    rows, keys = rows_and_keys()
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda key: groups[key].to_bytes(), list(groups) * 3))
+    assert found == [groups[key].to_bytes() for key in groups] * 3
+
+
+# -- a stranger's file -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("count", lambda a: a.__setitem__((0, 0), 99)),
+        ("count", lambda a: a.__setitem__((0, 1), a[0, 0] + 1)),
+        ("count", lambda a: a.__setitem__((0, 2), 17)),
+        ("count", lambda a: a.__setitem__((0, 3), -1)),
+        ("count", lambda a: a.__setitem__((0, 4), 3)),
+        ("book", lambda a: a.__setitem__((0, 0), np.nan)),
+        ("rows", lambda a: a.__setitem__((0, 0), np.nan)),
+        ("tails", lambda a: a.__setitem__((0, 0), -1.0)),
+        ("keys", lambda a: a.__setitem__(1, a[0])),
+    ],
+)
+def test_what_no_groups_could_have(name, change):
+    rows, keys = rows_and_keys(900)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    state, arrays = groups._state()
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    change(arrays[name])
+    with pytest.raises(ValueError, match=r".+"):
+        fs.GroupSketches(L)._validate(state, arrays)
+
+
+def test_memory_is_bounded(tmp_path):
+    """100 MB of groups in 16 MB."""
+    code = """
+import resource, numpy as np, fastsketch as fs
+class Rows:
+    shape, dtype = (200_000, 65), np.dtype(np.float32)
+    def __getitem__(self, part):
+        rng = np.random.default_rng(part.start)
+        rows = rng.standard_normal((part.stop - part.start, 65), dtype=np.float32)
+        rows[:, 0] = rng.integers(0, 12_000, len(rows))
+        return rows
+fs.sketch_groups(Rows(), by=0, max_memory=1e5, sketch_size=4, columns=[1, 2])  # imports
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+groups = fs.sketch_groups(Rows(), by=0, max_memory=16e6)
+groups.save("groups.fsk")
+print(len(groups), groups.n_rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
+"""
+    pytest.importorskip("resource")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    n, n_rows, megabytes = done.stdout.split()
+    assert (n, n_rows) == ("12000", "200000") and (tmp_path / "groups.fsk").stat().st_size > 45e6
+    assert float(megabytes) < 16 + 60
