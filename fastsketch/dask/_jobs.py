@@ -104,6 +104,13 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
         Models merged by one task; of no meaning for files.
     scheduler : str, distributed.Client or a cluster, optional
         Where to run; by default on the active client.
+    sample_weight, validation, patience, callback : of a LowRankModel
+        As for its ``fit``: weights, and held-out entries unless they are a share, in partitions as the data. A share
+        holds out the entries that a fit of one process would.
+    max_memory : float, of a LowRankModel
+        Bytes that the sums of one step may take on a worker: n (rank + 1) (rank + 2) / 2 numbers of 8 bytes in a sweep,
+        n the columns, once for each of its partitions and five times more. By default a quarter of the least memory of
+        a worker. What would take more is refused before the first step.
 
     Returns
     -------
@@ -128,6 +135,11 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
     the number of workers, the order in which they finish, or failures. A SketchHash of an array of which every
     partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for bit;
     otherwise each partition is a part that is sealed.
+
+    Partitions of a LowRankModel stay on their workers, with the scores of their entries and the factors of their rows;
+    sums over columns travel. The objective is that of ``model.fit`` of all rows but for rounding (in float32, of losses
+    with kinks, rounding decides which kinks are met), the bits depend on the partitions alone, and the factors of all
+    rows come back with the model.
 
     Examples
     --------
@@ -179,6 +191,8 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
 def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> LowRankModel:
     from fastsketch.dask import _low_rank
 
+    if isinstance(data, Source) or is_name(data):
+        raise TypeError("a LowRankModel is fitted to delayed partitions, functions that load one, or a dask array")
     wanted = tuple(_low_rank.fit.__kwdefaults__ or ())
     if unknown := sorted(set(options) - set(wanted)):
         raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
@@ -186,7 +200,7 @@ def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> Lo
         given = options.get(name)
         if given is not None and not isinstance(given, Real):
             options[name] = _partitions(given).parts
-    return _low_rank.fit(model, _partitions(data).parts, **options)
+    return _low_rank.fit(model, _partitions(data).parts, scheduler, **options)
 
 
 def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:
