@@ -5,7 +5,6 @@
 # pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from numbers import Real
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,7 +16,7 @@ from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
-from fastsketch.dask._engine import computed, connected
+from fastsketch.dask._engine import computed
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.lowrank import LowRankModel
@@ -154,10 +153,7 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
 
     fan_in = as_integer(fan_in, "fan_in", 2)
     if isinstance(model, LowRankModel):
-        with ExitStack() as stack:
-            if scheduler is not None:
-                stack.enter_context(connected(scheduler, stack).as_current())
-            return cast("Any_model", _fit_low_rank(model, data, options))
+        return cast("Any_model", _fit_low_rank(model, data, scheduler, options))
     if options:
         raise TypeError(f"{', '.join(options)}: of a LowRankModel alone, got {type(model).__name__}")
     if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
@@ -188,7 +184,7 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
     return model.copy().merge(computed(root, scheduler).opened())
 
 
-def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> LowRankModel:
+def _fit_low_rank(model: LowRankModel, data: Any, scheduler: Any, options: dict[str, Any]) -> LowRankModel:
     from fastsketch.dask import _low_rank
 
     if isinstance(data, Source) or is_name(data):
