@@ -43,7 +43,7 @@ def open_rows(
     Parameters
     ----------
     x : path, glob, folder, "-", array, table, ... or a list of these
-        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), all text as .gz,
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), text as .gz,
         .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A
         folder is its files in the order of their names, but for hidden ones and those that begin with "_"; a list
         is its items, one after another. "-" is standard input; it and other pipes are known by their first bytes, and
