@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from fastsketch.jobs import _outputs as outputs
 from tests.jobs import answers
 from tests.jobs.answers import Watching
 from tests.jobs.mapped import PART, PARTS, job
+from tests.reliability.figures import environment
 
-ROOT = Path(__file__).parents[2]
 D = 4
 ROWS = np.arange(PART * PARTS * D, dtype=float).reshape(-1, D) % 4801 / 4
 ROWS[:, 0] = np.arange(len(ROWS))
@@ -287,7 +286,7 @@ def test_killed_at_random_moments(folder, engine, workers):
     command = [sys.executable, "-m", "tests.jobs.mapped", str(folder), engine, str(workers)]
     kills = 0
     for _ in range(40):
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True) as process:
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as process:
             process.stdout.readline()
             if kills < 7:
                 time.sleep(chosen.uniform(0.0, 0.6))
