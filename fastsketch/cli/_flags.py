@@ -108,13 +108,35 @@ def zero_based(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
 
 
-def source(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that reads rows."""
+def rows(parser: argparse.ArgumentParser) -> None:
+    """What of the inputs are rows, for commands that read whatever fs.open_rows does."""
+    zero_based(parser)
+    group = parser.add_argument_group("inputs")
+    group.add_argument(
+        "--columns", metavar="A,B,...", help="names or positions (from 0) of the columns that are read (default: all)"
+    )
+    group.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    group.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, layer of AnnData, that holds the rows")
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the first line of a table has names (default: by what stands in it)",
+    )
+
+
+def widths(parser: argparse.ArgumentParser) -> None:
+    """The columns of inputs that do not say how many they have."""
     parser.add_argument(
         "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
     )
     renamed(parser, {"--features": "--n-features"})
-    zero_based(parser)
+
+
+def source(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that reads rows of any width."""
+    widths(parser)
+    rows(parser)
 
 
 def _how(text: str) -> bool | str:

@@ -12,7 +12,7 @@ from fastsketch.cli._flags import (
     parameter,
     renamed,
     seed,
-    source,
+    widths,
     zero_based,
 )
 
@@ -129,7 +129,8 @@ def _learn(commands: Any) -> None:
             "--projection": "--constraint",
         },
     )
-    source(parser)
+    widths(parser)
+    zero_based(parser)
     long(parser)
     common(parser, "_learning.learn_online")
 

@@ -11,8 +11,8 @@ from fastsketch.cli._flags import (
     parameter,
     progress,
     renamed,
+    rows,
     source,
-    zero_based,
 )
 
 # Choices are only shown here: the classes check them. A test compares both.
@@ -37,8 +37,9 @@ def _sketch(commands: Any) -> None:
     parser = commands.add_parser(
         "sketch",
         help="sketch the rows of files",
-        description="Sketch the rows of one or several files in one pass. "
-        "Reads .npy matrices and svmlight text (.gz, .bz2, .xz too) in constant memory, and scipy CSR .npz.",
+        description="Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, "
+        "tsv and Matrix Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of "
+        "them; - for standard input.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
@@ -103,10 +104,6 @@ def _groups(commands: Any) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="OUT.fsk, OUT.parquet (a row for each group), or -"
     )
-    parser.add_argument(
-        "--columns", metavar="A,B,...", help="names or positions of the columns to sketch (default: all)"
-    )
-    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep of a group (default 16)")
     parameter(parser, "method", metavar=choices(GROUP_METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
@@ -150,7 +147,7 @@ def _transform(commands: Any) -> None:
         metavar="{components,scores,distances}",
         help="log-densities, or squared distances, in place of components (default components)",
     )
-    zero_based(parser)
+    rows(parser)
     map_job(parser)
     common(parser, "_transforming.transform")
 
@@ -167,7 +164,7 @@ def _audit(commands: Any) -> None:
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
     parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
-    zero_based(parser)
+    rows(parser)
     progress(parser)
     common(parser, "_commands.audit")
 
@@ -182,7 +179,7 @@ def _refine(commands: Any) -> None:
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
-    zero_based(parser)
+    rows(parser)
     progress(parser)
     common(parser, "_commands.refine")
 

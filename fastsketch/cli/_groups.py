@@ -10,6 +10,7 @@ import fastsketch as fs
 from fastsketch._validation import as_real
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import as_column, how_read
 from fastsketch.cli._report import report
 
 PARQUET = ".parquet"
@@ -22,11 +23,8 @@ def groups(args: Namespace) -> None:
         started = time.perf_counter()
         found = fs.sketch_groups(
             list(args.inputs),
-            by=_column(args.by),
-            columns=None if args.columns is None else [_column(name) for name in args.columns.split(",")],
-            fill=args.fill,
-            n_features=args.n_features,
-            zero_based=args.zero_based,
+            by=as_column(args.by),
+            **how_read(args, args.n_features),
             max_memory=1e6 * as_real(args.max_memory, "--max-memory", 0.0, 1e12),
             folder=_folder(args, out.path),
             progress=args.progress,
@@ -43,14 +41,6 @@ def groups(args: Namespace) -> None:
                 found._write(file)
         facts = {**found.facts(), "seconds": seconds, "rows_per_second": found.n_rows / seconds}
         report(args, {**facts, "output": args.output}, out)
-
-
-def _column(text: str) -> str | int:
-    """A column by its name or, if that is a whole number, by its position."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def _folder(args: Namespace, output: Path | None) -> str | None:

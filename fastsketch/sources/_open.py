@@ -38,7 +38,63 @@ def open_rows(
     header: bool | None = None,
     beside: str | int | None = None,
 ) -> Source:
-    """Rows from wherever they are, read a chunk at a time."""
+    """Rows from wherever they are, as a source that is read a chunk at a time.
+
+    Parameters
+    ----------
+    x : path, glob, folder, "-", array, table, ... or a list of these
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), text as .gz,
+        .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A
+        folder is its files in the order of their names, but for hidden ones and those that begin with "_"; a list
+        is its items, one after another. "-" is standard input; it and other pipes are known by their first bytes, and
+        read once.
+        Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
+        arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
+    columns : str, or sequence of str or int, optional
+        Names or positions of the columns that are read, in this order. One of lists of numbers (an embedding) is as
+        many columns as the lists are long.
+    dtype : {float32, float64}, optional
+        Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
+    fill : float, optional
+        What stands in the place of missing numbers (NaN, nulls, empty cells). By default they are an error.
+    n_features : int, optional
+        Columns of svmlight text; without it files are read once before, and streams need it.
+    zero_based : bool, default False
+        Whether the features of svmlight text count from 0.
+    key : str, optional
+        The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
+    header : bool, optional
+        Whether the first line of a table of text has names; by default what stands in it decides.
+    beside : str or int, optional
+        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
+
+    Returns
+    -------
+    source : fastsketch.sources.Source
+        An iterable of chunks: arrays (k, d), or CSR, of one dtype and width, each good until the next is read. It has
+        ``n_rows`` (None if only the end shows it), ``n_features``, ``feature_names``, ``parts``. Reading runs on a
+        thread, two chunks ahead at most.
+
+    Raises
+    ------
+    SourceError
+        If there is nothing, or what there is is damaged, of another format, or has other columns than the files before;
+        while it is read, for a number that is missing, and for a file that has changed since it was opened. The message
+        names the file, and the row, line and column where there are such.
+    ImportError
+        If a format needs a package that is not installed: the message names the extra.
+    TypeError, ValueError
+        If an argument is none.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows([np.zeros((3, 2)), np.ones((4, 2))])
+    >>> source.n_rows, source.n_features
+    (7, 2)
+    >>> float(sum(rows.sum() for rows in source))
+    8.0
+    """
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
     options = Options(
