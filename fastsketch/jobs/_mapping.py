@@ -198,16 +198,12 @@ def in_parts(
         else engine_of(job.engine, workers, retries=job.retries, scheduler=job.scheduler) as engine
     ):
         value = _sent(engine, shared)
-        under_way, more = 0, True
+        under_way, left = 0, len(parts)
         while True:
-            while more and under_way < engine.room:
-                task = next(waiting, None)
-                if task is None:
-                    more = False
-                    break
-                number, function, arguments = task
+            while left and under_way < engine.room(left):
+                number, function, arguments = next(waiting)
                 engine.submit(Place(0, number, number, number), function, value, *arguments)
-                under_way += 1
+                under_way, left = under_way + 1, left - 1
             if not under_way:
                 return
             place, result = engine.next()

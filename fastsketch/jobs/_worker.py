@@ -54,15 +54,17 @@ class _Sent:
 # Values that were sent to this process, the last few of them.
 _values: dict[str, Any] = {}
 MOST_VALUES = 4
+_lock = threading.Lock()  # threads of a worker of Dask ask, too
 
 
 def shared_value(name: str, content: bytes | None) -> Any:
     """The value of this name; content if it is new to this process."""
-    if content is not None and name not in _values:
-        while len(_values) >= MOST_VALUES:
-            del _values[next(iter(_values))]
-        _values[name] = pickle.loads(content)
-    return _values[name]
+    with _lock:
+        if content is not None and name not in _values:
+            while len(_values) >= MOST_VALUES:
+                del _values[next(iter(_values))]
+            _values[name] = pickle.loads(content)
+        return _values[name]
 
 
 class Worker:
