@@ -5,6 +5,7 @@ elsewhere (in a file, on other machines), is a source (``fastsketch.sources``), 
 """
 
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastsketch.sources import Source, open_rows
 
 FeatureNames = tuple[str, ...]
 
-IN_MEMORY = (list, tuple, dict, str, bytes, memoryview)
+IN_MEMORY = (list, tuple, dict, bytes, memoryview)
 # Names that a message lists at most.
 SHOWN = 3
 
@@ -24,8 +25,10 @@ def as_source(rows: Any) -> Source | None:
     """Rows that are read a chunk at a time, as a source; None for rows in memory.
 
     What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
-    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files.
+    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files. A name is that of files.
     """
+    if isinstance(rows, str | PathLike):
+        return open_rows(rows)
     if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # as most are
         return None
     if isinstance(rows, Source):

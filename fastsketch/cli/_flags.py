@@ -108,13 +108,36 @@ def zero_based(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
 
 
+def rows(parser: argparse.ArgumentParser) -> None:
+    """What of its files a command reads as rows: arguments of open_rows."""
+    columns(parser)
+    parser.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, or layer of AnnData")
+    zero_based(parser)
+
+
+def columns(parser: argparse.ArgumentParser) -> None:
+    """Which columns of its files a command reads, and what stands for a number that is missing."""
+    parser.add_argument("--columns", metavar="A,B,...", help="names or positions (from 0) of columns (default: all)")
+    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    parser.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of a table is a header (default: where its words tell)",
+    )
+
+
 def source(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that reads rows."""
+    """The flags of a command that learns from rows."""
+    n_features(parser)
+    rows(parser)
+
+
+def n_features(parser: argparse.ArgumentParser) -> None:
+    """The width of svmlight text."""
     parser.add_argument(
         "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
     )
     renamed(parser, {"--features": "--n-features"})
-    zero_based(parser)
 
 
 def _how(text: str) -> bool | str:

@@ -12,6 +12,7 @@ from fastsketch.cli._flags import (
     parameter,
     progress,
     renamed,
+    rows,
     seed,
     source,
     zero_based,
@@ -106,7 +107,7 @@ def _encode(commands: Any) -> None:
     parser.add_argument(
         "--factors", action="store_true", help="two factors behind each code of a hash, for better distances"
     )
-    zero_based(parser)
+    rows(parser)
     map_job(parser)
     common(parser, "_coding.encode")
 

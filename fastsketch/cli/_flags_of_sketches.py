@@ -4,13 +4,16 @@ from typing import Any
 
 from fastsketch.cli._flags import (
     choices,
+    columns,
     common,
     dtype,
     in_parts,
     map_job,
+    n_features,
     parameter,
     progress,
     renamed,
+    rows,
     source,
     zero_based,
 )
@@ -37,8 +40,9 @@ def _sketch(commands: Any) -> None:
     parser = commands.add_parser(
         "sketch",
         help="sketch the rows of files",
-        description="Sketch the rows of one or several files in one pass. "
-        "Reads .npy matrices and svmlight text (.gz, .bz2, .xz too) in constant memory, and scipy CSR .npz.",
+        description="Sketch the rows of files, folders, quoted globs or standard input (-) in one pass, in constant "
+        "memory. Reads .npy, CSR .npz, .mtx, tables (.csv, .tsv) and svmlight text, compressed too (.gz, .bz2, .xz), "
+        "and with the extras 'arrow', 'hdf5' and 'zarr' Parquet, Arrow IPC, HDF5, AnnData and Zarr.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
@@ -103,10 +107,6 @@ def _groups(commands: Any) -> None:
     parser.add_argument(
         "-o", "--output", required=True, metavar="OUT", help="OUT.fsk, OUT.parquet (a row for each group), or -"
     )
-    parser.add_argument(
-        "--columns", metavar="A,B,...", help="names or positions of the columns to sketch (default: all)"
-    )
-    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
     parameter(parser, "sketch_size", short="-l", type=int, metavar="L", help="rows to keep of a group (default 16)")
     parameter(parser, "method", metavar=choices(GROUP_METHODS), help="member of the family (default rfd)")
     parameter(parser, "alpha0", type=float, metavar="X", help="initial regulariser of rfd (default 0)")
@@ -120,7 +120,9 @@ def _groups(commands: Any) -> None:
     parser.add_argument(
         "--temporary-folder", metavar="DIR", help="place for temporary files (default: the folder of the output)"
     )
-    source(parser)
+    columns(parser)
+    n_features(parser)
+    zero_based(parser)
     progress(parser)
     common(parser, "_groups.groups")
 
@@ -150,7 +152,7 @@ def _transform(commands: Any) -> None:
         metavar="{components,scores,distances}",
         help="log-densities, or squared distances, in place of components (default components)",
     )
-    zero_based(parser)
+    rows(parser)
     map_job(parser)
     common(parser, "_transforming.transform")
 
@@ -167,7 +169,7 @@ def _audit(commands: Any) -> None:
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
     parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
-    zero_based(parser)
+    rows(parser)
     progress(parser)
     common(parser, "_commands.audit")
 
@@ -182,7 +184,7 @@ def _refine(commands: Any) -> None:
     parser.add_argument("model", metavar="SKETCH.fsk")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
-    zero_based(parser)
+    rows(parser)
     progress(parser)
     common(parser, "_commands.refine")
 

@@ -10,6 +10,7 @@ import fastsketch as fs
 from fastsketch._validation import as_real
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import column_of, columns_of
 from fastsketch.cli._report import report
 
 PARQUET = ".parquet"
@@ -22,9 +23,10 @@ def groups(args: Namespace) -> None:
         started = time.perf_counter()
         found = fs.sketch_groups(
             list(args.inputs),
-            by=_column(args.by),
-            columns=None if args.columns is None else [_column(name) for name in args.columns.split(",")],
+            by=column_of(args.by),
+            columns=columns_of(args),
             fill=args.fill,
+            header=args.header,
             n_features=args.n_features,
             zero_based=args.zero_based,
             max_memory=1e6 * as_real(args.max_memory, "--max-memory", 0.0, 1e12),
@@ -43,14 +45,6 @@ def groups(args: Namespace) -> None:
                 found._write(file)
         facts = {**found.facts(), "seconds": seconds, "rows_per_second": found.n_rows / seconds}
         report(args, {**facts, "output": args.output}, out)
-
-
-def _column(text: str) -> str | int:
-    """A column by its name or, if that is a whole number, by its position."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def _folder(args: Namespace, output: Path | None) -> str | None:

@@ -75,6 +75,32 @@ class PlainRows:
             yield (rows,), rows.shape[0], position
 
 
+def open_rows_of(args: Namespace, n_features: int | None) -> Source:
+    """The rows of args.inputs, as the flags of ``_flags.rows`` ask for them."""
+    return open_rows(
+        args.inputs,
+        columns=columns_of(args),
+        fill=args.fill,
+        n_features=n_features,
+        zero_based=args.zero_based,
+        key=args.key,
+        header=args.header,
+    )
+
+
+def columns_of(args: Namespace) -> list[str | int] | None:
+    """The value of --columns."""
+    return None if args.columns is None else [column_of(name) for name in args.columns.split(",")]
+
+
+def column_of(text: str) -> str | int:
+    """A column by its name or, if that is a whole number, by its position."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
 def open_all(paths: Sequence[str], n_features: int | None, *, zero_based: bool) -> list[Source]:
     """Sources of one width, one for each file; svmlight files without n_features take the widest index of them all."""
     return open_rows(list(paths), n_features=n_features, zero_based=zero_based).each()

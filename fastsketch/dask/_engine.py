@@ -363,7 +363,7 @@ def connected(scheduler: Any, stack: ExitStack) -> Any:
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:  # whatever a server that is none says
         raise ConnectionError(
-            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {error or type(error).__name__}"
+            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {str(error) or type(error).__name__}"
         ) from error
     return stack.enter_context(client)
 

@@ -38,7 +38,61 @@ def open_rows(
     header: bool | None = None,
     beside: str | int | None = None,
 ) -> Source:
-    """Rows from wherever they are, read a chunk at a time."""
+    """Rows from wherever they are, read a chunk at a time.
+
+    Parameters
+    ----------
+    x : path, array, table, iterator or source, or a list of paths, arrays or sources
+        The name of a file, of a folder (all files in it, by their names) or a glob: ``.npy``, ``.npz`` of scipy,
+        ``.mtx``, ``.csv``, ``.tsv``, svmlight text, ``.parquet``, ``.arrow``, ``.feather``, ``.h5``, ``.h5ad``,
+        ``.zarr``; text also ``.gz``, ``.bz2``, ``.xz``. "-" is standard input, and a pipe may be named. An array or
+        sparse matrix (n, d), a memory map, a dataframe, a dask array, an AnnData, anything with a shape whose slices
+        are rows (a data set of h5py or Zarr), an iterator of batches of these. A source is given back with the
+        options applied.
+    columns : sequence of str or int, or str, optional
+        Names or positions of the columns to read, in the order they are to have. Others may hold anything.
+    dtype : dtype, optional
+        float32 or float64; by default that of the data.
+    fill : float, optional
+        Number in the place of what is missing (null, NaN, an empty cell); without it that is an error.
+    n_features : int, optional
+        Columns of svmlight text, which is read once more to find them; needed if it comes from a pipe.
+    zero_based : bool, default False
+        Whether indices of svmlight text start at 0.
+    key : str, optional
+        The data set within HDF5 or Zarr, by default the only one of two dimensions; the layer of an AnnData.
+    header : bool, optional
+        Whether the first line of a table is a header; by default where its words tell.
+    beside : str or int, optional
+        A column of any type that the rows lack, and ``chunks_beside`` gives beside them: the key of a group.
+
+    Returns
+    -------
+    fastsketch.sources.Source
+        Iterating gives arrays (n, d) or csr_array of about 8 MB, all of one dtype; each holds until the next one is
+        read. ``n_rows`` (None if only the end tells), ``n_features``, ``feature_names``, ``dtype``, ``sparse``.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is nothing that has rows.
+    ValueError
+        If there is no such column.
+    SourceError
+        If a file or what it holds cannot be read, files differ in their columns (the message names file and column),
+        or a number is missing (it names file, row and column).
+    ImportError
+        If the package that reads such a file is not installed; the message names the extra.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.arange(12.0).reshape(4, 3), columns=[2, 0])
+    >>> source
+    <4 rows of 2 columns of the ndarray, float64>
+    >>> [rows.shape for rows in source]
+    [(4, 2)]
+    """
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
     options = Options(
