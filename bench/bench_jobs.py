@@ -86,7 +86,7 @@ def job(folder, work, engine, workers):
     begun = time.perf_counter()
     options = {"workers": workers, "engine": engine, "progress": False}
     if work == "encode":
-        fs.map_rows(encoder(folder).encode, rows_of(folder, work), folder / "codes.npy", **options)
+        fs.map_rows(encoder(folder).encode, rows_of(folder, work), output=folder / "codes.npy", **options)
     elif workers == 1:
         with fs.thread_limit(1):
             fs.run(template(work), rows_of(folder, work), **options)

@@ -98,7 +98,10 @@ def _resident():
 
 
 def _peak(first):
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - first) / 1e6
+    # not ru_maxrss, which begins with what the parent had
+    with open("/proc/self/status") as file:  # noqa: PTH123
+        kilobytes = next(line.split()[1] for line in file if line.startswith("VmHWM"))
+    return (int(kilobytes) * 1024 - first) / 1e6
 
 
 def main():

@@ -7,7 +7,7 @@ from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import given
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import open_rows_of
+from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
 from fastsketch.hashing import SketchHash
@@ -48,7 +48,7 @@ def encode(args: Namespace) -> None:
         if args.factors and not isinstance(model, SketchHash):
             raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
         encoder = model.encoder(factors=True) if args.factors and isinstance(model, SketchHash) else model.encoder()
-        source = open_rows_of(args, model.n_features)
+        source = rows_in(args, model.n_features)
         found = write_answers(args, out, encoder.encode, source, suffix)
         facts: dict[str, Any] = {"n_rows": found.n_rows}
         if isinstance(model, SketchHash):

@@ -20,7 +20,7 @@ from fastsketch.cli._job import given, limited
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
-from fastsketch.cli._reading import open_rows_of
+from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
 from fastsketch.sketching import FrequentDirections
@@ -48,7 +48,7 @@ def refine(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         model = _sketch_in(args.model, "is refined")
         model._check_rereadable("refine")
-        sources = open_rows_of(args, model.n_features).each()
+        sources = rows_in(args, model.n_features).each()
         started = time.perf_counter()
         with limited(args.threads), warnings.catch_warnings():
             warnings.simplefilter("error", OtherRows)
@@ -103,7 +103,7 @@ def audit(args: Namespace) -> int:
     model._rereadable("an audit")
     if once := [path for path in args.inputs if comes_once(path)]:
         raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
-    sources = open_rows_of(args, model.n_features).each()
+    sources = rows_in(args, model.n_features).each()
     watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
     with limited(args.threads), warnings.catch_warnings(record=True) as told:

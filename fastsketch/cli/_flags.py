@@ -109,35 +109,34 @@ def zero_based(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(parser: argparse.ArgumentParser) -> None:
-    """What of its files a command reads as rows: arguments of open_rows."""
-    columns(parser)
-    parser.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, or layer of AnnData")
+    """What of the inputs are rows, for commands that read whatever fs.open_rows does."""
     zero_based(parser)
-
-
-def columns(parser: argparse.ArgumentParser) -> None:
-    """Which columns of its files a command reads, and what stands for a number that is missing."""
-    parser.add_argument("--columns", metavar="A,B,...", help="names or positions (from 0) of columns (default: all)")
-    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
-    parser.add_argument(
+    group = parser.add_argument_group("inputs")
+    group.add_argument(
+        "--columns", metavar="A,B,...", help="names or positions (from 0) of the columns that are read (default: all)"
+    )
+    group.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    group.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, layer of AnnData, that holds the rows")
+    group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="whether the first line of a table is a header (default: where its words tell)",
+        default=None,
+        help="whether the first line of a table has names (default: by what stands in it)",
     )
 
 
-def source(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that learns from rows."""
-    n_features(parser)
-    rows(parser)
-
-
-def n_features(parser: argparse.ArgumentParser) -> None:
-    """The width of svmlight text."""
+def widths(parser: argparse.ArgumentParser) -> None:
+    """The columns of inputs that do not say how many they have."""
     parser.add_argument(
         "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
     )
     renamed(parser, {"--features": "--n-features"})
+
+
+def source(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that reads rows of any width."""
+    widths(parser)
+    rows(parser)
 
 
 def _how(text: str) -> bool | str:

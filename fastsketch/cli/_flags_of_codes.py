@@ -15,7 +15,6 @@ from fastsketch.cli._flags import (
     rows,
     seed,
     source,
-    zero_based,
 )
 
 # Choices are only shown here: the classes check them. A test compares both.
@@ -155,5 +154,5 @@ def searched(parser: Any) -> None:
     )
     parser.add_argument("--allow", metavar="IDS", help="find only these ids: .npy, or text with a line for each")
     parser.add_argument("-o", "--output", metavar="FOUND.npz", help="arrays 'indices' and 'distances'")
-    zero_based(parser)
+    rows(parser)
     parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastsketch.cli._flags import choices, common, progress, zero_based
+from fastsketch.cli._flags import choices, common, progress, rows
 from fastsketch.cli._flags_of_codes import METRICS, searched
 
 # Choices are only shown here: the class checks them. A test compares both.
@@ -44,7 +44,7 @@ def _add(actions: Any) -> None:
         "--keep-rows", metavar=choices(KEPT), help="of a new index: the rows, too, to rescore by (default none)"
     )
     parser.add_argument("--metric", metavar=choices(METRICS), help="of a new index: what is near (default euclidean)")
-    zero_based(parser)
+    rows(parser)
     progress(parser)
     common(parser, "_indexing.add")
 

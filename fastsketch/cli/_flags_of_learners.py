@@ -8,11 +8,11 @@ from fastsketch.cli._flags import (
     common,
     long,
     map_job,
-    n_features,
     or_none,
     parameter,
     renamed,
     seed,
+    widths,
     zero_based,
 )
 
@@ -129,7 +129,7 @@ def _learn(commands: Any) -> None:
             "--projection": "--constraint",
         },
     )
-    n_features(parser)
+    widths(parser)
     zero_based(parser)
     long(parser)
     common(parser, "_learning.learn_online")

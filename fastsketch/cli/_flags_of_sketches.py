@@ -4,18 +4,15 @@ from typing import Any
 
 from fastsketch.cli._flags import (
     choices,
-    columns,
     common,
     dtype,
     in_parts,
     map_job,
-    n_features,
     parameter,
     progress,
     renamed,
     rows,
     source,
-    zero_based,
 )
 
 # Choices are only shown here: the classes check them. A test compares both.
@@ -40,9 +37,9 @@ def _sketch(commands: Any) -> None:
     parser = commands.add_parser(
         "sketch",
         help="sketch the rows of files",
-        description="Sketch the rows of files, folders, quoted globs or standard input (-) in one pass, in constant "
-        "memory. Reads .npy, CSR .npz, .mtx, tables (.csv, .tsv) and svmlight text, compressed too (.gz, .bz2, .xz), "
-        "and with the extras 'arrow', 'hdf5' and 'zarr' Parquet, Arrow IPC, HDF5, AnnData and Zarr.",
+        description="Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, "
+        "tsv and Matrix Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of "
+        "them; - for standard input.",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
@@ -120,9 +117,7 @@ def _groups(commands: Any) -> None:
     parser.add_argument(
         "--temporary-folder", metavar="DIR", help="place for temporary files (default: the folder of the output)"
     )
-    columns(parser)
-    n_features(parser)
-    zero_based(parser)
+    source(parser)
     progress(parser)
     common(parser, "_groups.groups")
 

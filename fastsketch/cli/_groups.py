@@ -10,7 +10,7 @@ import fastsketch as fs
 from fastsketch._validation import as_real
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import column_of, columns_of
+from fastsketch.cli._reading import as_column, how_read
 from fastsketch.cli._report import report
 
 PARQUET = ".parquet"
@@ -23,12 +23,8 @@ def groups(args: Namespace) -> None:
         started = time.perf_counter()
         found = fs.sketch_groups(
             list(args.inputs),
-            by=column_of(args.by),
-            columns=columns_of(args),
-            fill=args.fill,
-            header=args.header,
-            n_features=args.n_features,
-            zero_based=args.zero_based,
+            by=as_column(args.by),
+            **how_read(args, args.n_features),
             max_memory=1e6 * as_real(args.max_memory, "--max-memory", 0.0, 1e12),
             folder=_folder(args, out.path),
             progress=args.progress,

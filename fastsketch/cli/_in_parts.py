@@ -10,7 +10,7 @@ from typing import Any, cast
 from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
 from fastsketch.cli._output import Output
-from fastsketch.cli._reading import open_rows_of
+from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
 from fastsketch.jobs import Report, run
 from fastsketch.jobs._manifest import Difference, OtherJob, in_words, kept, remove, shown
@@ -25,7 +25,7 @@ def rows_of(args: Namespace) -> Source:
         raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
     if getattr(args, "passes", 1) > 1 and once:
         raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
-    return open_rows_of(args, args.n_features)
+    return rows_in(args, args.n_features)
 
 
 def learn_in_parts(

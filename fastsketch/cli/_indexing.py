@@ -15,7 +15,7 @@ from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._progress import Progress
-from fastsketch.cli._reading import open_all
+from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._searching import answer, asked, matrix, read_ids
 from fastsketch.cli._signals import held
@@ -30,7 +30,7 @@ def add(args: Namespace) -> None:
     """Add the rows of files to an index, which is made if it is not there: all of them, or none."""
     with _unchanged(args):
         index = _renewed(args) if (Path(args.index) / MANIFEST).exists() else _made(args)
-        sources = open_all(args.inputs, index.n_features, zero_based=args.zero_based)
+        sources = rows_in(args, index.n_features).each()
         ids = read_ids(args.ids) if args.ids else None
         total, before, rows = sum(source.size for source in sources) or 1, 0, 0
         progress, started = Progress(Path(args.index).name, args.progress), time.perf_counter()

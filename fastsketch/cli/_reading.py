@@ -52,53 +52,29 @@ class Reader(Protocol):
         ...
 
 
-class PlainRows:
-    """Rows alone."""
-
-    def open(self, args: Namespace) -> list[Source]:
-        """See Reader."""
-        return open_all(args.inputs, args.n_features, zero_based=args.zero_based)
-
-    def begin(self, sources: Sequence[Source]) -> None:
-        """See Reader."""
-
-    def notes(self) -> dict[str, Any]:
-        """See Reader."""
-        return {}
-
-    def take(self, notes: dict[str, Any]) -> None:
-        """See Reader."""
-
-    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
-        """See Reader."""
-        for rows, position in source.chunks(start_row):
-            yield (rows,), rows.shape[0], position
-
-
-def open_rows_of(args: Namespace, n_features: int | None) -> Source:
-    """The rows of args.inputs, as the flags of ``_flags.rows`` ask for them."""
-    return open_rows(
-        args.inputs,
-        columns=columns_of(args),
-        fill=args.fill,
-        n_features=n_features,
-        zero_based=args.zero_based,
-        key=args.key,
-        header=args.header,
-    )
-
-
-def columns_of(args: Namespace) -> list[str | int] | None:
-    """The value of --columns."""
-    return None if args.columns is None else [column_of(name) for name in args.columns.split(",")]
-
-
-def column_of(text: str) -> str | int:
+def as_column(text: str) -> str | int:
     """A column by its name or, if that is a whole number, by its position."""
     try:
         return int(text)
     except ValueError:
         return text
+
+
+def how_read(args: Namespace, n_features: int | None) -> dict[str, Any]:
+    """The options of open_rows among the arguments."""
+    return {
+        "columns": None if args.columns is None else [as_column(name) for name in args.columns.split(",")],
+        "fill": args.fill,
+        "key": args.key,
+        "header": args.header,
+        "n_features": n_features,
+        "zero_based": args.zero_based,
+    }
+
+
+def rows_in(args: Namespace, n_features: int | None = None) -> Source:
+    """The rows of args.inputs, one file after another."""
+    return open_rows(list(args.inputs), **how_read(args, n_features))
 
 
 def open_all(paths: Sequence[str], n_features: int | None, *, zero_based: bool) -> list[Source]:

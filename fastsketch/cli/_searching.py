@@ -14,6 +14,7 @@ from fastsketch._validation import as_integer
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._reading import how_read
 from fastsketch.cli._report import report
 from fastsketch.io import SourceError
 from fastsketch.sources import naming, open_rows
@@ -48,7 +49,7 @@ def answer(
     args: Namespace, out: Output, n_features: int | None, find: Callable[[Any], Found], facts: dict[str, Any]
 ) -> None:
     """Search for the rows of args.queries, then print and save what was found."""
-    source = open_rows(args.queries, n_features=n_features, zero_based=args.zero_based)
+    source = open_rows(args.queries, **how_read(args, n_features))
     found: list[Found] = []
     row, seconds = 0, 0.0
     with limited(args.threads):

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import open_rows_of
+from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
 from fastsketch.io import StateError, read_header
@@ -26,7 +26,7 @@ def transform(args: Namespace) -> None:
             raise ValueError(
                 f"--what must be {' or '.join(known) or 'nothing'} for a {type(model).__name__}, got {args.what}"
             )
-        source = open_rows_of(args, model.n_features_in_)
+        source = rows_in(args, model.n_features_in_)
         heads = [str(name) for name in model.get_feature_names_out()] if args.what == "components" else [args.what]
         found = write_answers(args, out, method, source, suffix, heads)
         report(args, {"n_rows": found.n_rows, "columns": len(heads), **timed(found), "output": args.output}, out)

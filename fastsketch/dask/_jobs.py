@@ -5,7 +5,6 @@
 # pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from numbers import Real
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -17,7 +16,7 @@ from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed import code_width
-from fastsketch.dask._engine import computed, connected
+from fastsketch.dask._engine import computed
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.lowrank import LowRankModel
@@ -104,6 +103,13 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
         Models merged by one task; of no meaning for files.
     scheduler : str, distributed.Client or a cluster, optional
         Where to run; by default on the active client.
+    sample_weight, validation, patience, callback : of a LowRankModel
+        As for its ``fit``: weights, and held-out entries unless they are a share, in partitions as the data. A share
+        holds out the entries that a fit of one process would.
+    max_memory : float, of a LowRankModel
+        Bytes that the sums of one step may take on a worker: n (rank + 1) (rank + 2) / 2 numbers of 8 bytes in a sweep,
+        n the columns, once for each of its partitions and five times more. By default a quarter of the least memory of
+        a worker. What would take more is refused before the first step.
 
     Returns
     -------
@@ -129,6 +135,11 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
     partition but the last is a multiple of ``block_rows`` long is that of one pass over all rows, bit for bit;
     otherwise each partition is a part that is sealed.
 
+    Partitions of a LowRankModel stay on their workers, with the scores of their entries and the factors of their rows;
+    sums over columns travel. The objective is that of ``model.fit`` of all rows but for rounding (in float32, of losses
+    with kinks, rounding decides which kinks are met), the bits depend on the partitions alone, and the factors of all
+    rows come back with the model.
+
     Examples
     --------
     >>> import dask.array as da, fastsketch as fs
@@ -142,10 +153,7 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
 
     fan_in = as_integer(fan_in, "fan_in", 2)
     if isinstance(model, LowRankModel):
-        with ExitStack() as stack:
-            if scheduler is not None:
-                stack.enter_context(connected(scheduler, stack).as_current())
-            return cast("Any_model", _fit_low_rank(model, data, options))
+        return cast("Any_model", _fit_low_rank(model, data, scheduler, options))
     if options:
         raise TypeError(f"{', '.join(options)}: of a LowRankModel alone, got {type(model).__name__}")
     if isinstance(data, Source) or is_name(data) or (isinstance(data, list) and data and all(map(is_name, data))):
@@ -176,9 +184,11 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
     return model.copy().merge(computed(root, scheduler).opened())
 
 
-def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> LowRankModel:
+def _fit_low_rank(model: LowRankModel, data: Any, scheduler: Any, options: dict[str, Any]) -> LowRankModel:
     from fastsketch.dask import _low_rank
 
+    if isinstance(data, Source) or is_name(data):
+        raise TypeError("a LowRankModel is fitted to delayed partitions, functions that load one, or a dask array")
     wanted = tuple(_low_rank.fit.__kwdefaults__ or ())
     if unknown := sorted(set(options) - set(wanted)):
         raise TypeError(f"fit has no argument {unknown[0]!r} for a LowRankModel: it has {', '.join(wanted)}")
@@ -186,7 +196,7 @@ def _fit_low_rank(model: LowRankModel, data: Any, options: dict[str, Any]) -> Lo
         given = options.get(name)
         if given is not None and not isinstance(given, Real):
             options[name] = _partitions(given).parts
-    return _low_rank.fit(model, _partitions(data).parts, **options)
+    return _low_rank.fit(model, _partitions(data).parts, scheduler, **options)
 
 
 def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:

@@ -5,10 +5,13 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastsketch._validation import as_integer, as_real
+from fastsketch.dask._engine import connected
+from fastsketch.jobs import WorkerLost
 from fastsketch.lowrank import LowRankModel
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ MEMORY = 2 << 30
 def fit(
     model: LowRankModel,
     partitions: Sequence[Any],
+    scheduler: Any = None,
     *,
     sample_weight: Sequence[Any] | None = None,
     validation: Any = None,
@@ -29,10 +33,8 @@ def fit(
     max_memory: float | None = None,
 ) -> LowRankModel:
     """See fastsketch.dask.fit; partitions, sample_weight and validation are lists of delayed partitions."""
-    from dask.base import compute
-
+    from fastsketch.dask._crew import ClientCrew
     from fastsketch.lowrank._crew import Here
-    from fastsketch.lowrank._spread import Room, fitted_over
     from fastsketch.lowrank._spread_data import Given
 
     if model.n_features is not None:
@@ -50,56 +52,78 @@ def fit(
     for name, given in lists.items():
         if given is not None and len(given) != len(partitions):
             raise ValueError(f"{name} must have the {len(partitions)} partitions of the data, got {len(given)}")
-    client, count = _client(), len(partitions)
-    if client is None:
-        crew: Any = Here()
-        parts, *others = ([None if each is None else list(compute(*each))] for each in (partitions, *lists.values()))
-        loaded = Given(parts[0] or [], others[0][0], others[1][0])
-        room = Room(MEMORY if max_memory is None else max_memory, count)
-    else:
-        from fastsketch.dask._crew import ClientCrew
+    asked = Asked(model, share, patience, callback, max_memory)
+    if scheduler is None and not _active():
+        from dask.base import compute
 
-        crew, homes = ClientCrew(client), _homes(client, count)
+        parts, weights, apart = (
+            None if each is None else list(compute(*each)) for each in (partitions, *lists.values())
+        )
+        return _fitted(asked, Here(), Given(parts or [], weights, apart), MEMORY, len(partitions))
+    from distributed import KilledWorker
 
-        def placed(given: Sequence[Any] | None) -> list[Any] | None:
-            if given is None:
-                return None
-            # there, and wherever else if that worker is lost
-            return [
-                crew.holding(client.compute(each, workers=[home], allow_other_workers=True, optimize_graph=True))
-                for each, home in zip(given, homes, strict=True)
-            ]
+    with ExitStack() as stack:
+        client = connected(scheduler, stack)
+        homes = _homes(client, len(partitions))
+        crew = ClientCrew(client)
+        given = Given(*(_placed(crew, client, each, homes) for each in (partitions, *lists.values())))
+        del partitions, lists, sample_weight, validation, held
+        try:
+            return _fitted(asked, crew, given, _memory(client), max(homes.count(home) for home in homes))
+        except KilledWorker as error:
+            raise WorkerLost(f"a task lost its worker too often: killed, or out of memory? {error}") from error
 
-        loaded = Given(placed(partitions) or [], placed(sample_weight), placed(held))
-        most = max(homes.count(home) for home in homes)
-        room = Room(_memory(client) if max_memory is None else max_memory, most)
-    wanted = model._wanted()
+
+class Asked(NamedTuple):
+    """A fit."""
+
+    model: LowRankModel
+    share: float | None
+    patience: int | None
+    callback: "Callback | None"
+    max_memory: float | None
+
+
+def _fitted(asked: Asked, crew: Any, given: Any, memory: float, most: int) -> LowRankModel:
+    """memory: of a worker for sums, if it was not given; most: partitions of one."""
+    from fastsketch.lowrank._spread import Room, fitted_over
+
+    model = asked.model
     fitted = fitted_over(
         crew,
-        loaded,
-        wanted,
+        given,
+        model._wanted(),
         dtype=model.dtype,
         scaling=model.scaling,
-        share=share,
-        patience=patience,
-        callback=callback,
-        room=room,
+        share=asked.share,
+        patience=asked.patience,
+        callback=asked.callback,
+        room=Room(memory if asked.max_memory is None else asked.max_memory, most),
     )
     out = model.copy()
     out._fitted = fitted
     return out
 
 
-def _client() -> Any:
-    """The active client, or None: Dask's threads load the partitions, and they are fitted here."""
-    try:
-        from distributed import default_client
-    except ImportError:
+def _placed(crew: Any, client: Any, given: Sequence[Any] | None, homes: list[str]) -> Any:
+    """Promises of partitions, each at its home, and wherever else if that is lost."""
+    if given is None:
         return None
+    return [
+        crew.holding(client.compute(each, workers=[home], allow_other_workers=True))
+        for each, home in zip(given, homes, strict=True)
+    ]
+
+
+def _active() -> bool:
+    """Whether there is a client; without one Dask's threads load the partitions, and they are fitted here."""
     try:
-        return default_client()
-    except ValueError:
-        return None
+        from distributed import Client
+
+        Client.current()
+    except (ImportError, ValueError):
+        return False
+    return True
 
 
 def _workers(client: Any) -> dict[str, Any]:

@@ -141,7 +141,9 @@ class _Job:
 
     def __init__(self, given: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
         if not (isinstance(given, Model) and hasattr(given, "update")):
-            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}")
+            whole = isinstance(given, Model) and hasattr(given, "fit")
+            instead = ": its fit takes all rows, fastsketch.dask.fit their partitions" if whole else ""
+            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}{instead}")
         template: Any = given
         if "targets" in signature(template.update).parameters:
             raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")

@@ -38,60 +38,62 @@ def open_rows(
     header: bool | None = None,
     beside: str | int | None = None,
 ) -> Source:
-    """Rows from wherever they are, read a chunk at a time.
+    """Rows from wherever they are, as a source that is read a chunk at a time.
 
     Parameters
     ----------
-    x : path, array, table, iterator or source, or a list of paths, arrays or sources
-        The name of a file, of a folder (all files in it, by their names) or a glob: ``.npy``, ``.npz`` of scipy,
-        ``.mtx``, ``.csv``, ``.tsv``, svmlight text, ``.parquet``, ``.arrow``, ``.feather``, ``.h5``, ``.h5ad``,
-        ``.zarr``; text also ``.gz``, ``.bz2``, ``.xz``. "-" is standard input, and a pipe may be named. An array or
-        sparse matrix (n, d), a memory map, a dataframe, a dask array, an AnnData, anything with a shape whose slices
-        are rows (a data set of h5py or Zarr), an iterator of batches of these. A source is given back with the
-        options applied.
-    columns : sequence of str or int, or str, optional
-        Names or positions of the columns to read, in the order they are to have. Others may hold anything.
-    dtype : dtype, optional
-        float32 or float64; by default that of the data.
+    x : path, glob, folder, "-", array, table, ... or a list of these
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), text as .gz,
+        .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A
+        folder is its files in the order of their names, but for hidden ones and those that begin with "_"; a list
+        is its items, one after another. "-" is standard input; it and other pipes are known by their first bytes, and
+        read once.
+        Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
+        arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
+    columns : str, or sequence of str or int, optional
+        Names or positions of the columns that are read, in this order. One of lists of numbers (an embedding) is as
+        many columns as the lists are long.
+    dtype : {float32, float64}, optional
+        Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
     fill : float, optional
-        Number in the place of what is missing (null, NaN, an empty cell); without it that is an error.
+        What stands in the place of missing numbers (NaN, nulls, empty cells). By default they are an error.
     n_features : int, optional
-        Columns of svmlight text, which is read once more to find them; needed if it comes from a pipe.
+        Columns of svmlight text; without it files are read once before, and streams need it.
     zero_based : bool, default False
-        Whether indices of svmlight text start at 0.
+        Whether the features of svmlight text count from 0.
     key : str, optional
-        The data set within HDF5 or Zarr, by default the only one of two dimensions; the layer of an AnnData.
+        The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
     header : bool, optional
-        Whether the first line of a table is a header; by default where its words tell.
+        Whether the first line of a table of text has names; by default what stands in it decides.
     beside : str or int, optional
-        A column of any type that the rows lack, and ``chunks_beside`` gives beside them: the key of a group.
+        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
 
     Returns
     -------
-    fastsketch.sources.Source
-        Iterating gives arrays (n, d) or csr_array of about 8 MB, all of one dtype; each holds until the next one is
-        read. ``n_rows`` (None if only the end tells), ``n_features``, ``feature_names``, ``dtype``, ``sparse``.
+    source : fastsketch.sources.Source
+        An iterable of chunks: arrays (k, d), or CSR, of one dtype and width, each good until the next is read. It has
+        ``n_rows`` (None if only the end shows it), ``n_features``, ``feature_names``, ``parts``. Reading runs on a
+        thread, two chunks ahead at most.
 
     Raises
     ------
-    TypeError
-        If ``x`` is nothing that has rows.
-    ValueError
-        If there is no such column.
     SourceError
-        If a file or what it holds cannot be read, files differ in their columns (the message names file and column),
-        or a number is missing (it names file, row and column).
+        If there is nothing, or what there is is damaged, of another format, or has other columns than the files before;
+        while it is read, for a number that is missing, and for a file that has changed since it was opened. The message
+        names the file, and the row, line and column where there are such.
     ImportError
-        If the package that reads such a file is not installed; the message names the extra.
+        If a format needs a package that is not installed: the message names the extra.
+    TypeError, ValueError
+        If an argument is none.
 
     Examples
     --------
     >>> import numpy as np, fastsketch as fs
-    >>> source = fs.open_rows(np.arange(12.0).reshape(4, 3), columns=[2, 0])
-    >>> source
-    <4 rows of 2 columns of the ndarray, float64>
-    >>> [rows.shape for rows in source]
-    [(4, 2)]
+    >>> source = fs.open_rows([np.zeros((3, 2)), np.ones((4, 2))])
+    >>> source.n_rows, source.n_features
+    (7, 2)
+    >>> float(sum(rows.sum() for rows in source))
+    8.0
     """
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)

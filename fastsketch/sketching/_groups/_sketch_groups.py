@@ -39,6 +39,7 @@ def sketch_groups(
     dtype: DTypeLike | None = None,
     columns: Sequence[str | int] | None = None,
     fill: float | None = None,
+    key: str | None = None,
     header: bool | None = None,
     n_features: int | None = None,
     zero_based: bool = False,
@@ -57,7 +58,7 @@ def sketch_groups(
         keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
     sketch_size, method, alpha0, beta, buffer_size, center, dtype
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
-    columns, fill, header, n_features, zero_based
+    columns, fill, key, header, n_features, zero_based
         As for ``fs.open_rows``; positions in columns count the columns without that of the keys.
     max_memory : float, default 1e9
         Bytes that the groups may take up. Beyond that, rows of groups that have not filled a buffer go to temporary
@@ -104,7 +105,13 @@ def sketch_groups(
         sketch_size, method=method, alpha0=alpha0, beta=beta, buffer_size=buffer_size, center=center, dtype=dtype
     )
     max_memory = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))
-    options: dict[str, Any] = {"fill": fill, "header": header, "n_features": n_features, "zero_based": zero_based}
+    options: dict[str, Any] = {
+        "fill": fill,
+        "key": key,
+        "header": header,
+        "n_features": n_features,
+        "zero_based": zero_based,
+    }
     rows = keyed(source, by, columns=columns, options=options)
     _fill(found, rows, max_memory=max_memory, folder=None if folder is None else fspath(folder), progress=progress)
     return found
