@@ -108,9 +108,9 @@ class Source(ABC):
         return self.read_beside(start_row)
 
     def __repr__(self) -> str:
-        n_rows = "" if self.n_rows is None else f"{self.n_rows} "
-        dtype = "" if self.dtype is None else f", {self.dtype}"
-        return f"<{'sparse ' if self.sparse else ''}{n_rows}rows of {self.n_features} columns of {self.name}{dtype}>"
+        shape = f"{'?' if self.n_rows is None else self.n_rows} x {self.n_features}"
+        kind = f"{', sparse' if self.sparse else ''}{'' if self.dtype is None else f', {self.dtype}'}"
+        return f"<source of {self.name}: {shape}{kind}>"
 
     def __iter__(self) -> "Iterator[Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
