@@ -383,9 +383,10 @@ def connected(scheduler: Any, stack: ExitStack) -> Any:
             address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
         _check_that_it_answers(distributed, address)
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except Exception as error:  # whatever a server that is none says
+    except Exception as error:  # whatever a server that is none says, a TimeoutError nothing
+        why = str(error) or type(error).__name__
         raise ConnectionError(
-            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {error or type(error).__name__}"
+            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {why}"
         ) from error
     return stack.enter_context(client)
 

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
@@ -164,6 +165,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     firsts = _first_rows(parts)
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
+        _names_are_checked(source),
         Progress(job.progress, source, len(parts)) as told,
         Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
@@ -180,6 +182,15 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
         lengths, spec = kept.all(len(parts))
         kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
     return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def _names_are_checked(source: Source) -> Iterator[None]:
+    """Without a warning of scikit-learn for every chunk, that it has no names: ``check_names`` has seen them."""
+    with warnings.catch_warnings():
+        if source.feature_names is not None:
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        yield
 
 
 def in_parts(

@@ -160,6 +160,8 @@ def serve(pipe: Any) -> None:
             except (EOFError, ConnectionError):
                 raise
             except Exception as error:  # an argument is not what it should be
+                if isinstance(error, AttributeError | ImportError):
+                    error = TypeError(f"a worker does not find what it was sent: {error}; {_IMPORTABLE}")
                 pipe.send((False, error, ""))
                 continue
             try:
@@ -173,6 +175,11 @@ def serve(pipe: Any) -> None:
             except Exception as error:  # the answer cannot be pickled
                 pipe.send((False, TypeError(f"the result or error of a task cannot be sent: {error}"), ""))
             del answer, function, args  # or they lay beside those of the next task
+
+
+_IMPORTABLE = (
+    "define it in a module, or in a script before  if __name__ == '__main__'; in a notebook take engine='threads'"
+)
 
 
 def _end_with_parent() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,32 @@ def calls(folder):
 
 def table(path):
     return pytest.importorskip("pyarrow.parquet").read_table(path)
+
+
+def test_a_function_that_workers_cannot_find_says_where_to_define_it(folder):
+    (folder / "script.py").write_text(
+        "import fastsketch as fs\n"
+        "if __name__ == '__main__':\n"
+        "    def sums(rows): return rows.sum(1)\n"
+        "    fs.map_rows(sums, 'rows.npy', output='out.npy', workers=2, part_bytes=3200)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(fs.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "TypeError: a worker does not find what it was sent" in done.stderr
+    assert "define it in a module, or in a script before  if __name__ == '__main__'" in done.stderr
+
+
+def test_names_that_were_checked_are_no_warning_of_scikit_learn(folder):
+    pandas, sklearn = pytest.importorskip("pandas"), pytest.importorskip("fastsketch.sklearn")
+    frame = pandas.DataFrame(STREAM, columns=[f"c{k}" for k in range(STREAM.shape[1])])
+    pca = sklearn.SketchedPCA(3).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fs.map_rows(pca.transform, frame, output=folder / "out.npy", workers=1)
+    with pytest.raises(ValueError, match="column 0 is 'c29'"):
+        fs.map_rows(pca.transform, frame.iloc[:, ::-1], output=folder / "out.npy", workers=1)
 
 
 # -- the same as one call ----------------------------------------------------------------------------------------------
