@@ -56,9 +56,8 @@ def test_a_function_that_workers_cannot_find_says_where_to_define_it(folder):
         "    def sums(rows): return rows.sum(1)\n"
         "    fs.map_rows(sums, 'rows.npy', output='out.npy', workers=2, part_bytes=3200)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(fs.__file__).parents[1])}
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "script.py"], cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
     assert "TypeError: a worker does not find what it was sent" in done.stderr
     assert "define it in a module, or in a script before  if __name__ == '__main__'" in done.stderr
