@@ -21,7 +21,10 @@ TESTS = (
     (
         "codes",
         "io",
+        "sources/test_table.py",
+        "features/test_ids.py",
         "reliability/test_certificate.py",
+        "sketching/test_groups.py",
         "sketching/test_input.py",
         "sketching/test_golden.py",
         "sketching/test_tracked.py",
@@ -39,6 +42,7 @@ LEFT_OUT = " and ".join(
         "take_little_memory",
         "costs_less",
         "memory_does_not_grow",
+        "memory_is_bounded",
         "a_leak",
         "requests_for_memory",
         "scikit_learn",
