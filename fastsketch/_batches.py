@@ -5,6 +5,7 @@ elsewhere (in a file, on other machines), is a source (``fastsketch.sources``), 
 """
 
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ FeatureNames = tuple[str, ...]
 # What ``update`` takes; tables and arrays that lie elsewhere are arrays to a type checker.
 Batch: TypeAlias = Rows | Source
 
-IN_MEMORY = (list, tuple, dict, str, bytes, memoryview)
+IN_MEMORY = (list, tuple, dict, bytes, memoryview)
 # Names that a message lists at most.
 SHOWN = 3
 
@@ -26,8 +27,10 @@ def as_source(rows: Any) -> Source | None:
     """Rows that are read a chunk at a time, as a source; None for rows in memory.
 
     What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
-    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files.
+    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files. A name is that of files.
     """
+    if isinstance(rows, str | PathLike):
+        return open_rows(rows)
     if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # as most are
         return None
     if isinstance(rows, Source):

@@ -9,6 +9,8 @@ from fastsketch.cli._output import Output
 
 # A fact that is printed in lines of its own, and plotted.
 SPECTRUM = "singular_values"
+# Names of columns or classes that the text lists; JSON has them all.
+MOST_NAMES = 20
 
 
 def finite(value: Any) -> Any:
@@ -44,4 +46,9 @@ def as_text(value: Any) -> str:
     if isinstance(value, dict):
         named = cast(dict[str, Any], value)
         return ", ".join(f"{name}={as_text(item)}" for name, item in named.items() if item is not None)
-    return ", ".join(map(as_text, cast(list[Any], value))) if isinstance(value, list) else str(value)
+    if not isinstance(value, list):
+        return str(value)
+    items = cast(list[Any], value)
+    named = len(items) > MOST_NAMES and all(isinstance(item, str) for item in items)
+    text = ", ".join(map(as_text, items[: MOST_NAMES if named else None]))
+    return f"{text}, ... ({len(items):,})" if named else text

@@ -21,6 +21,7 @@ from fastsketch import _threads
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs import WorkerLost
 from fastsketch.jobs._parts import Node
+from fastsketch.jobs._worker import shared_value
 from fastsketch.sources import Source
 from fastsketch.sources._dask_array import DaskSource, array_in, with_array
 
@@ -30,6 +31,9 @@ PATIENCE, PATIENCE_FOR_WORKERS = 5.0, 30.0
 FRESH = 2.0
 # Tasks over blocks of one array, of which all are submitted at once.
 ALL = 1 << 30
+# Bytes of a model that go with every task. A longer one is a task of its own; the cluster would give all that need it
+# to the workers that have it, as long as those are few, and leave the others idle until these are overrun.
+SENT_WITH_TASKS = 1 << 20
 # Joins go before leaves, so that what waits on the cluster is little.
 BEFORE = 10
 
@@ -76,6 +80,13 @@ class _Model(_Task):
     """What many tasks are given. It comes of a task, since what is scattered goes with the workers that have it."""
 
 
+class _Copy(NamedTuple):
+    """A pickle of a model that goes with every task, and is opened once in a process: not by the scheduler."""
+
+    name: str
+    content: bytes
+
+
 class Elsewhere:
     """The bytes of a model that lie on the cluster, as long as this object lives."""
 
@@ -107,6 +118,8 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
                 return with_array(value.part, array.given(blocks))
             found = results[value.number]
             return found if value.node is None else value.node._replace(content=found[1])
+        if isinstance(value, _Copy):
+            return shared_value(*value)
         return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
     with _threads.thread_limit(1):
@@ -200,18 +213,25 @@ class Cluster:
     @property
     def n_workers(self) -> int:
         """Tasks that run at the same time: threads of all workers, which may come and go."""
+        return min(self._threads(), self._limit) if self._limit else self._threads()
+
+    def _threads(self) -> int:
         count, when = self._workers
         if not count or time.monotonic() - when > FRESH:
             count = max(1, sum(self._client.nthreads().values()))
             self._workers = count, time.monotonic()
-        return min(count, self._limit) if self._limit else count
+        return count
 
-    @property
-    def room(self) -> int:
-        """See Engine."""
+    def room(self, left: int) -> int:
+        """See Engine.
+
+        One task waits on every worker that is busy, where it begins at once; not the last ones, which another one that
+        is free by then could have begun earlier.
+        """
         if self._of_blocks:
             return ALL
-        return self.n_workers if self._limit else 2 * self.n_workers
+        n = self.n_workers
+        return n if left <= n or n < self._threads() else 2 * n
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     def submit(self, key: Hashable, function: Callable[..., Any], *args: Any) -> None:
@@ -335,6 +355,8 @@ class Cluster:
             import cloudpickle  # type: ignore[import-untyped]  # it comes with dask
 
             content = cloudpickle.dumps(value)
+        if len(content) <= SENT_WITH_TASKS:
+            return _Copy(uuid.uuid4().hex, content)
         return _Model("the model", pickle.loads, (content,))
 
 
@@ -361,9 +383,10 @@ def connected(scheduler: Any, stack: ExitStack) -> Any:
             address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
         _check_that_it_answers(distributed, address)
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except Exception as error:  # whatever a server that is none says
+    except Exception as error:  # whatever a server that is none says, a TimeoutError nothing
+        why = str(error) or type(error).__name__
         raise ConnectionError(
-            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {error or type(error).__name__}"
+            f"no Dask scheduler answers at {scheduler} (`dask scheduler` starts one): {why}"
         ) from error
     return stack.enter_context(client)
 

@@ -37,8 +37,6 @@ class Engine(Protocol):
     ----------
     n_workers : int
         Tasks that run at the same time.
-    room : int
-        Tasks to submit before the first result is waited for, so that no worker does.
     here : bool
         Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
     """
@@ -46,13 +44,15 @@ class Engine(Protocol):
     @property
     def n_workers(self) -> int: ...
     @property
-    def room(self) -> int: ...
-    @property
     def here(self) -> bool: ...
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None:
         """Stop what is still running, and wait for its end."""
+        ...
+
+    def room(self, left: int) -> int:
+        """Tasks to have under way before a result is waited for, so that no worker does; `left` are yet to come."""
         ...
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
@@ -90,7 +90,7 @@ def tell(n_rows: int) -> None:
 class Serial:
     """One task after the other, each as it is asked for. `limit`: what holds for BLAS and the pool meanwhile."""
 
-    n_workers, room, here = 1, 1, True
+    n_workers, here = 1, True
 
     def __init__(self, limit: Any = None, listener: Callable[[int], None] | None = None) -> None:
         self._limit, self._listener = limit, listener
@@ -108,6 +108,10 @@ class Serial:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def room(self, left: int) -> int:
+        """See Engine."""
+        return 1
+
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""
         self._waiting.append((key, function, args))
@@ -122,10 +126,6 @@ class Serial:
         return value
 
 
-def _room(n_workers: int) -> int:
-    return 2 * n_workers  # one task waits for every worker that is busy
-
-
 class Threads:
     """Python threads: the kernels release the interpreter lock. One limit on BLAS and the pool for all of them."""
 
@@ -133,7 +133,6 @@ class Threads:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
-        self.room = _room(n_workers)
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -153,6 +152,10 @@ class Threads:
                 thread.join()
         finally:
             self._limit.__exit__()
+
+    def room(self, left: int) -> int:
+        """See Engine; one task waits for every worker that is busy."""
+        return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""
@@ -201,7 +204,6 @@ class Processes:
 
     def __init__(self, n_workers: int, retries: int) -> None:
         self.n_workers = n_workers
-        self.room = _room(n_workers)
         self._retries = retries
         self._context = get_context("spawn")
         self._waiting: deque[_Task] = deque()
@@ -219,6 +221,10 @@ class Processes:
             worker.terminate()
         for worker in crew:
             worker.join()
+
+    def room(self, left: int) -> int:
+        """See Engine; one task waits for every worker that is busy."""
+        return 2 * self.n_workers
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""

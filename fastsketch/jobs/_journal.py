@@ -7,6 +7,7 @@ which then counts for nothing; any other line that is damaged is an error.
 import json
 import os
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +19,10 @@ VERSION = 1
 Line = dict[str, Any]
 
 
-def begin(path: Path, job: Line) -> None:
-    """A new journal, of a job."""
+def begin(path: Path, job: Line, lines: Iterable[Line] = ()) -> None:
+    """A new journal, of a job; there are such lines, or the old journal."""
     with replacing(path) as out:
-        out.write(_written({"version": VERSION, "job": job}))
+        out.writelines(map(_written, [{"version": VERSION, "job": job}, *lines]))
 
 
 def add_line(path: Path, content: Line) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
@@ -164,6 +165,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     firsts = _first_rows(parts)
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
+        _names_are_checked(source),
         Progress(job.progress, source, len(parts)) as told,
         Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
@@ -182,6 +184,15 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
 
 
+@contextlib.contextmanager
+def _names_are_checked(source: Source) -> Iterator[None]:
+    """Without a warning of scikit-learn for every chunk, that it has no names: ``check_names`` has seen them."""
+    with warnings.catch_warnings():
+        if source.feature_names is not None:
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        yield
+
+
 def in_parts(
     shared: Any, tasks: Iterable[tuple[int, Any, tuple[Any, ...]]], parts: Sequence[Source], job: Job, told: Progress
 ) -> Iterator[tuple[int, Any]]:
@@ -198,16 +209,12 @@ def in_parts(
         else engine_of(job.engine, workers, retries=job.retries, scheduler=job.scheduler) as engine
     ):
         value = _sent(engine, shared)
-        under_way, more = 0, True
+        under_way, left = 0, len(parts)
         while True:
-            while more and under_way < engine.room:
-                task = next(waiting, None)
-                if task is None:
-                    more = False
-                    break
-                number, function, arguments = task
+            while left and under_way < engine.room(left):
+                number, function, arguments = next(waiting)
                 engine.submit(Place(0, number, number, number), function, value, *arguments)
-                under_way += 1
+                under_way, left = under_way + 1, left - 1
             if not under_way:
                 return
             place, result = engine.next()

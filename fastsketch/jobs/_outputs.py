@@ -52,7 +52,7 @@ class Sink(Protocol):
         ...
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """Whether what a finished part has written is there."""
+        """Whether what a finished part has written is there; asked before `begin`."""
         ...
 
     def wrote(self, name: str) -> bool:
@@ -165,7 +165,7 @@ class Npy:
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
         """See Sink."""
-        return first_row is not None or self._part(place, number).exists()
+        return (self._part(place, number) if first_row is None else place / self.RESULT).exists()
 
     def wrote(self, name: str) -> bool:
         """See Sink."""

@@ -36,7 +36,7 @@ class Tree(Generic[Node]):
     """What has come in so far and waits for its neighbours. Where leaves come about in order, that is little."""
 
     def __init__(self, n_leaves: int, fan_in: int = 2) -> None:
-        self._fan_in, self._n = fan_in, n_leaves
+        self._fan_in, self.n_leaves = fan_in, n_leaves
         self._widths = [n_leaves]
         while self._widths[-1] > 1:
             self._widths.append(-(-self._widths[-1] // fan_in))
@@ -46,9 +46,9 @@ class Tree(Generic[Node]):
     def place(self, level: int, at: int) -> Place:
         """The place of a node; ValueError if the tree has none there."""
         if not (0 <= level < len(self._widths) and 0 <= at < self._widths[level]):
-            raise ValueError(f"there is no node {at} on level {level} of a tree over {self._n} parts")
+            raise ValueError(f"there is no node {at} on level {level} of a tree over {self.n_leaves} parts")
         span = self._fan_in**level
-        return Place(level, at, at * span, min((at + 1) * span, self._n) - 1)
+        return Place(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
 
     def add(self, place: Place, node: Node) -> Join[Node] | None:
         """Put a node into its place; returns what can be joined now."""
@@ -91,7 +91,7 @@ def climbed(
     """
     joins: deque[Join[Node]] = deque()
     rest: Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]] = iter(leaves)
-    under_way, more = 0, True
+    left, under_way = tree.n_leaves, 0
 
     def put(place: Place, node: Node) -> None:
         ready = tree.add(place, node)
@@ -99,19 +99,17 @@ def climbed(
             joins.append(ready)
 
     for place, node in known:
+        left -= place.last - place.first + 1
         put(place, node)
     while True:
-        while joins and under_way < engine.room:
+        while joins and under_way < engine.room(left):
             place, nodes = joins.popleft()
             engine.submit(place, join, nodes)
             under_way += 1
-        while more and under_way < engine.room:
-            leaf = next(rest, None)
-            if leaf is None:
-                more = False
-                break
-            engine.submit(leaf[0], leaf[1], *leaf[2])
-            under_way += 1
+        while left and under_way < engine.room(left):
+            place, function, args = next(rest)
+            engine.submit(place, function, *args)
+            left, under_way = left - 1, under_way + 1
         if not under_way:
             break
         place, result = engine.next()

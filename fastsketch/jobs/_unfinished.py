@@ -28,8 +28,8 @@ NOTHING = Spec((), (), ())
 class Unfinished:
     """What there is of an output; this job alone writes to it, inside a ``with`` block of ``opened``."""
 
-    def __init__(self, target: Path, sink: Sink) -> None:
-        self._target, self._sink = target, sink
+    def __init__(self, target: Path, sink: Sink, job: dict[str, Any]) -> None:
+        self._target, self._sink, self._job = target, sink, job
         self.place = partial_of(target)
         self._parts: dict[int, tuple[int, Spec]] = {}
         self._spec: tuple[int, Spec] | None = None  # what answers are, and a part that has such
@@ -56,13 +56,13 @@ class Unfinished:
             raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
         target = checked(output, sink)
         with contextlib.nullcontext() if held else locked(target):
-            self = cls(target, sink)
+            self = cls(target, sink, job or {})
             journal = self.place / JOURNAL
             if resume:
                 if not journal.exists():
                     raise ValueError(f"nothing to resume: {journal} does not exist")
                 then, lines = contents(journal)
-                compare(self.place, job or {}, then)
+                compare(self.place, self._job, then)
                 self._take(lines)
                 _tidy(self.place)
             else:
@@ -70,9 +70,8 @@ class Unfinished:
                     warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
                 _remove(self.place)
                 self.place.mkdir()
-                begin(journal, job or {})
+                begin(journal, self._job)
             try:
-                sink.begin(self.place)
                 yield self
             except BaseException as error:
                 self._last_words(error, goes_on=job is not None)
@@ -86,13 +85,21 @@ class Unfinished:
             self._parts[int(line["part"])] = int(line["rows"]), spec
 
     def done(self, firsts: list[int | None]) -> dict[int, int]:
-        """{part: its rows} of what is there; `firsts`: the first row of each part, None where it is not known."""
+        """{part: its rows} of what is there; `firsts`: the first row of each part, None where it is not known.
+
+        Asked once, before anything is written: what a part has written may have gone to the output already, and then
+        the journal may not say any longer that it is there.
+        """
+        known = self._parts
         self._parts = {
             n: part
-            for n, part in self._parts.items()
+            for n, part in known.items()
             if n < len(firsts) and (not part[1].names or self._sink.holds(self.place, n, firsts[n]))
         }
         self._find_spec()
+        if len(self._parts) < len(known):
+            begin(self.place / JOURNAL, self._job, (_line(n, *part) for n, part in self._parts.items()))
+        self._sink.begin(self.place)
         return {number: rows for number, (rows, _) in self._parts.items()}
 
     def _find_spec(self) -> None:
@@ -112,7 +119,7 @@ class Unfinished:
                 f"answers must be alike in all parts: those of part {number} are {spec}, those of part {self._spec[0]} "
                 f"{self._spec[1]}"
             )
-        add_line(self.place / JOURNAL, {"part": number, "rows": n_rows, "answers": spec})
+        add_line(self.place / JOURNAL, _line(number, n_rows, spec))
         self._parts[number] = n_rows, spec
         if self._spec is None:
             self._find_spec()
@@ -150,6 +157,10 @@ class Unfinished:
         error.add_note(
             f"{n} part{'s are' if n > 1 else ' is'} in {self.place}: the same job with resume goes on from there"
         )
+
+
+def _line(number: int, n_rows: int, spec: Spec) -> dict[str, Any]:
+    return {"part": number, "rows": n_rows, "answers": spec}
 
 
 def partial_of(target: Path) -> Path:

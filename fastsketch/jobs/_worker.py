@@ -54,15 +54,17 @@ class _Sent:
 # Values that were sent to this process, the last few of them.
 _values: dict[str, Any] = {}
 MOST_VALUES = 4
+_lock = threading.Lock()  # threads of a worker of Dask ask, too
 
 
 def shared_value(name: str, content: bytes | None) -> Any:
     """The value of this name; content if it is new to this process."""
-    if content is not None and name not in _values:
-        while len(_values) >= MOST_VALUES:
-            del _values[next(iter(_values))]
-        _values[name] = pickle.loads(content)
-    return _values[name]
+    with _lock:
+        if content is not None and name not in _values:
+            while len(_values) >= MOST_VALUES:
+                del _values[next(iter(_values))]
+            _values[name] = pickle.loads(content)
+        return _values[name]
 
 
 class Worker:
@@ -158,6 +160,8 @@ def serve(pipe: Any) -> None:
             except (EOFError, ConnectionError):
                 raise
             except Exception as error:  # an argument is not what it should be
+                if isinstance(error, AttributeError | ImportError):
+                    error = TypeError(f"a worker does not find what it was sent: {error}; {_IMPORTABLE}")
                 pipe.send((False, error, ""))
                 continue
             try:
@@ -171,6 +175,11 @@ def serve(pipe: Any) -> None:
             except Exception as error:  # the answer cannot be pickled
                 pipe.send((False, TypeError(f"the result or error of a task cannot be sent: {error}"), ""))
             del answer, function, args  # or they lay beside those of the next task
+
+
+_IMPORTABLE = (
+    "define it in a module, or in a script before  if __name__ == '__main__'; in a notebook take engine='threads'"
+)
 
 
 def _end_with_parent() -> None:

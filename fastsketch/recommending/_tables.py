@@ -62,10 +62,19 @@ def events_of(
     """
     table = as_triples(rows, None, name)
     if table is None:
+        if _are_names(rows):
+            raise TypeError(
+                f"{name} must be events, got strings: the model keeps items and no users; give those of each user as "
+                "{user: [items]}, or a table (fastsketch.features.Triples)"
+            )
         return as_events(rows, n_items, np.dtype(dtype), name), None
     if known is None:
         raise ValueError(f"{name} are a table, and the model was given no ids of items")
     return _rows_of(table, known.places(table.item_ids, "items"), n_items, dtype), table.user_ids
+
+
+def _are_names(rows: Any) -> bool:
+    return isinstance(rows, list | tuple | np.ndarray) and len(rows) > 0 and isinstance(rows[0], str)
 
 
 def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:

@@ -141,9 +141,7 @@ def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> WeightedChunks:
     """Rows of any kind with their weights; ValueError for other columns than those of a sketch."""
-    source = as_source(rows)
-    if source is None and _names_files(rows):
-        source = open_rows(rows, n_features=n_features)
+    source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
         checked, names = as_rows(rows, n_features), names_of(rows)
         check_finite(checked)

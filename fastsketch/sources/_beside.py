@@ -21,10 +21,7 @@ def set_apart(source: Source, column: str | int) -> Source:
         if source.beside != column:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")
         return source
-    try:
-        place = positions(source, [column])[0]
-    except ValueError as error:
-        raise ValueError(str(error).replace("columns: ", "", 1)) from None
+    place = positions(source, [column], "beside")[0]
     if source.n_features < 2:
         raise ValueError(f"{source.name} has no column but {column!r}")
     return Apart(source, column, place)

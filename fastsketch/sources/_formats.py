@@ -95,6 +95,16 @@ BY_KIND: list[tuple[Test, str]] = [
 ]
 
 
+# What holds rows, and is none: (whether it is one, what to give in its place).
+INSTEAD: list[tuple[Test, str]] = [
+    (known_as("polars", "LazyFrame"), "collect() it, or name the files"),
+    (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
+    (known_as("dask_expr", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
+    (known_as("h5py", "Group", "File"), "take a data set of it, x[key], or name the file and its key"),
+    (known_as("zarr", "Group"), "take an array of it, x[key], or name the folder and its key"),
+]
+
+
 def function(name: str) -> Callable[[Any, Options], Source]:
     """What is named "module.function"."""
     module, attribute = name.split(".")
@@ -109,6 +119,11 @@ def of_file(path: Path) -> str:
     if suffix in DECOMPRESSORS:
         suffix = path.with_suffix("").suffix.lower()
     return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
+
+
+def instead_of(x: Any) -> str | None:
+    """What to give in the place of an object that has no rows by itself; None if nobody knows."""
+    return next((advice for test, advice in INSTEAD if test(x)), None)
 
 
 def of_object(x: Any) -> str | None:

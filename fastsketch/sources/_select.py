@@ -38,24 +38,24 @@ def picked(source: Source, columns: Sequence[int]) -> Source:
     return source.only(columns) or Picked(source, columns)
 
 
-def positions(source: Source, columns: Sequence[str | int]) -> list[int]:
+def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
     """Positions of columns that are given by name or position; ValueError names one that there is not, or is twice."""
     found: list[int] = []
     names = source.feature_names
     for column in columns:
         if isinstance(column, str):
             if names is None:
-                raise ValueError(f"columns: {source.name} has no names of columns, got {column!r}: give positions")
+                raise ValueError(f"{argument}: {source.name} has no names of columns, got {column!r}: give positions")
             if column not in names:
                 known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-                raise ValueError(f"columns: {source.name} has no column {column!r}: it has {known}")
+                raise ValueError(f"{argument}: {source.name} has no column {column!r}: it has {known}")
             place = names.index(column)
         else:
             place = column + source.n_features if column < 0 else column
             if not 0 <= place < source.n_features:
-                raise ValueError(f"columns: {source.name} has {source.n_features} columns, got position {column}")
+                raise ValueError(f"{argument}: {source.name} has {source.n_features} columns, got position {column}")
         if place in found:
-            raise ValueError(f"columns: {column!r} stands there twice")
+            raise ValueError(f"{argument}: {column!r} stands there twice")
         found.append(place)
     return found
 

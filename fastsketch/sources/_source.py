@@ -108,6 +108,11 @@ class Source(ABC):
             return ahead(self.read_beside(start_row))
         return self.read_beside(start_row)
 
+    def __repr__(self) -> str:
+        shape = f"{'?' if self.n_rows is None else self.n_rows} x {self.n_features}"
+        kind = f"{', sparse' if self.sparse else ''}{'' if self.dtype is None else f', {self.dtype}'}"
+        return f"<source of {self.name}: {shape}{kind}>"
+
     def __iter__(self) -> "Iterator[_Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():

@@ -49,7 +49,7 @@ class TableText(TextSource):
         self._columns: list[int] = list(range(self._width))
         self._beside: int | None = None
         if beside is not None:
-            self._beside = positions(self, [beside])[0]
+            self._beside = positions(self, [beside], "beside")[0]
             self._columns.remove(self._beside)
             if not self._columns:
                 raise SourceError(f"{self.name} has no column but {beside!r}")

@@ -58,3 +58,12 @@ def test_a_data_set_by_its_key(run, tmp_path):
         file["train"], file["test"] = ROWS, ROWS[:9]
     assert "'test', 'train'" in run("sketch", "rows.h5", "-o", "no.fsk", status=2)
     assert run("sketch", "rows.h5", "--key", "test", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 9
+
+
+def test_of_many_names_the_text_lists_some(run, tmp_path, capfd):
+    (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(30)) + "\n" + ",".join(["1"] * 30) + "\n")
+    assert len(run("sketch", "wide.csv", "-l", 2, "-o", "wide.fsk", "--json")["feature_names"]) == 30
+    assert main(["info", "wide.fsk"]) == 0
+    out = capfd.readouterr().out
+    assert "c18, c19, ... (30)\n" in out
+    assert "c20" not in out

@@ -1,18 +1,16 @@
 """encode, predict, score and transform as jobs over parts: the same for any workers, and gone on with after a stop."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
 from fastsketch.jobs import _mapping
+from tests.reliability.figures import environment
 
-ROOT = Path(__file__).parents[2]
 ROWS = np.random.default_rng(0).standard_normal((3000, 12))
 LABELS = np.where(ROWS @ np.linspace(1, -1, 12) > 0, 1, -1)
 
@@ -25,7 +23,7 @@ def run(folder, *words, data=None):
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         capture_output=True,
         input=data,
         check=False,

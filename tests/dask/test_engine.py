@@ -153,6 +153,32 @@ def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path):
     assert len(set(arrived)) <= 3 and len(arrived) <= 4
 
 
+def test_a_long_model_is_sent_once_and_outlives_its_worker(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(_engine, "SENT_WITH_TASKS", 0)
+    test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path)
+    with local(2) as cluster:
+        for model in MODELS[:2]:
+            found = fs.run(model, files, engine="dask", scheduler=cluster)
+            assert same_state(found, fs.run(model, files, workers=1))
+
+
+def test_a_task_waits_on_every_busy_worker_but_at_the_end(cluster):
+    """The cluster has three; one that is limited to two would begin what waits on the third."""
+    for limit, many, few in ((0, 6, 3), (3, 6, 3), (8, 6, 3), (2, 2, 2)):
+        with _engine.Cluster(cluster, limit, retries=0) as engine:
+            assert (engine.room(100), engine.room(3)) == (many, few)
+
+
+def test_workers_need_not_wait_for_a_model(cluster):
+    """No task of the cluster makes it: its result would draw all others to the worker that has it."""
+    with _engine.Cluster(cluster, 0, retries=0) as engine:
+        shared = engine.share(MODELS[0])
+        for k in range(3):
+            engine.submit(k, repr, shared)
+        assert {engine.next() for _ in range(3)} == {(k, repr(MODELS[0])) for k in range(3)}
+        assert engine._count == 3
+
+
 def test_a_part_that_kills_whoever_reads_it_is_named(tmp_path):
     with (
         local(2, silence_logs=50) as cluster,

@@ -26,4 +26,4 @@ if __name__ == "__main__":
     print("begun", flush=True)
     folder, engine, workers = sys.argv[1:]
     resume = (Path(folder) / "out.npy.partial" / "manifest.jsonl").exists()
-    print(job(folder, engine, int(workers), resume=resume, pause=0.03).n_kept, flush=True)
+    print(job(folder, engine, int(workers), resume=resume, pause=0.1).n_kept, flush=True)

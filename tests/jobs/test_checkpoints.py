@@ -17,8 +17,7 @@ from fastsketch.jobs import _manifest, _run
 from tests.helpers import same_state
 from tests.jobs.killed import PART, ROWS, D, job
 from tests.jobs.tasks import Watched, rows_of, runs
-
-ROOT = Path(__file__).parents[2]
+from tests.reliability.figures import environment
 
 
 @pytest.fixture(autouse=True)
@@ -269,9 +268,8 @@ def alive(pid):
 
 def killed(folder, engine, workers, seconds, how):
     """Begin or go on with a job, and kill it (or a worker of it) after so many seconds; whether it was done before."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "tests.jobs.killed", str(folder), engine, str(workers)]
-    process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.readline()
     time.sleep(seconds)
     workers_then = children(process.pid)

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +18,12 @@ import fastsketch as fs
 from fastsketch.io._lock import LockHeld, locked
 from fastsketch.jobs import WorkerLost
 from fastsketch.jobs import _outputs as outputs
+from fastsketch.jobs import _unfinished as unfinished
 from tests.jobs import answers
 from tests.jobs.answers import Watching
 from tests.jobs.mapped import PART, PARTS, job
+from tests.reliability.figures import environment
 
-ROOT = Path(__file__).parents[2]
 D = 4
 ROWS = np.arange(PART * PARTS * D, dtype=float).reshape(-1, D) % 4801 / 4
 ROWS[:, 0] = np.arange(len(ROWS))
@@ -46,6 +47,31 @@ def calls(folder):
 
 def table(path):
     return pytest.importorskip("pyarrow.parquet").read_table(path)
+
+
+def test_a_function_that_workers_cannot_find_says_where_to_define_it(folder):
+    (folder / "script.py").write_text(
+        "import fastsketch as fs\n"
+        "if __name__ == '__main__':\n"
+        "    def sums(rows): return rows.sum(1)\n"
+        "    fs.map_rows(sums, 'rows.npy', output='out.npy', workers=2, part_bytes=3200)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert "TypeError: a worker does not find what it was sent" in done.stderr
+    assert "define it in a module, or in a script before  if __name__ == '__main__'" in done.stderr
+
+
+def test_names_that_were_checked_are_no_warning_of_scikit_learn(folder):
+    pandas, sklearn = pytest.importorskip("pandas"), pytest.importorskip("fastsketch.sklearn")
+    frame = pandas.DataFrame(STREAM, columns=[f"c{k}" for k in range(STREAM.shape[1])])
+    pca = sklearn.SketchedPCA(3).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fs.map_rows(pca.transform, frame, output=folder / "out.npy", workers=1)
+    with pytest.raises(ValueError, match="column 0 is 'c29'"):
+        fs.map_rows(pca.transform, frame.iloc[:, ::-1], output=folder / "out.npy", workers=1)
 
 
 # -- the same as one call ----------------------------------------------------------------------------------------------
@@ -285,23 +311,53 @@ def test_killed_at_random_moments(folder, engine, workers):
     """Every kill costs at most the parts that were under way."""
     chosen = random.Random(f"{engine} {workers}")
     command = [sys.executable, "-m", "tests.jobs.mapped", str(folder), engine, str(workers)]
-    kills = 0
+    kills = whole = 0
     for _ in range(40):
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True) as process:
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as process:
             process.stdout.readline()
             if kills < 7:
                 time.sleep(chosen.uniform(0.0, 0.6))
                 if process.poll() is None:
                     os.kill(process.pid, signal.SIGKILL)
                     kills += 1
-            if process.wait() == 0:
+            ended = process.wait() == 0
+        if (folder / "out.npy").exists():
+            assert np.array_equal(np.load(folder / "out.npy"), ROWS.sum(axis=1))
+            if ended:
                 break
-    assert np.array_equal(np.load(folder / "out.npy"), ROWS.sum(axis=1))
+            (folder / "out.npy").unlink()  # the kill came after the work: all of it is done once more
+            whole += 1
     done = calls(folder)
     assert set(done) == set(range(0, PARTS * PART, PART))
-    assert len(done) <= PARTS + kills * 2 * workers
+    assert len(done) <= PARTS * (1 + whole) + kills * 2 * workers
     assert not (folder / "out.npy.partial").exists()
     assert not [path for path in folder.iterdir() if path.name.endswith(".lock") or path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monkeypatch):
+    """What has gone to the output is done again: parts that are not there any more would be zeros."""
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+
+    class Kill(BaseException):
+        pass
+
+    def kill(*_):
+        raise Kill
+
+    with monkeypatch.context() as patch, pytest.raises(Kill):
+        patch.setattr(unfinished, "_remove", lambda place: None if not place.exists() else kill(place))
+        job(folder, "threads", 1, resume=False, suffix=suffix)
+    assert (folder / f"out{suffix}").exists() and (folder / f"out{suffix}.partial").exists()
+    with monkeypatch.context() as patch, pytest.raises(Kill):  # and once more, when it has just gone on
+        patch.setattr("fastsketch.jobs._mapping.in_parts", kill)
+        patch.setattr(unfinished.Unfinished, "_last_words", lambda *_, **__: None)
+        job(folder, "threads", 1, resume=True, suffix=suffix)
+    job(folder, "threads", 1, resume=True, suffix=suffix)
+    found = np.load(folder / "out.npy") if suffix == ".npy" else table(folder / "out.parquet").column(0).to_numpy()
+    assert np.array_equal(found, ROWS.sum(axis=1))
+    assert not (folder / f"out{suffix}.partial").exists()
 
 
 # -- outputs -----------------------------------------------------------------------------------------------------------

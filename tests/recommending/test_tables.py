@@ -173,3 +173,10 @@ def test_ids_of_strangers_and_of_older_files():
     assert read.notes == {"events": 1}
     older.notes = {"columns": ["a"]}
     assert fs.from_bytes(older.to_bytes()).item_ids is None
+
+
+@pytest.mark.parametrize("names", [["ann"], np.array(["ann", "bob"])])
+def test_names_of_users_are_no_events(names):
+    model = fs.SketchedEASE(2).update({"ann": ["Heat", "Alien"], "bob": ["Heat"]})
+    with pytest.raises(TypeError, match=r"rows must be events, got strings: .*\{user: \[items\]\}"):
+        model.recommend(names, 1)

@@ -103,6 +103,16 @@ def test_chunks_and_threads(monkeypatch, chunk):
         assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L), rows, keys)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.npy"])
+def test_a_key_that_is_no_column_is_called_by(tmp_path, name):
+    if name == "a.npy":
+        np.save(tmp_path / name, np.ones((3, 2)))
+    else:
+        (tmp_path / name).write_text("shop,a\nx,1\n")
+    with pytest.raises(ValueError, match=r"^by: .*a\.(csv has no column 'shp': it has 'shop', 'a'|npy has no names)"):
+        fs.sketch_groups(tmp_path / name, by="shp")
+
+
 def test_parts_of_a_batch_have_the_same_bits():
     rows, keys = rows_and_keys(20_000, 40)
     with fs.thread_limit(1):

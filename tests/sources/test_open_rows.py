@@ -193,6 +193,37 @@ def test_what_has_no_rows(x):
         open_rows(x)
 
 
+@pytest.mark.parametrize(
+    ("package", "make", "advice"),
+    [
+        ("polars", lambda polars, path: polars.LazyFrame({"a": [1.0]}), r"LazyFrame .*collect\(\)"),
+        ("dask.dataframe", lambda dd, path: dd.from_dict({"a": [1.0]}, npartitions=1), "DataFrame .*to_dask_array"),
+        ("h5py", lambda h5py, path: h5py.File(path / "a.h5", "w"), r"File .*a data set of it, x\[key\]"),
+        ("zarr", lambda zarr, path: zarr.open_group(path / "a.zarr", mode="w"), r"Group .*an array of it, x\[key\]"),
+    ],
+)
+def test_what_holds_rows_and_is_none_says_what_to_give(tmp_path, package, make, advice):
+    x = make(pytest.importorskip(package), tmp_path)
+    with pytest.raises(TypeError, match=advice):
+        open_rows(x)
+
+
+def test_how_a_source_shows_itself(tmp_path):
+    assert repr(open_rows(of_kind("c.npy", tmp_path))).endswith(f"c.npy: {len(ROWS)} x {ROWS.shape[1]}, {ROWS.dtype}>")
+    shown = repr(open_rows(np.zeros((4, 3), np.float32), columns=[2, 0]))
+    assert shown == "<source of the rows: 4 x 2, float32>"
+
+
+@pytest.mark.parametrize("kind", ["a.csv", "c.npy"])
+def test_a_name_is_rows_to_learn_from(tmp_path, monkeypatch, kind):
+    path = of_kind(kind, tmp_path)
+    expected = fs.FrequentDirections(3).update(all_rows(open_rows(path)))
+    assert np.array_equal(fs.FrequentDirections(3).update(path).sketch(), expected.sketch())
+    assert np.array_equal(fs.FrequentDirections(3).update(str(path)).sketch(), expected.sketch())
+    with pytest.raises(SourceError, match=r"none\.npy cannot be read"):
+        fs.FrequentDirections(3).update("none.npy")
+
+
 def test_names_that_there_are_not(tmp_path):
     path = of_kind("a.csv", tmp_path)
     with pytest.raises(ValueError, match=r"a\.csv has no column 'x': it has 'c0', 'c1'"):

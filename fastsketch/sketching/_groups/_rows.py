@@ -29,7 +29,12 @@ class ByColumn(KeyedRows):
     """Keys are a column of the source, which its rows then lack."""
 
     def __init__(self, x: Any, by: Column, *, columns: Any, options: dict[str, Any]) -> None:
-        self.source = open_rows(x, columns=columns, beside=by, **options)
+        try:
+            self.source = open_rows(x, columns=columns, beside=by, **options)
+        except ValueError as error:
+            if not str(error).startswith("beside: "):
+                raise
+            raise type(error)(str(error).replace("beside", "by", 1)) from None
 
     def chunks(self) -> Keyed:
         """See KeyedRows."""
