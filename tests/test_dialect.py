@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     "",
     "baselines",
-    "codes",
     "dask",
     "features",
     "hashing",

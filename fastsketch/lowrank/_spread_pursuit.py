@@ -1,7 +1,7 @@
 """A greedy pursuit whose entries are in partitions: vectors of columns are here, those of rows stay with their rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import frexp, ldexp
 from typing import Any
 
@@ -63,7 +63,7 @@ class SpreadBiases:
 class SpreadFitted(Fitted):
     """A model without rows here: left and row are empty, `rows` are promises of their sides (all ranks)."""
 
-    rows: Each[Any] = None  # type: ignore[assignment]
+    rows: Each[Any] = field(default_factory=lambda: Each[Any]())
 
 
 class SpreadPursuit(Pursuit):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._validation import as_integer
 from fastsketch.sources._ahead import ahead
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    Rows: TypeAlias = "NDArray[Any] | csr_array[Any]"
+    _Rows: TypeAlias = "NDArray[Any] | csr_array[Any]"
 
 # One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
 CHUNK_BYTES = 8 << 20
@@ -77,10 +78,10 @@ class Source(ABC):
     complete: bool = False
 
     @abstractmethod
-    def read(self, start_row: int = 0) -> "Iterator[tuple[Rows, int]]":
+    def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
         """As ``chunks``, in the thread that asks; the memory of rows is used again for the third chunk after them."""
 
-    def chunks(self, start_row: int = 0) -> "Iterator[tuple[Rows, int]]":
+    def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
         """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
 
         Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
@@ -94,14 +95,14 @@ class Source(ABC):
     # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
     beside: str | int | None = None
 
-    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
         """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
 
-        Numbers, strings, or objects; what is missing is None or NaN.
+        Numbers, strings, or objects; what is missing is None or NaN. ValueError if no column lies beside the rows.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no column beside its rows")
+        raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
 
-    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[Rows, NDArray[Any], int]]":
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
         """As ``chunks``, with the values (n,) of the column beside the rows."""
         if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
             return ahead(self.read_beside(start_row))
@@ -112,7 +113,7 @@ class Source(ABC):
         kind = f"{', sparse' if self.sparse else ''}{'' if self.dtype is None else f', {self.dtype}'}"
         return f"<source of {self.name}: {shape}{kind}>"
 
-    def __iter__(self) -> "Iterator[Rows]":
+    def __iter__(self) -> "Iterator[_Rows]":
         """The rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():
             yield rows
@@ -177,5 +178,6 @@ class Source(ABC):
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
     """Rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
+    n_bytes, multiple = as_integer(n_bytes, "n_bytes", 1), as_integer(multiple, "multiple", 1)
     bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
     return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

@@ -41,6 +41,7 @@ MEMORY = 6 << 30
 NEVER = ("AdaptiveGrid.compare_with", "SGH.update", *(f"{kind}.predict_proba" for kind in ("AdaptiveGrid", "ADMML1")))
 NEVER += tuple(f"{kind}.predict_proba" for kind in ("AISImpute", "AltMin", "WibergL1"))
 NEVER += ("CodeIndex.add_codes",)  # which needs the rows, too, where they are kept
+NEVER += ("Source.chunks_beside", "Source.read_beside")  # no column lies beside these rows
 # Numbers of turns: a huge one is a long wait that was asked for.
 TURNS = {"epochs", "sweeps", "max_iterations", "max_power_iterations", "power_iterations", "inner_steps", "rounds"}
 TURNS |= {"steps", "max_inner_rank", "n", "m", "q", "retries", "reservoir_size", "batch_size", "workers", "d"}
@@ -84,6 +85,10 @@ def _task(item, part):
     return fs.FrequentDirections(4).update(dense(item + 5))
 
 
+def _doubled(rows):
+    return 2 * rows
+
+
 GOOD = {
     "rows": dense,
     "X": whole,
@@ -113,6 +118,16 @@ GOOD = {
     "models": lambda: [_learned(fs.FrequentDirections).copy() for _ in range(3)],
     "task": lambda: _task,
     "items": lambda: [1, 2, 3],
+    "by": lambda: np.arange(N) % 3,
+    "keys": lambda: [k % 3 for k in range(N)],
+    "function": lambda: _doubled,
+    "output": lambda: _file(".npy"),
+    "scheduler": lambda: None,
+    "n_workers": lambda: 1,
+    "retries": lambda: 1,
+    "start_row": lambda: 0,
+    "start": lambda: 0,
+    "stop": lambda: 5,
     "engine": lambda: "serial",
     "workers": lambda: 1,
     "content": lambda: _learned(fs.FrequentDirections).to_bytes(),
@@ -196,6 +211,20 @@ GOOD = {
 def _by_call(name, parameter):
     """A good argument where that of the name alone would not do."""
     kind = name.split(".")[-2]
+    if name.startswith("fastsketch.sources") and parameter in ("source", "row"):
+        return 3 if parameter == "row" else fs.open_rows(dense())
+    if name.endswith((".run", ".map_rows", ".sketch_groups")) and parameter in ("source", "engine"):
+        return "threads" if parameter == "engine" else dense()
+    if name.endswith("TableRows.line_of"):
+        return 1
+    if name.endswith("tracked_merge") and parameter in ("parts", "x"):
+        return dense(2) if parameter == "x" else [_learned(fs.reference.Tracked)] * 2
+    if kind == "SketchQuantizer" and parameter == "codes":
+        return _learned(fs.SketchQuantizer).encode(dense())
+    if name.endswith("SketchCoder.inverse_transform"):
+        return _learned(_class(name)).transform(dense())
+    if name.endswith("SketchedPCA.inverse_transform"):
+        return np.ones((3, _learned(_class(name)).n_components_))
     if name.endswith(("map_merge", ".merge")) and parameter in ("engine", "workers"):
         return GOOD[parameter]()
     if "CodeIndex" in name:
@@ -279,6 +308,8 @@ def _learned(cls):
         out = cls([_tensor()])
         out.step()
         return out
+    if cls is fs.sources.Source:
+        return fs.open_rows(_file(".npy"))
     if cls is fs.Compressor:
         return cls("srht", 4)
     if cls.__module__.startswith("fastsketch.features"):
@@ -326,7 +357,8 @@ def calls():
         ):
             continue
         known.add(item)
-        found.append((name, item, None, list(inspect.signature(item).parameters.values())))
+        if not inspect.isabstract(item):
+            found.append((name, item, None, list(inspect.signature(item).parameters.values())))
         if inspect.isclass(item):
             _CLASSES[name] = item
             for method, member in inspect.getmembers(item, inspect.isroutine):
@@ -487,12 +519,12 @@ def _call(name, item, receiver, arguments):
     if inspect.isclass(item):
         made = item(**arguments)
         if item.__module__.startswith("fastsketch.sklearn"):  # parameters are looked at by fit
-            made.fit(whole(), dense()[:, 0])
+            made.fit(abs(whole()) if "EASE" in name else whole(), dense()[:, 0])
         return made
     if receiver is None:
         out = item(**arguments)
     else:
-        out = item(receiver, **arguments)
+        out = getattr(receiver, name.rsplit(".", 1)[1])(**arguments)  # of a Source what its kind makes of it
     if inspect.isgenerator(out) or hasattr(out, "compute"):
         out = out.compute() if hasattr(out, "compute") else list(out)
     return out
@@ -530,6 +562,8 @@ def run(case):
             return "a good call was refused", text
         # as NumPy has it, with our message
         indexed = isinstance(error, IndexError) and (" must lie in [" in text or " must be in the index: " in text)
+        # or what a function that was given says of what it is called with
+        indexed = indexed or traceback.extract_tb(error.__traceback__)[-1].name in ("_gradient", "_losses", "_draw")
         indexed = indexed or (isinstance(error, KeyError) and " that the model does not know: " in text)
         if not (name.startswith(UNCHECKED) or indexed or isinstance(error, REFUSALS)):
             places = traceback.extract_tb(error.__traceback__)[-3:]

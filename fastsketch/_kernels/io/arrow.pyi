@@ -2,9 +2,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 def fields(capsule: Any) -> list[tuple[str, str, str | None, bool]]: ...
 
+@disjoint_base
 class Batch:
     @property
     def n_rows(self) -> int: ...
@@ -22,6 +24,7 @@ class Batch:
         out: NDArray[Any],
     ) -> tuple[int, int, int] | None: ...
 
+@disjoint_base
 class Stream:
     def __init__(self, capsule: Any) -> None: ...
     def fields(self) -> list[tuple[str, str, str | None, bool]]: ...
