@@ -5,7 +5,6 @@ from argparse import Namespace
 
 import numpy as np
 
-from fastsketch.cli._appending import npy_rows
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
@@ -13,6 +12,8 @@ from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
 from fastsketch.cli._searching import matrix
 from fastsketch.hashing import SketchHash
+from fastsketch.jobs._answers import Spec
+from fastsketch.jobs._outputs import npy_header
 
 # Of decoded rows that are written at a time.
 CHUNK_BYTES = 8 << 20
@@ -29,9 +30,11 @@ def decode(args: Namespace) -> None:
         d = model.n_features or 0
         step = max(1, CHUNK_BYTES // (4 * d))
         progress, started = Progress(out.title, args.progress), time.perf_counter()
-        with limited(args.threads), out.writing() as file, npy_rows(file, np.float32, d) as append:
+        with limited(args.threads), out.writing() as file:
+            file.write(npy_header(Spec(("",), ("<f4",), ((d,),)), len(codes)))
             for start in range(0, len(codes), step):
-                append(encoder.decode(np.array(codes[start : start + step])))
+                rows = encoder.decode(np.array(codes[start : start + step]))
+                file.write(np.ascontiguousarray(rows, "<f4").tobytes())
                 progress.show(start / len(codes), start)
         progress.show(1.0, len(codes), final=True)
         seconds = time.perf_counter() - started

@@ -6,10 +6,10 @@ from typing import Any
 EXAMPLES = {
     "sketch": "zcat rows.svm.gz | fastsketch sketch - --n-features 20 -l 8 -o - | fastsketch info -",
     "groups": "fastsketch groups sales.csv --by shop -l 4 -o shops.fsk",
-    "audit": "fastsketch sketch rows.npy -l 8 -o rows.fsk && fastsketch audit rows.fsk rows.npy",
+    "audit": "fastsketch sketch rows.npy -l 8 --center -o rows.fsk && fastsketch audit rows.fsk rows.npy",
     "refine": "fastsketch refine rows.fsk rows.npy -o refined.fsk",
     "transform": "fastsketch transform rows.fsk 'rows*.npy' -k 4 -o scores.npy",
-    "merge": "fastsketch sketch more.npy -l 8 -o - | fastsketch merge rows.fsk - -o all.fsk",
+    "merge": "fastsketch sketch more.npy -l 8 --center -o - | fastsketch merge rows.fsk - -o all.fsk",
     "export": "fastsketch export all.fsk --array components -o components.npy",
     "info": "fastsketch info all.fsk --json",
     "hash": "fastsketch hash 'rows*.npy' -b 16 -o hash.fsk",
