@@ -1,6 +1,9 @@
 """Streams, tolerances and parameters that several tests share."""
 
+import contextlib
+import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.cli import main
 
 METHODS = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 SOLVERS = ("gram", "svd", "exact")
@@ -79,6 +83,18 @@ IN_SMALL_PARTS = [
     "import sys; from fastsketch.jobs import _run; _run.PART_BYTES, _run.STATES_OF_A_PART = 100_000, 0;"
     "from fastsketch.cli import main; sys.exit(main())",
 ]
+
+
+def command(*args, cwd, status=0):
+    """What the command line says in a folder, as a process that has ended: in this one, which has the imports."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            got = main([str(arg) for arg in args])
+        except SystemExit as stop:  # argparse
+            got = stop.code
+    assert got == status, err.getvalue()
+    return subprocess.CompletedProcess(args, got, out.getvalue(), err.getvalue())
 
 
 def same_state(one, other):

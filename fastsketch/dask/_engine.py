@@ -169,6 +169,8 @@ class Cluster:
         self._count = 0
         self._together: list[_Task] = []  # what is yet to be submitted
         self._of_blocks = False
+        self._suspects: list[_Task] = []  # tried one by one, when nothing else is under way
+        self._alone: _Task | None = None
         self._workers = 0, 0.0
 
     def __enter__(self) -> Self:
@@ -239,6 +241,8 @@ class Cluster:
         if any(array_in(value) is not None for value in args):
             self._together.append(_OfBlocks(key, function, args))
             self._of_blocks = True
+        elif self._suspects:
+            self._suspects.append(_Task(key, function, args))
         else:
             self._begin(_Task(key, function, args))
 
@@ -320,6 +324,9 @@ class Cluster:
         if self._together:
             self._begin_together()
         while True:
+            if self._suspects and not self._tasks:
+                self._alone = self._suspects.pop(0)
+                self._begin(self._alone)
             told = self._next_done()
             task, _ = self._tasks.pop(told.key)
             if told.status == "finished":
@@ -333,12 +340,16 @@ class Cluster:
             error = told.exception()
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error
-            # workers that died count against whatever they were at, a model that was being sent too
-            own = str(error.task).startswith(str(task.future.key))
-            task.lost += error.allowed_failures + 1 if own else 1
-            if task.lost > self._retries:
-                raise WorkerLost(f"{task.key} lost its worker {task.lost} times: killed, or out of memory?") from error
-            self._begin(task)
+            # Dask counts a worker's death against all that the worker had: who is to blame shows when it is alone
+            if task is self._alone:
+                task.lost += error.allowed_failures + 1
+                if task.lost > self._retries:
+                    raise WorkerLost(
+                        f"{task.key} lost its worker {task.lost} times: killed, or out of memory?"
+                    ) from error
+                self._suspects.insert(0, task)
+            else:
+                self._suspects.append(task)
 
     def _next_done(self) -> Any:
         while True:

@@ -164,10 +164,10 @@ def test_a_kind_defined_elsewhere(capsys, tmp_path):
     """It has info, with bars and a picture of its spectrum, from the frame alone; merge says that it does not merge."""
     pytest.importorskip("matplotlib")
     model = Spectrum()
-    model.notes = {"rows": ["a"] * 100, "from": "here"}
+    model.notes = {"rows": ["a"], "from": "here"}
     model.save(tmp_path / "m.fsk")
     out = json.loads(run(capsys, "info", tmp_path / "m.fsk", "--json").out)
-    assert out == {**model.facts(), "notes": {"from": "here"}}
+    assert out == {**model.facts(), "notes": model.notes}
     text = run(capsys, "info", tmp_path / "m.fsk", "--plot", tmp_path / "m.png").out
     assert "singular values (2 of 2)" in text and f"{'#' * 40}\n" in text and f"{'#' * 13}\n" in text
     assert "largest" in text

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -12,15 +11,9 @@ import pytest
 
 import fastsketch as fs
 from tests.helpers import IN_SMALL_PARTS, same_state, stream
+from tests.helpers import command as run
 
 ROWS = (stream("signal", np.random.default_rng(0), 1500, 24) + 2).astype(np.float32)
-
-
-def run(*args, cwd, status=0):
-    command = [sys.executable, "-m", "fastsketch", *map(str, args)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 @pytest.fixture

@@ -11,14 +11,8 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from tests.helpers import command as run
 from tests.helpers import same_state
-
-
-def run(*args, cwd, status=0):
-    command = [sys.executable, "-m", "fastsketch", *map(str, args)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def write(path, rows, labels):

@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,13 +10,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-
-
-def run(*args, cwd, status=0):
-    command = [sys.executable, "-m", "fastsketch", *map(str, args)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    return done
+from tests.helpers import command as run
 
 
 @pytest.fixture
