@@ -505,9 +505,9 @@ def test_damaged_columns_beside_the_rows_are_source_errors(form, tmp_path):
 def test_strings_beside_the_rows_that_begin_beyond_their_text(is_file, tmp_path):
     t = pa.table({"a": np.arange(5.0), "key": [f"key {k}" for k in range(5)]})
     path = tmp_path / "x.arrow"
-    with pa.OSFile(str(path), "wb") as file:
-        with (pa.ipc.new_file if is_file else pa.ipc.new_stream)(file, t.schema) as writer:
-            writer.write_table(t)
+    begin = pa.ipc.new_file if is_file else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as file, begin(file, t.schema) as writer:
+        writer.write_table(t)
     content = path.read_bytes()
     ends = np.arange(0, 30, 5, dtype=np.int32)
     assert content.count(ends.tobytes()) == 1
