@@ -122,9 +122,9 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
         double *row, nowhere;
         ptrdiff_t column = 0;
         const int full = part.rows == part.room; /* then this line is too short, but it may have other faults before */
-        while (*q == ' ' || *q == '\t' || *q == '\r')
+        while (*q == ' ' || *q == tab || *q == '\r')
             q++;
-        if (*q == '\n') { /* a blank line */
+        if (*q == '\n') { /* a blank line; one of tabs that divide columns is a row of numbers that are missing */
             p = q + 1;
             part.line++;
             continue;

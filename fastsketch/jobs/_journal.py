@@ -6,6 +6,7 @@ which then counts for nothing; any other line that is damaged is an error.
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,6 +55,16 @@ def contents(path: Path) -> tuple[Line, list[Line]]:
     return head["job"], rest
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether a file is there that was never a journal, not even a damaged one."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(10)
+    except FileNotFoundError:
+        return False
+    return re.match(rb"[0-9a-f]{8} \{|\0|$", start) is None
+
+
 def _written(content: Line) -> bytes:
     text = json.dumps(content, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
@@ -64,5 +75,5 @@ def _said(line: bytes) -> Line | None:
     crc, _, text = line.partition(b" ")
     try:
         return cast("Line", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -5,8 +5,11 @@ some of these alone is done with, and its file goes.
 """
 
 import contextlib
+import errno
 import json
+import re
 import warnings
+import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -15,13 +18,16 @@ from fastsketch._model import from_bytes
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import replacing, sweep
 from fastsketch.io._state import StateError
-from fastsketch.jobs._journal import add_line, begin, contents
+from fastsketch.jobs._journal import add_line, begin, contents, is_foreign
 from fastsketch.jobs._parts import Node
 from fastsketch.jobs._tree import Place
 
 NAME = "manifest.jsonl"
 
 Identity = dict[str, Any]
+
+# Of files that are a checkpoint's own: no others are touched.
+_NODE = re.compile(r"node-[0-9]+-[0-9]+-[0-9]+\.fsk")
 
 
 class Entry(NamedTuple):
@@ -33,6 +39,7 @@ class Entry(NamedTuple):
     first: int
     last: int
     rows: int
+    crc32: int  # of the node's file: one of another job that was put in its place is not used
     file: str
 
     def covers(self, other: "Entry") -> bool:
@@ -54,6 +61,8 @@ class Manifest:
         for entry in sorted(entry for entry in self.entries if entry.number == number):
             try:
                 content = (self.folder / entry.file).read_bytes()
+                if zlib.crc32(content) != entry.crc32:
+                    raise StateError("it is not the one that was written")
                 n_rows = from_bytes(content).n_rows
                 if n_rows != entry.rows:
                     raise StateError(f"it has {n_rows} rows, and its line says {entry.rows}")
@@ -69,8 +78,9 @@ class Manifest:
     def add(self, number: int, place: Place, node: Node) -> None:
         """Keep a node, and let go of those that it covers."""
         file = f"node-{number}-{place.level}-{place.at}.fsk"
-        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, file)
         content = node.as_bytes()
+        crc32 = zlib.crc32(content)
+        entry = Entry(number, place.level, place.at, place.first, place.last, node.n_rows, crc32, file)
         try:
             with replacing(self.folder / file) as out:
                 out.write(content)
@@ -98,7 +108,7 @@ class Manifest:
         LockHeld
             If another job is at work in the folder.
         OSError
-            If the folder cannot be written to.
+            If the folder cannot be written to, or has a file in the manifest's place that is none.
         """
         manifest = folder / NAME
         if resume and not manifest.exists():
@@ -111,6 +121,10 @@ class Manifest:
                 then, entries = _read(manifest)
                 compare(folder, job, then)
             else:
+                if is_foreign(manifest):
+                    raise FileExistsError(
+                        errno.EEXIST, "it is no manifest of a checkpoint: name another folder", str(manifest)
+                    )
                 _make_room(folder)
                 begin(manifest, job)
             _tidy(folder, {entry.file for entry in entries})
@@ -147,9 +161,10 @@ def _make_room(folder: Path) -> None:
 def _tidy(folder: Path, wanted: set[str]) -> None:
     """Remove nodes that no line names: a kill came between the two."""
     for path in folder.glob("node-*.fsk"):
-        if path.name not in wanted:
-            path.unlink(missing_ok=True)
-        sweep(path)
+        if _NODE.fullmatch(path.name):
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+            sweep(path)
 
 
 def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
@@ -159,7 +174,7 @@ def _read(manifest: Path) -> tuple[Identity, list[Entry]]:
     for number, line in enumerate(rest, 2):
         try:
             entry = Entry(**line)
-            if not all(isinstance(value, int) and value >= 0 for value in entry[:-1]) or "/" in entry.file:
+            if not all(type(value) is int and value >= 0 for value in entry[:-1]) or not _NODE.fullmatch(entry.file):
                 raise TypeError
         except TypeError:
             raise StateError(f"{manifest}, line {number} is none of a manifest: start without resume") from None

@@ -15,7 +15,7 @@ from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
-from fastsketch.io._state import SCHEMA
+from fastsketch.io._state import SCHEMA, StateError
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences, in_words
@@ -258,7 +258,15 @@ class _Job:
         return model
 
     def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
-        found = [(tree.place(entry.level, entry.at), node) for entry, node in manifest.nodes(number)]
+        found: list[tuple[Place, Node]] = []
+        for entry, node in manifest.nodes(number):
+            try:
+                place = tree.place(entry.level, entry.at)
+            except ValueError:
+                place = None
+            if place is None or (place.first, place.last) != (entry.first, entry.last):
+                raise StateError(f"{manifest.folder}: the manifest has {entry.file} in no place: start without resume")
+            found.append((place, node))
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
     def _chain(self, template: Any, manifest: Manifest | None, told: Progress) -> Any:

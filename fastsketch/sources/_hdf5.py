@@ -73,11 +73,27 @@ def dataset(file: Any, key: str, path: Path, h5py: Any) -> Any:
     return found
 
 
+def check_own(found: Any, path: Path) -> None:
+    """SourceError unless the rows of a dataset are there, and of a file that says so itself.
+
+    A link would be looked up by the name that the other file has for it; raw bytes of any file of the machine would be
+    taken for rows; and where a file with rows of a virtual dataset is gone, HDF5 gives zeros.
+    """
+    if Path(found.file.filename).resolve() != path.resolve():
+        raise SourceError(f"{path}: the data set is in another file: open {found.file.filename}, key={found.name!r}")
+    if found.external:
+        raise SourceError(f"{path}, {found.name} has its rows as bytes of other files ({found.external[0][0]!r})")
+    for one in found.virtual_sources() if found.is_virtual else ():
+        if one.file_name != "." and not (path.parent / one.file_name).is_file() and "%" not in one.file_name:
+            raise SourceError(f"{path}, {found.name} has rows in {one.file_name!r}, which is not there")
+
+
 class HdfSource(FileSource):
     """The rows of a dataset."""
 
     def __init__(self, path: Path, found: Any) -> None:
         super().__init__(path)
+        check_own(found, path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
         self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
@@ -112,6 +128,7 @@ class HdfSource(FileSource):
         spaces = Spaces()
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
             found = dataset(file, self._key, self.path, h5py)
+            check_own(found, self.path)
             if found.shape[0] < self.first_row + self.size or found.shape[1] != self.n_features:
                 raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
 

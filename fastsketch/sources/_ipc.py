@@ -205,10 +205,18 @@ class IpcSource(FileSource):
         """See Source: values of the type that the column has, strings as objects."""
         assert self._beside is not None
         first, skip = self._batch_of(self.first_row + start_row)
-        with closing(_Reader(self.path, self._ends is not None, [self._beside])) as reader:
-            values = Values((values_of(batch.column(0)) for batch in reader.batches(first)), skip)
+        with (
+            damaged(self.path, WHAT, self.check_unchanged),
+            closing(_Reader(self.path, self._ends is not None, [self._beside])) as reader,
+        ):
+            values = Values(map(_checked_values, reader.batches(first)), skip)
             for rows, position in self.read(start_row):
                 yield rows, values.next(len(rows)), position
+
+
+def _checked_values(batch: Any) -> NDArray[Any]:
+    batch.validate(full=True)  # where strings begin and end, and the entries of a dictionary: pyarrow follows them
+    return values_of(batch.column(0))
 
 
 def _buffers(batch: Any) -> list[Any]:

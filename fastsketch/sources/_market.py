@@ -156,7 +156,7 @@ class _Reader:
             index = np.concatenate([index, index[mirrored][:, ::-1]])
             values = np.concatenate([values, sign * values[mirrored]])
         matrix: Any = coo_array((values, (index[:, 0], index[:, 1])), shape=header.shape)
-        return as_rows(matrix, name="the matrix")
+        return as_rows(matrix, name=f"{self._name}: the matrix")
 
 
 def _dense(values: NDArray[np.float64], header: _Header) -> NDArray[np.float64]:

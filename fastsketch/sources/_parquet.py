@@ -29,6 +29,7 @@ from fastsketch.sources._pieces import (
     Values,
     chunks_of,
     rows_of_chunk,
+    too_short,
     values_of,
 )
 from fastsketch.sources._source import Source, rows_of_part
@@ -218,6 +219,8 @@ class ParquetSource(FileSource):
                 except Ragged as error:
                     raise error.at(self.name, before + done + error.row) from None
                 done += piece.n_rows
+            if done != n:
+                raise too_short(self.name, before + done, before + n)
             pieces.append((columns, OfArray(rows)))
         yield SideBySide(pieces, n)
 

@@ -34,6 +34,8 @@ def files_of(name: str | PathLike[str]) -> list[Path]:
         If there are none.
     """
     path = Path(name)
+    if not os.fspath(name):  # of a variable that is not set; as a path it is this folder
+        raise SourceError("the name of a file must not be empty")
     if _is_one(path):
         return [path]
     if path.is_dir():

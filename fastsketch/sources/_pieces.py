@@ -106,7 +106,7 @@ def chunks_of(
     """Chunks of the rows of pieces: without the first `skip`, and at most n_rows after these (None: all there are).
 
     Row `first` of the source called `name` is the first that is given: where a list has another length, SourceError
-    names its row.
+    names its row; where there are fewer rows than n_rows, the last one.
     """
     spaces, step = Spaces(), rows_of_chunk(n_features, dtype)
     step = step if n_rows is None else min(step, n_rows)
@@ -130,6 +130,13 @@ def chunks_of(
                 out = None
     if out is not None and filled:
         yield out[:filled]
+    if n_rows is not None and given < n_rows:
+        raise too_short(name, first + given, first + n_rows)
+
+
+def too_short(name: str, found: int, stated: int) -> SourceError:
+    """What to say of a file with fewer rows than it states."""
+    return SourceError(f"{name} is damaged: its rows end after {found:,}, it states {stated:,} and more")
 
 
 def values_of(column: Any) -> NDArray[Any]:
@@ -153,16 +160,22 @@ class Values:
     def __init__(self, arrays: Iterator[NDArray[Any]], skip: int) -> None:
         self._arrays, self._left = arrays, np.empty(0)
         while skip:
-            self._left = next(arrays)
+            self._left = self._more()
             gone = min(skip, len(self._left))
             self._left, skip = self._left[gone:], skip - gone
+
+    def _more(self) -> NDArray[Any]:
+        found = next(self._arrays, None)
+        if found is None:  # StopIteration would end the rows
+            raise ValueError("the column beside the rows is shorter than they are")
+        return found
 
     def next(self, count: int) -> NDArray[Any]:
         """The next values."""
         found: list[NDArray[Any]] = []
         while count:
             if len(self._left) == 0:
-                self._left = next(self._arrays)
+                self._left = self._more()
                 continue
             found.append(self._left[:count])
             count -= len(found[-1])

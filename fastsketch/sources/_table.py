@@ -205,7 +205,7 @@ class TableText(TextSource):
     # -- lines -----------------------------------------------------------------------------------------------------
     def is_row(self, line: bytes) -> bool:
         """See TextSource."""
-        return bool(line.strip())
+        return bool(line.strip(b" \r\n" if self._delimiter == "\t" else None))
 
     def line_of(self, row: int) -> int | None:
         """See TextSource."""

@@ -1,11 +1,13 @@
 """The manifest: after any kill only parts without a node are learned again, and what is no checkpoint is refused."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -336,3 +338,58 @@ def test_ctrl_c_leaves_a_checkpoint_and_no_orphans(tmp_path, whole):
     if not (tmp_path / "done.fsk").exists():
         resume = (tmp_path / "checkpoint" / "manifest.jsonl").exists()
         assert same_state(job(tmp_path, "processes", 2, resume=resume), whole)
+
+
+def forged(folder, line, **changes):
+    """Change what a line of the manifest says, under a right checksum."""
+    path = folder / "checkpoint" / "manifest.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    content = json.dumps({**json.loads(lines[line].partition(b" ")[2]), **changes}, separators=(",", ":")).encode()
+    lines[line] = b"%08x %s" % (zlib.crc32(content), content)
+    path.write_bytes(b"\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "other", [fs.FrequentDirections(5, solver="gram"), fs.FrequentDirections(8, solver="gram"), fs.SketchHash(8)]
+)
+def test_a_node_of_another_job_is_learned_again(tmp_path, whole, other):
+    stopped_after(tmp_path, 9, workers=1)
+    entry = entries(tmp_path)[-1]
+    other.copy().update(rows_of(0, entry.rows, D) + 1.0).save(tmp_path / "checkpoint" / entry.file)
+    with pytest.warns(UserWarning, match="cannot be used, its parts are learned again: it is not the one"):
+        resumed = fs.run(
+            fs.FrequentDirections(5, solver="gram"),
+            Watched(tmp_path, ROWS, D),
+            workers=1,
+            checkpoint=tmp_path / "checkpoint",
+            resume=True,
+        )
+    same_state(resumed, whole)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"level": 40}, {"at": 10**6}, {"first": 0}, {"level": True}, {"file": ".."}, {"file": "node-\0"}]
+)
+def test_lines_that_are_in_no_place_are_refused(tmp_path, changes):
+    stopped_after(tmp_path, 9, workers=1)
+    forged(tmp_path, -2, **changes)
+    with pytest.raises(fs.StateError, match="start without resume"):
+        fs.run(
+            fs.FrequentDirections(5, solver="gram"),
+            Watched(tmp_path, ROWS, D),
+            workers=1,
+            checkpoint=tmp_path / "checkpoint",
+            resume=True,
+        )
+
+
+def test_a_folder_of_other_things_keeps_them(tmp_path, whole):
+    (tmp_path / "node-of-mine.fsk").write_bytes(b"mine")
+    (tmp_path / "manifest.jsonl").write_bytes(b'{"mine": 1}\n')
+    with pytest.raises(FileExistsError, match="no manifest of a checkpoint: name another folder"):
+        fs.run(fs.FrequentDirections(5), rows_of(0, ROWS, D), workers=1, checkpoint=tmp_path)
+    assert (tmp_path / "manifest.jsonl").read_bytes() == b'{"mine": 1}\n'
+    (tmp_path / "manifest.jsonl").unlink()
+    made = fs.run(fs.FrequentDirections(5, solver="gram"), rows_of(0, ROWS, D), workers=1, checkpoint=tmp_path)
+    same_state(made, whole)
+    assert (tmp_path / "node-of-mine.fsk").read_bytes() == b"mine"

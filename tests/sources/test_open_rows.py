@@ -403,3 +403,8 @@ def test_slices_that_are_not_as_the_shape_says():
         list(open_rows(Short()))
     with pytest.raises(SourceError, match="the Cube must be two-dimensional"):
         open_rows(Cube())
+
+
+def test_an_empty_name_is_no_folder():
+    with pytest.raises(SourceError, match="must not be empty"):
+        open_rows("")

@@ -145,3 +145,13 @@ def test_a_column_beside_the_rows(tmp_path):
     ((rows, values, _),) = source.chunks_beside()
     assert values.tolist() == ["Paris", 'Ro"me', None]
     assert rows.tolist() == [[1, 2], [3, 4], [5, 6]] and source.feature_names == ("x", "y")
+
+
+def test_a_line_of_tabs_is_a_row_of_missing_numbers(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\t2\n\t\n \n\r\n3\t4\n\t \r\n5\tx\n")
+    source = open_rows(tmp_path / "a.tsv", fill=-1, header=False, columns=[0])
+    assert np.array_equal(all_rows(source), [[1], [-1], [3], [-1], [5]])
+    with pytest.raises(SourceError, match=r"a\.tsv, line 2: .* row 1 holds a NaN"):
+        list(open_rows(tmp_path / "a.tsv", header=False, columns=[0]))
+    with pytest.raises(SourceError, match=r"a\.tsv, line 7: column 2: 'x'"):
+        list(open_rows(tmp_path / "a.tsv", header=False, fill=0))

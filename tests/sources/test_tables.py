@@ -8,7 +8,7 @@ import pytest
 
 from fastsketch._kernels.io import arrow as kernel
 from fastsketch.io import SourceError
-from fastsketch.sources import _ipc, _parquet, _source, open_rows
+from fastsketch.sources import _ipc, _parquet, _pieces, _source, open_rows
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -479,3 +479,65 @@ def test_capsules_are_taken_once():
         kernel.Stream(capsule)
     with pytest.raises(SourceError, match="expected a table"):
         open_rows(pa.chunked_array([[1.0]]))
+
+
+@pytest.mark.parametrize("form", [as_parquet, as_feather, as_stream])
+def test_damaged_columns_beside_the_rows_are_source_errors(form, tmp_path):
+    keys = [f"key {k % 17}" * (1 + k % 5) for k in range(300)]
+    t = table(matrix(300)).add_column(3, "key", pa.array(keys))
+    path = form(t, tmp_path)
+    good, rng = path.read_bytes(), np.random.default_rng(0)
+    for trial in range(120):
+        bad = bytearray(good)
+        for place in rng.integers(0, len(bad), 1 + trial % 5):
+            bad[place] = rng.choice([0, 1, 127, 128, 255])
+        path.write_bytes(bytes(bad))
+        try:
+            for rows, values, _ in open_rows(path, beside="key", fill=0.0).chunks_beside():
+                assert len(rows) == len(values)
+        except SourceError as error:
+            assert path.name in str(error)
+        except ValueError as error:  # the name of the column
+            assert "beside" in str(error)
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_strings_beside_the_rows_that_begin_beyond_their_text(is_file, tmp_path):
+    t = pa.table({"a": np.arange(5.0), "key": [f"key {k}" for k in range(5)]})
+    path = tmp_path / "x.arrow"
+    begin = pa.ipc.new_file if is_file else pa.ipc.new_stream
+    with pa.OSFile(str(path), "wb") as file, begin(file, t.schema) as writer:
+        writer.write_table(t)
+    content = path.read_bytes()
+    ends = np.arange(0, 30, 5, dtype=np.int32)
+    assert content.count(ends.tobytes()) == 1
+    ends[2] = 1 << 30
+    path.write_bytes(content.replace(np.arange(0, 30, 5, dtype=np.int32).tobytes(), ends.tobytes()))
+    with pytest.raises(SourceError, match=r"x\.arrow is damaged"):
+        list(open_rows(path, beside="key").chunks_beside())
+
+
+def test_fewer_rows_than_a_file_states_are_an_error():
+    rows = matrix(10)
+    piece = _pieces.OfArray(rows)
+    found = _pieces.chunks_of(
+        [piece, piece], skip=3, n_rows=20, n_features=7, dtype=rows.dtype, name="x.parquet", first=5
+    )
+    with pytest.raises(SourceError, match=r"x\.parquet is damaged: its rows end after 22, it states 25"):
+        list(found)
+    with pytest.raises(ValueError, match="shorter"):
+        _pieces.Values(iter([np.arange(3)]), 1).next(3)
+
+
+def test_a_short_column_of_a_group_of_rows_is_an_error(tmp_path, monkeypatch):
+    path = as_parquet(table(matrix(300)), tmp_path)
+    monkeypatch.setattr(_parquet, "DECODED_BYTES", 1)  # a column at a time
+    some_columns = _parquet.ParquetSource._some_columns
+
+    def short(self, file, groups, some, batch_rows):
+        pieces = list(some_columns(self, file, groups, some, batch_rows))
+        return [_pieces.OfArray(np.zeros((piece.n_rows - (some[0] == 2), 1))) for piece in pieces]
+
+    monkeypatch.setattr(_parquet.ParquetSource, "_some_columns", short)
+    with pytest.raises(SourceError, match=r"x\.parquet is damaged: its rows end after 129, it states 130"):
+        list(open_rows(path))
