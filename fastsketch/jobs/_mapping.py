@@ -7,7 +7,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -185,7 +185,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
 
 
 @contextlib.contextmanager
-def _names_are_checked(source: Source) -> Iterator[None]:
+def _names_are_checked(source: Source) -> Generator[None]:
     """Without a warning of scikit-learn for every chunk, that it has no names: ``check_names`` has seen them."""
     with warnings.catch_warnings():
         if source.feature_names is not None:

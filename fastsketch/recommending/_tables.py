@@ -3,8 +3,9 @@
 # pyright: reportPrivateUsage=false
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -74,7 +75,10 @@ def events_of(
 
 
 def _are_names(rows: Any) -> bool:
-    return isinstance(rows, list | tuple | np.ndarray) and len(rows) > 0 and isinstance(rows[0], str)
+    if not isinstance(rows, list | tuple | np.ndarray):
+        return False
+    given = cast("Sequence[Any]", rows)
+    return len(given) > 0 and isinstance(given[0], str)
 
 
 def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
