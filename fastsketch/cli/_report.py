@@ -49,6 +49,6 @@ def as_text(value: Any) -> str:
     if not isinstance(value, list):
         return str(value)
     items = cast(list[Any], value)
-    named = len(items) > MOST_NAMES and all(isinstance(item, str) for item in items)
-    text = ", ".join(map(as_text, items[: MOST_NAMES if named else None]))
-    return f"{text}, ... ({len(items):,})" if named else text
+    many = len(items) > MOST_NAMES and all(isinstance(item, str) for item in items)
+    text = ", ".join(map(as_text, items[: MOST_NAMES if many else None]))
+    return f"{text}, ... ({len(items):,})" if many else text

@@ -77,8 +77,8 @@ def events_of(
 def _are_names(rows: Any) -> bool:
     if not isinstance(rows, list | tuple | np.ndarray):
         return False
-    found = cast("Sequence[Any]", rows)
-    return len(found) > 0 and isinstance(found[0], str)
+    given = cast("Sequence[Any]", rows)
+    return len(given) > 0 and isinstance(given[0], str)
 
 
 def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:

@@ -568,7 +568,7 @@ def run(case):
         if not (name.startswith(UNCHECKED) or indexed or isinstance(error, REFUSALS)):
             places = traceback.extract_tb(error.__traceback__)[-3:]
             return "raw", f"{text[:200]} | " + "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in places)
-        if not str(error).strip() and not isinstance(error, MemoryError):
+        if not (name.startswith(UNCHECKED) or str(error).strip() or isinstance(error, MemoryError)):
             return "silent", text
         if before is not None and _state(receiver) != before:
             return "changed", text[:300]
