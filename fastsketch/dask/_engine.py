@@ -6,6 +6,7 @@
 import asyncio
 import json
 import logging
+import os
 import pickle
 import queue
 import time
@@ -34,6 +35,9 @@ ALL = 1 << 30
 # Bytes of a model that go with every task. A longer one is a task of its own; the cluster would give all that need it
 # to the workers that have it, as long as those are few, and leave the others idle until these are overrun.
 SENT_WITH_TASKS = 1 << 20
+# How workers that are begun here use memory (glibc): Dask lets them give it back at once, and every chunk of rows then
+# comes with its pages cleared anew. distributed.nanny.pre-spawn-environ of Dask's configuration sets it for others.
+KEEPING_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 128 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
 # Joins go before leaves, so that what waits on the cluster is little.
 BEFORE = 10
 
@@ -192,12 +196,14 @@ class Cluster:
         found = connected(self._scheduler, stack)
         if found is not None:
             return found
-        cluster = distributed.LocalCluster(
-            n_workers=self._limit or cores.usable,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",  # any port: that of the default may be taken
-            silence_logs=logging.ERROR,
-        )
+        stack.callback(_take_back, dict(os.environ))
+        with keeping_memory():
+            cluster = distributed.LocalCluster(
+                n_workers=self._limit or cores.usable,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",  # any port: that of the default may be taken
+                silence_logs=logging.ERROR,
+            )
         return stack.enter_context(distributed.Client(stack.enter_context(cluster), set_as_default=False))
 
     def _await_workers(self) -> None:
@@ -369,6 +375,22 @@ class Cluster:
         if len(content) <= SENT_WITH_TASKS:
             return _Copy(uuid.uuid4().hex, content)
         return _Model("the model", pickle.loads, (content,))
+
+
+def _take_back(before: dict[str, str]) -> None:
+    """What nannies leave in the environment of this process, which is that of all that it begins later."""
+    for name in (*KEEPING_MEMORY, "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            os.environ.pop(name, None)
+
+
+def keeping_memory() -> Any:
+    """A ``with`` block in which workers that nannies begin keep what memory they have for what they do next."""
+    from dask import config
+
+    return config.set({f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in KEEPING_MEMORY.items()})
 
 
 def connected(scheduler: Any, stack: ExitStack) -> Any:

@@ -80,6 +80,15 @@ def test_a_cluster_for_the_job(files):
         distributed.Client.current()
 
 
+def test_workers_of_a_cluster_for_the_job_keep_their_memory():
+    before = dict(os.environ)
+    with _engine.Cluster(None, 1, retries=0) as engine:
+        engine.submit(0, os.getenv, "MALLOC_MMAP_THRESHOLD_")
+        engine.submit(1, os.getenv, "MALLOC_TRIM_THRESHOLD_")
+        assert {engine.next() for _ in range(2)} == {(0, str(32 << 20)), (1, str(128 << 20))}
+    assert os.environ == before
+
+
 def test_two_passes_and_a_checkpoint(cluster, files, tmp_path):
     model = fs.FrequentDirections(5, method="pfd", solver="gram")
     options = {"engine": "dask", "scheduler": cluster, "passes": 2}
