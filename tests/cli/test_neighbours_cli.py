@@ -113,12 +113,10 @@ def test_bad_input(run, quantized, tmp_path):
     np.save("nan.npy", QUERIES * np.nan)
     (tmp_path / "words.txt").write_text("12\n\nzwölf\n", encoding="utf-8")
     (tmp_path / "large.txt").write_text("9" * 30 + "\n")
-    np.savetxt("rows.csv", ROWS[:5], delimiter=",")
     search = ("search", "q.fsk", "c.npy", "queries.npy")
     for command, message in [
         (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
         (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
-        (("quantize", "rows.csv", "-o", "x.fsk"), "(this is read as svmlight text: of a table, save"),
         (("encode", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
         (("encode", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
         ((*search, "--metric", "hamming"), "hamming"),
