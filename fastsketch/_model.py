@@ -570,7 +570,7 @@ def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
         "notes": model.notes,
         "state": state,
     }
-    names = model.feature_names
+    names = model._feature_names  # a vocabulary is in the state
     return about if names is None else {**about, "feature_names": list(names)}
 
 

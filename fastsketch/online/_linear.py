@@ -567,7 +567,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     def feature_names(self) -> FeatureNames | None:
         """Names of the columns: those of the first table, or the vocabulary of rows with names; None without any."""
         known = self._names.known(self.n_rows)
-        return self._feature_names if known is None else tuple(known)
+        return tuple(known) if known else self._feature_names
 
     @property
     @reads
