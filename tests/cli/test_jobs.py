@@ -404,7 +404,8 @@ def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
     np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
     command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--solver", "svd", "-o", "o.fsk"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob("o.fsk.partial/node-*.fsk")):
+    manifest = tmp_path / "o.fsk.partial" / "manifest.jsonl"
+    while not manifest.exists() or manifest.read_bytes().count(b"\n") < 2:  # the job, and a part that is complete
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert "partial result" in process.communicate()[1] and process.returncode == 130
