@@ -80,7 +80,9 @@ def test_a_cluster_for_the_job(files):
         distributed.Client.current()
 
 
-def test_workers_of_a_cluster_for_the_job_keep_their_memory():
+def test_workers_of_a_cluster_for_the_job_keep_their_memory(monkeypatch):
+    for name in _engine.KEEPING_MEMORY:  # what another cluster of this process has left there would stand
+        monkeypatch.delenv(name, raising=False)
     before = dict(os.environ)
     with _engine.Cluster(None, 1, retries=0) as engine:
         engine.submit(0, os.getenv, "MALLOC_MMAP_THRESHOLD_")
