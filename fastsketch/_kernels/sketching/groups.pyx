@@ -286,7 +286,8 @@ cdef void copy_part(void* context, ptrdiff_t part, void* unused) noexcept nogil:
     cdef Copies* job = <Copies*> context
     cdef Py_ssize_t i
     for i in range(fs_pool_from(job.n, job.n_parts, part, 1), fs_pool_from(job.n, job.n_parts, part + 1, 1)):
-        memcpy(<void*> <size_t> job.target[i], <const void*> <size_t> job.source[i], job.size[i])
+        if job.size[i] > 0:  # what has no bytes may have no address
+            memcpy(<void*> <size_t> job.target[i], <const void*> <size_t> job.source[i], job.size[i])
 
 
 def copy(const int64_t[::1] source, const int64_t[::1] target, const int64_t[::1] size):
@@ -325,7 +326,8 @@ cdef int last_shrink(DenseState s, Batch* job, Py_ssize_t g, Py_ssize_t part, re
     cdef int info = 0
     take_numbers(s, &job.table, g)
     fill = s.fill
-    memcpy(buffer + (s.capacity - fill) * d, record, fill * d * sizeof(real))
+    if fill > 0:  # a record without rows may have no address
+        memcpy(buffer + (s.capacity - fill) * d, record, fill * d * sizeof(real))
     take_tail(s, <const double*> <void*> <size_t> job.tail[g])
     if fill + (s.center and fill > s.kept) > most:
         info = flush(s, buffer, <real*> NULL, <real*> job.work[part], job.lwork)
