@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from fastsketch.sources._ahead import Spaces
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
-from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._stored import check_matrix, cut, read_dataset
+from fastsketch.sources._source import Source
+from fastsketch.sources._stored import InChunks, check_matrix, read_dataset
 
 WHAT = "HDF5 file"
 
@@ -88,7 +88,7 @@ def check_own(found: Any, path: Path) -> None:
             raise SourceError(f"{path}, {found.name} has rows in {one.file_name!r}, which is not there")
 
 
-class HdfSource(FileSource):
+class HdfSource(InChunks, FileSource):
     """The rows of a dataset."""
 
     def __init__(self, path: Path, found: Any) -> None:
@@ -100,19 +100,6 @@ class HdfSource(FileSource):
         self.size, self.n_features = (int(size) for size in found.shape)
         self.n_rows = self._length = self.size
         self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-
-    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: cut at the ends of chunks of the dataset."""
-        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
-        while place < self.size:
-            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
-            found.append(self.between(place, stop))
-            place = stop
-        return found or [self]
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io.arrow import Batch, fields
 from fastsketch.io._input import SourceError
-from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
 from fastsketch.sources._parquet import first_width, index_columns
 from fastsketch.sources._pieces import OfBatch, Piece, Values, chunks_of, values_of
 from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._table_columns import Chosen, choose, named
+from fastsketch.sources._table_columns import Chosen, TableFile, choose, named
 
 WHAT = "Arrow file"
 # A batch with more bytes of rows is not read whole: it is mapped, for so many at a time, or its pages would pile up.
@@ -98,7 +97,7 @@ class _Reader:
         self._file.close()
 
 
-class IpcSource(FileSource):
+class IpcSource(TableFile):
     """Some columns of an Arrow file; of a stream of batches `rows` is None."""
 
     def __init__(
@@ -111,23 +110,6 @@ class IpcSource(FileSource):
         self._length = self.n_rows
         self.size = self.n_rows or 0
         self._take(chosen)
-
-    def _take(self, chosen: Chosen) -> None:
-        self._chosen, self.dtype = chosen, chosen.dtype
-        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
-
-    def only(self, columns: Sequence[int]) -> Source | None:
-        """See Source."""
-        chosen = self._chosen.only(columns)
-        if chosen is None:
-            return None
-        part = self.varied()
-        part._take(chosen)
-        return part
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: batches are read by rows, so that any place will do."""

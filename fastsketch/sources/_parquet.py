@@ -10,14 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io.arrow import Batch, fields
 from fastsketch.io._input import SourceError
-from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
 from fastsketch.sources._pieces import (
@@ -33,7 +32,7 @@ from fastsketch.sources._pieces import (
     values_of,
 )
 from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._table_columns import Chosen, Field, choose, named
+from fastsketch.sources._table_columns import Chosen, Field, TableFile, choose, named
 
 # Rows that are held at a time, in bytes of rows: a group with more is read a chunk at a time.
 HELD_BYTES = 112 << 20
@@ -92,7 +91,7 @@ def first_width(batch: Batch, column: int) -> int:
     return 1
 
 
-class ParquetSource(FileSource):
+class ParquetSource(TableFile):
     """Some columns of a Parquet file."""
 
     def __init__(
@@ -104,23 +103,6 @@ class ParquetSource(FileSource):
         self.size = int(self._ends[-1]) if groups else 0
         self.n_rows = self._length = self.size
         self._take(chosen)
-
-    def _take(self, chosen: Chosen) -> None:
-        self._chosen, self.dtype = chosen, chosen.dtype
-        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
-
-    def only(self, columns: Sequence[int]) -> Source | None:
-        """See Source."""
-        chosen = self._chosen.only(columns)
-        if chosen is None:
-            return None
-        part = self.varied()
-        part._take(chosen)
-        return part
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: cut at the ends of groups of rows, or so few rows before as `multiple` makes necessary."""

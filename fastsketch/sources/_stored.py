@@ -1,7 +1,7 @@
 """Arrays that other libraries keep on disk in chunks (HDF5, Zarr): rows of a dataset, by whole chunks of it."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fastsketch.io._input import SourceError
 from fastsketch.sources import _source
 from fastsketch.sources._pieces import OfArray, Piece, chunks_of
+from fastsketch.sources._source import Source, rows_of_part
 
 # A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
 HELD_BYTES = 112 << 20
@@ -73,3 +74,22 @@ def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
     if chunk_rows > 1 and step >= chunk_rows:
         stop = stop // chunk_rows * chunk_rows
     return max(place + multiple, stop - (stop - place) % multiple)
+
+
+class InChunks(Source):
+    """Rows of an array whose rows are stored some at a time."""
+
+    _chunk_rows: int
+
+    def between(self, start: int, stop: int) -> Self:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
+        """See Source: cut at the ends of chunks of the dataset."""
+        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
+        while place < self.size:
+            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
+            found.append(self.between(place, stop))
+            place = stop
+        return found or [self]

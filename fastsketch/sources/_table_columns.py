@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io._input import SourceError
+from fastsketch.sources._files import FileSource
+from fastsketch.sources._source import Source
 
 # (name, format, format of what lists hold or None, whether it is encoded by a dictionary): _kernels/io/arrow.pyx
 Field = tuple[str, str, str | None, bool]
@@ -200,3 +202,26 @@ def _width(field: Field, ask: Callable[[], int]) -> int:
     if field[1].startswith("+w:"):
         return int(field[1][3:])
     return ask() if field[1] in ("+l", "+L") else 1
+
+
+class TableFile(FileSource):
+    """Some columns of a file that has a table."""
+
+    _chosen: Chosen
+
+    def _take(self, chosen: Chosen) -> None:
+        self._chosen, self.dtype = chosen, chosen.dtype
+        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
+
+    def only(self, columns: Sequence[int]) -> Source | None:
+        """See Source."""
+        chosen = self._chosen.only(columns)
+        if chosen is None:
+            return None
+        part = self.varied()
+        part._take(chosen)
+        return part
+
+    def between(self, start: int, stop: int) -> Self:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)

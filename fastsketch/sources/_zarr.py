@@ -13,8 +13,8 @@ from fastsketch.io._input import SourceError
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
 from fastsketch.sources._hdf5 import the_only_one
-from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._stored import check_matrix, cut, read_dataset
+from fastsketch.sources._source import Source
+from fastsketch.sources._stored import InChunks, check_matrix, read_dataset
 
 WHAT = "Zarr array"
 
@@ -69,7 +69,7 @@ def _chunk_rows(x: Any) -> int:
     return int((getattr(x, "shards", None) or x.chunks)[0])
 
 
-class ZarrSource(Source):
+class ZarrSource(InChunks):
     """The rows of an array in a folder or a zip file."""
 
     def __init__(self, path: Path, key: str, found: Any) -> None:
@@ -88,19 +88,6 @@ class ZarrSource(Source):
         """SourceError if a file of the array is gone, new or written to: a chunk that is not there reads as zeros."""
         if stamp_of(self.path) != self._stamp:
             raise SourceError(f"{self.name} has changed since it was opened, or is gone")
-
-    def between(self, start: int, stop: int) -> Source:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-
-    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: cut at the ends of chunks of the array."""
-        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
-        while place < self.size:
-            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
-            found.append(self.between(place, stop))
-            place = stop
-        return found or [self]
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
