@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+import store
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("FASTSKETCH_DATA", ROOT.parent / "shared" / "data"))
 
@@ -39,7 +41,7 @@ def seconds(function, clock=time.perf_counter):
     return clock() - start
 
 
-def interleaved(functions, repeats=5, clock=time.perf_counter):
+def interleaved(functions, repeats=5, clock=time.perf_counter, name_of_runs=""):
     """{name: (min, median) seconds} of functions run in turn.
 
     For what runs in one thread `clock=time.process_time` leaves out the time in which others had the core.
@@ -48,6 +50,7 @@ def interleaved(functions, repeats=5, clock=time.perf_counter):
     for _ in range(repeats):
         for name, function in functions.items():
             times[name].append(seconds(function, clock))
+    store.add_timing(name_of_runs, clock.__name__, times)
     return {name: (min(t), float(np.median(t))) for name, t in times.items()}
 
 
@@ -88,8 +91,10 @@ def gemm_rate(dtype, n=1500):
     return 2 * n**3 / min(seconds(lambda: gemm(1.0, a, a)) for _ in range(3))
 
 
-def table(rows, columns):
-    """Print a Markdown table and return its text."""
+def table(rows, columns, name="", *, runs=None, note=""):
+    """Print a Markdown table, keep it in the record of the command under this name, and return its text."""
+    rows = list(rows)
+    store.add_table(rows, columns, name, runs, note)
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     text = "\n".join(lines)

@@ -149,9 +149,12 @@ def main():
         "lowrank_defaults": "defaults",
     }.get(args.command, args.command)
     from bench_tools import header
+    from store import recording
 
     print(header())
-    getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
+    options = {name: value for name, value in vars(args).items() if name not in ("command", "out", "scratch")}
+    with recording(args.command, options, args.out):
+        getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""Results that are kept: what a bench command measured, as small JSON that pages are made from.
+
+A command runs inside ``recording(name, options, folder)``; every `table` of ``bench_tools`` is added to the record, and
+so are the seconds of every run that `interleaved` timed. The file is written when the command ends without an error.
+
+    {"format": 1, "command": "speed", "origin": "run" | "transcribed", "fastsketch": "0.1.0", "date": "2026-11-22",
+     "seconds": 61.2, "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
+     "tables": [{"name", "columns", "rows", "runs", "note"}], "timings": [{"name", "clock", "runs": {what: [s, ...]}}]}
+
+Cells are text as a page shows them, rows lists of cells. "transcribed": copied from a page of before results were kept;
+such a record has no versions and no runs, and pages say so.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+FORMAT = 1
+RESULTS = Path(__file__).resolve().parent / "results"
+PACKAGES = (
+    "numpy scipy numba scikit-learn faiss-cpu implicit cmfrec scikit-surprise vowpalwabbit river torch pandas polars "
+    "pyarrow h5py zarr dask distributed lightgbm"
+).split()
+_open: list[dict] = []
+
+
+@contextlib.contextmanager
+def recording(command, options, folder):
+    """Keep what the bench `command` finds inside the block in COMMAND.json of the folder."""
+    record = {"format": FORMAT, "command": command, "origin": "run", **circumstances()}
+    record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "tables": [], "timings": []}
+    _open.append(record)
+    start = time.perf_counter()
+    try:
+        yield record
+    finally:
+        _open.pop()
+    record["seconds"] = round(time.perf_counter() - start, 1)
+    if record["tables"]:
+        write(record, Path(folder) / f"{command}.json")
+
+
+def add_table(rows, columns, name, runs, note):
+    """One more table of the command that runs; `runs` says of how many runs a figure is."""
+    if not _open:
+        return
+    tables = _open[-1]["tables"]
+    name = name or ("main" if not tables else f"table {len(tables) + 1}")
+    found = {"name": name, "columns": list(map(str, columns)), "rows": [list(map(str, row)) for row in rows]}
+    found |= {"runs": runs, "note": note}
+    same = [k for k, table in enumerate(tables) if table["name"] == name]
+    tables[same[0] if same else len(tables) :] = [found, *(tables[same[0] + 1 :] if same else [])]
+
+
+def add_timing(name, clock, runs):
+    """The seconds of every run of functions that ran in turn: {what: [seconds, ...]}."""
+    if _open:
+        runs = {what: [float(f"{t:.4g}") for t in times] for what, times in runs.items()}
+        _open[-1]["timings"].append({"name": name, "clock": clock, "runs": runs})
+
+
+def write(record, path):
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".json.partial")
+    partial.write_text(text_of(record), encoding="utf-8")
+    partial.replace(path)
+
+
+def text_of(record):
+    """JSON with a line for each row of a table, so that a diff shows which figures changed."""
+    head = {key: value for key, value in record.items() if key not in ("tables", "timings")}
+    lines = json.dumps(head, indent=1, ensure_ascii=False)[:-2].splitlines()
+    lines[-1] += ","
+    lines += _lines_of("tables", record["tables"], "rows")
+    lines[-1] += ","
+    lines += _lines_of("timings", record["timings"], None)
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _lines_of(key, items, rows_key):
+    if not items:
+        return [f' "{key}": []']
+    lines = [f' "{key}": [']
+    for item in items:
+        rows = item.get(rows_key)
+        head = json.dumps({k: v for k, v in item.items() if k != rows_key}, ensure_ascii=False)
+        if rows:
+            lines.append(f'  {head[:-1]}, "{rows_key}": [')
+            lines += [f"   {json.dumps(row, ensure_ascii=False)}," for row in rows]
+            lines[-1] = lines[-1][:-1]
+            lines.append("  ]},")
+        elif rows_key:
+            lines.append(f'  {head[:-1]}, "{rows_key}": []}},')
+        else:
+            lines.append(f"  {head},")
+    lines[-1] = lines[-1][:-1]
+    return [*lines, " ]"]
+
+
+def circumstances():
+    """Where and with what a record is made."""
+    import threadpoolctl
+
+    import fastsketch
+    from fastsketch._kernels import level
+
+    pools = [
+        {key: pool.get(key) for key in ("internal_api", "version", "architecture", "num_threads")}
+        for pool in threadpoolctl.threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
+    presets = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_") and "NUM" not in name}
+    return {
+        "fastsketch": fastsketch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "machine": {"processor": _processor(), "cores": os.cpu_count(), "instructions": level.current()},
+        "blas": pools,
+        "presets": presets,
+    }
+
+
+def _versions():
+    from importlib.metadata import PackageNotFoundError, version
+
+    out = {}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            out[name] = version(name)
+    return out
+
+
+def _processor():
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
