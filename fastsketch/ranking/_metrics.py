@@ -40,20 +40,79 @@ Places = NDArray[np.int64]
 
 
 def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Share of the first k recommendations that are relevant.
+    """Measure the share of each user's first k recommendations that are relevant.
 
-    A list of fewer than k items counts as k: what is missing is no hit. See the module for shapes and users without
-    relevant items.
+    A list of fewer than k items counts as k: what is missing is no hit.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    >>> from fastsketch import ranking
+    >>> recommended = [[2, 0, 3], [1, 3, 0]]
+    >>> relevant = [[0, 0, 1, 1], [1, 0, 0, 0]]  # items 2 and 3; item 0
+    >>> ranking.precision_at(recommended, relevant).round(3).tolist()  # two of three, one of three
+    [0.667, 0.333]
+    >>> ranking.precision_at(recommended, relevant, k=1).tolist()
+    [1.0, 0.0]
     """
     hits, n = _hits(recommended, relevant, k)
     return hits.sum(axis=1) / hits.shape[1] + _undefined(n)
 
 
 def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, capped: bool = False) -> Values:
-    """Share of a user's relevant items among the first k recommendations.
+    """Measure the share of each user's relevant items that stand among the first k recommendations.
 
-    The share is of all n relevant items, so that a user with n > k has at most k / n. `capped`: of min(k, n), so that
-    the best list of k has 1; papers print both under the name recall.
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+    capped : bool, default False
+        The share is of all n relevant items, so that a user with n > k has at most k / n. With `capped` it is of
+        min(k, n), and the best list of k has 1; papers print both under the name recall.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    One item is recommended to a user who would like either of two: half of them is found, and no list of one item finds
+    more.
+
+    >>> from fastsketch import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.recall_at([[2, 0, 3]], relevant, k=1).tolist()
+    [0.5]
+    >>> ranking.recall_at([[2, 0, 3]], relevant, k=1, capped=True).tolist()
+    [1.0]
     """
     hits, n = _hits(recommended, relevant, k)
     most = np.minimum(n, hits.shape[1]) if as_flag(capped, "capped") else n
@@ -61,9 +120,46 @@ def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, c
 
 
 def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Normalised discounted cumulative gain of the first k recommendations, relevance being yes or no.
+    """Measure how far in front the hits among the first k recommendations are (NDCG).
 
-    A hit in place r gains 1 / log2(r + 1); the sum is divided by that of min(k, n) hits in front, which is the best.
+    Normalised discounted cumulative gain, relevance being yes or no: a hit in place r gains 1 / log2(r + 1); the sum is
+    divided by that of min(k, n) hits in front, which is the best that a user with n relevant items can have.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    K. Jarvelin and J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20 (2002).
+
+    Examples
+    --------
+    Hits in places 1 and 3 gain 1 / log2(2) = 1 and 1 / log2(4) = 0.5; in places 1 and 2 they would gain 1 and 0.63.
+
+    >>> from fastsketch import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.ndcg_at([[2, 0, 3]], relevant).round(3).tolist()
+    [0.92]
+    >>> round(1.5 / (1 + 0.6309), 3)
+    0.92
+    >>> ranking.ndcg_at([[2, 3, 0]], relevant).tolist()
+    [1.0]
     """
     hits, n = _hits(recommended, relevant, k)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2, dtype=np.float64))
@@ -72,9 +168,41 @@ def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> 
 
 
 def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """Average precision at the hits among the first k recommendations; its mean over users is MAP.
+    """Average the precision at each hit among the first k recommendations; its mean over users is MAP.
 
     Divided by min(k, n), the most hits that there can be. TREC's map_cut divides by n: it is this times min(k, n) / n.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    C. Buckley and E. Voorhees, Retrieval system evaluation, in TREC (2005).
+
+    Examples
+    --------
+    Of two relevant items the first is in place 1, where the precision is 1, the other in place 3, where it is 2 / 3.
+
+    >>> from fastsketch import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.average_precision_at([[2, 0, 3]], relevant).round(3).tolist(), round((1 + 2 / 3) / 2, 3)
+    ([0.833], 0.833)
     """
     hits, n = _hits(recommended, relevant, k)
     length = hits.shape[1]
@@ -83,13 +211,80 @@ def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | Non
 
 
 def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
-    """One over the place of the first hit among the first k recommendations, 0 without a hit; its mean is MRR."""
+    """Take one over the place of the first hit among the first k recommendations; its mean over users is MRR.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        1 / place, 0 without a hit; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    C. Buckley and E. Voorhees, Retrieval system evaluation, in TREC (2005).
+
+    Examples
+    --------
+    The first of four users has a hit in front, the next in place 3, the third none; of the last nothing can be said.
+
+    >>> import numpy as np
+    >>> from fastsketch import ranking
+    >>> relevant = [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
+    >>> found = ranking.reciprocal_rank_at([[0, 1, 3]] * 4, relevant)
+    >>> found.round(3).tolist()
+    [1.0, 0.333, 0.0, nan]
+    >>> round(float(np.nanmean(found)), 3)
+    0.444
+    """
     hits, n = _hits(recommended, relevant, k)
     return np.where(hits.any(axis=1), 1.0 / (np.argmax(hits, axis=1) + 1), 0.0) + _undefined(n)
 
 
 def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
-    """Share of all n_items items that stand among the first k recommendations of at least one user."""
+    """Measure the share of all items that stand among the first k recommendations of at least one user.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    n_items : int
+        How many items there are: those recommended are in [0, n_items).
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    Lists of the most popular items name the same few to everybody.
+
+    >>> from fastsketch import ranking
+    >>> ranking.coverage_at([[0, 1], [0, 1], [0, 1]], n_items=8)
+    0.25
+    >>> ranking.coverage_at([[0, 1], [2, 3], [4, 0]], n_items=8)
+    0.625
+    """
     n_items = as_integer(n_items, "n_items", 1)
     lists = as_lists(recommended, n_items, k)
     return len(np.unique(lists[lists >= 0])) / n_items

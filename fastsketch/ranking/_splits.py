@@ -19,35 +19,127 @@ Places = NDArray[np.intp]
 
 
 class Split(NamedTuple):
-    """The two parts of an X, both of its shape."""
+    """The two parts of an X, both of its shape.
 
-    train: Any  # CSR
-    test: Any  # CSR
+    Attributes
+    ----------
+    train : scipy.sparse CSR (users, items)
+        What a model may learn from.
+    test : scipy.sparse CSR (users, items)
+        What its recommendations are held against.
+
+    Examples
+    --------
+    It is a tuple: its parts may be named as they are unpacked.
+
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> train, test = ranking.leave_one_out(sparse.csr_array([[1, 1, 1], [1, 0, 1]]))
+    >>> train.nnz, test.nnz, train.shape == test.shape
+    (3, 2, True)
+    """
+
+    train: Any
+    test: Any
 
 
 class TimeSplit(NamedTuple):
-    """The two parts of an X, both of its shape, before and after one moment."""
+    """The two parts of an X, both of its shape, before and after one moment.
 
-    train: Any  # CSR: events up to `time`
-    test: Any  # CSR: later events
-    time: Any  # of the last event of train
+    Attributes
+    ----------
+    train : scipy.sparse CSR (users, items)
+        Events up to `time`.
+    test : scipy.sparse CSR (users, items)
+        Later events.
+    time : number or datetime64
+        Of the last event of train.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> split = ranking.time_split(sparse.csr_array([[1, 1], [1, 1]]), [2001, 2004, 2002, 2003], share=0.5)
+    >>> int(split.time), split.test.toarray().tolist()  # the events of 2003 and 2004
+    (2002, [[0, 1], [0, 1]])
+    """
+
+    train: Any
+    test: Any
+    time: Any
 
 
 class UserSplit(NamedTuple):
-    """Users to learn from, and users who are new to the model: what they show it, and what it is to guess."""
+    """Users to learn from, and users who are new to the model: what they show it, and what it is to guess.
 
-    train: Any  # CSR (m - h, items)
-    shown: Any  # CSR (h, items)
-    hidden: Any  # CSR (h, items): other events of the same users
-    train_users: Places  # (m - h,) their rows in X, ascending
-    users: Places  # (h,) those of shown and hidden
+    Attributes
+    ----------
+    train : scipy.sparse CSR (m - h, items)
+        All events of the users to learn from.
+    shown : scipy.sparse CSR (h, items)
+        Some events of the h new users.
+    hidden : scipy.sparse CSR (h, items)
+        Other events of the same users.
+    train_users : (m - h,) array of intp
+        The rows in X of the users to learn from, ascending.
+    users : (h,) array of intp
+        Those of shown and hidden.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> split = ranking.user_split(sparse.csr_array(np.ones((10, 5))), users=2)
+    >>> split.train.shape, split.shown.shape, split.hidden.shape
+    ((8, 5), (2, 5), (2, 5))
+    >>> sorted([*split.train_users.tolist(), *split.users.tolist()]) == list(range(10))
+    True
+    """
+
+    train: Any
+    shown: Any
+    hidden: Any
+    train_users: Places
+    users: Places
 
 
 def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
     """Hold out a share of all events, each as likely as any other.
 
-    round(share * nnz) events are held out, at least one and not all. A user of few events may lose all of them, or
-    none: such a user is new to the model, or has nothing to be measured on (NaN in the metrics).
+    A user of few events may lose all of them, or none: such a user is new to the model, or has nothing to be measured
+    on (NaN in the metrics).
+
+    Parameters
+    ----------
+    X : scipy.sparse (users, items)
+        Stored entries are events.
+    share : float in (0, 1), default 0.2
+        round(share nnz) events are held out, at least one and not all.
+    seed : int, default 0
+        Of the choice.
+
+    Returns
+    -------
+    Split
+        (train, test), CSR of the shape of X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse or has fewer than two events, or share is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> X = sparse.csr_array(np.arange(1.0, 21.0).reshape(4, 5))
+    >>> train, test = ranking.random_split(X, 0.25)
+    >>> train.nnz, test.nnz
+    (15, 5)
+    >>> bool(((train + test) != X).nnz == 0)  # every event is in one part, with its value
+    True
     """
     csr = _events(X)
     held = np.zeros(csr.nnz, bool)
@@ -64,10 +156,32 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
     Parameters
     ----------
     X : scipy.sparse (users, items)
-    seed : int
+        Stored entries are events.
+    seed : int, default 0
         Of the choice, without times.
-    times : vector (nnz,), optional
+    times : (nnz,) array of numbers or datetime64, optional
         When each event was, in the order of X.data: X must be CSR, CSC or COO then, and hold no event twice.
+
+    Returns
+    -------
+    Split
+        (train, test), CSR of the shape of X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse, or times are not one finite moment for each event.
+
+    Examples
+    --------
+    The first user's newest event is that with item 0; the second has one event, which is learned from.
+
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> X = sparse.csr_array([[1, 1, 1], [0, 1, 0]])
+    >>> split = ranking.leave_one_out(X, times=[2026, 2024, 2025, 2026])
+    >>> split.train.toarray().tolist(), split.test.toarray().tolist()
+    ([[0, 1, 1], [0, 1, 0]], [[1, 0, 0], [0, 0, 0]])
     """
     csr, when = (_events(X), None) if times is None else _timed(X, times)
     seed = as_seed(seed)
@@ -87,15 +201,34 @@ def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
 
     Parameters
     ----------
-    X : scipy.sparse (users, items), CSR, CSC or COO, without an event stored twice
-    times : vector (nnz,)
-        When each event was, in the order of X.data: real numbers, or datetime64.
-    share : float
+    X : scipy.sparse (users, items), CSR, CSC or COO
+        Stored entries are events, none of them stored twice.
+    times : (nnz,) array of numbers or datetime64
+        When each event was, in the order of X.data.
+    share : float in (0, 1), default 0.2
+        At most round(share nnz) events are held out.
+
+    Returns
+    -------
+    TimeSplit
+        (train, test, time): CSR of the shape of X, and the moment of the last event of train.
 
     Raises
     ------
-    ValueError
-        If the newest share of the events is of one moment.
+    TypeError, ValueError
+        If X is not sparse, if times are not one finite moment for each event, or if the newest share of the events is
+        of one moment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> X = sparse.csr_array([[1, 1], [1, 1]])
+    >>> days = np.array(["2026-03-01", "2026-03-04", "2026-03-02", "2026-03-03"], "datetime64[D]")
+    >>> train, test, day = ranking.time_split(X, days, share=0.25)
+    >>> str(day), test.toarray().tolist()  # the one event after the third of March
+    ('2026-03-03', [[0, 1], [0, 0]])
     """
     csr, when = _timed(X, times)
     number = _number(share, csr.nnz, "events")
@@ -112,17 +245,38 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     Parameters
     ----------
     X : scipy.sparse (users, items)
-    users : float or int
+        Stored entries are events.
+    users : float in (0, 1) or int, default 0.2
         A share of the users (float), or how many. Only users of two events or more are held out: others cannot show
         one and hide one, and are learned from.
-    shown : float
+    shown : float in (0, 1), default 0.8
         The share of each one's events that is shown, at least one and not all.
-    seed : int
+    seed : int, default 0
+        Of the choice of users and of events.
+
+    Returns
+    -------
+    UserSplit
+        (train, shown, hidden, train_users, users).
 
     Raises
     ------
-    ValueError
-        If there are fewer users with two events than are wanted.
+    TypeError, ValueError
+        If X is not sparse, a share is out of range, or fewer users have two events than are wanted.
+
+    Examples
+    --------
+    The way to measure lists for users whom the model has never seen:
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> import fastsketch as fs
+    >>> from fastsketch import ranking
+    >>> liked = np.kron(np.eye(2), np.ones((20, 6)))  # users of one half of the items, users of the other
+    >>> train, shown, hidden, _, _ = ranking.user_split(sparse.csr_array(liked), users=8, shown=0.5)
+    >>> items = fs.SketchedEASE(4).update(train).recommend(shown, 3).items
+    >>> ranking.recall_at(items, hidden).tolist()  # three events of each are hidden, and all are found
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
     csr = _events(X)
     seed = as_seed(seed)

@@ -15,19 +15,44 @@ BLOCK = 1 << 22
 def top_items(
     scores: ArrayLike, n: int = 10, *, exclude: Any = None, allow: ArrayLike | None = None
 ) -> NDArray[np.int64]:
-    """Items of the n highest scores for every user, best first: (users, n) int64, -1 where fewer are left.
+    """List the items of the n highest scores for every user, best first.
 
     Of equal scores the first item is first. A score of minus infinity or NaN is never recommended.
 
     Parameters
     ----------
-    scores : (users, items)
+    scores : (users, items) array of real numbers
         Or (items,): the same for all of the users of `exclude`, such as how popular each item is.
-    n : int
+    n : int, default 10
+        The length of the lists.
     exclude : scipy.sparse (users, items), optional
         Items stored in a row are left out: pass what the users have seen.
     allow : vector of int, optional
         The items that may be recommended; all by default.
+
+    Returns
+    -------
+    (users, n) array of int64
+        -1 where fewer items are left. One list for scores (items,) without `exclude`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If scores are not real numbers, shapes do not agree, or `allow` names an item that there is not.
+
+    Examples
+    --------
+    The most popular items that each user has not seen, the simplest of all recommenders:
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch import ranking
+    >>> seen = sparse.csr_array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 1, 0, 1]])
+    >>> popularity = np.asarray(seen.sum(axis=0)).ravel()
+    >>> popularity.tolist()
+    [1, 3, 0, 2]
+    >>> ranking.top_items(popularity, 2, exclude=seen).tolist()
+    [[2, -1], [3, 0], [0, 2]]
     """
     n = as_integer(n, "n", 1)
     z: NDArray[Any] = np.asarray(scores)
