@@ -13,13 +13,10 @@ from fastsketch.reference._adaptive import (
 )
 from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance
 from fastsketch.reference._frequent_directions import (
-    compensative_frequent_directions,
     fast_frequent_directions,
     fast_robust_frequent_directions,
     frequent_directions,
     greedy_low_rank,
-    growing_frequent_directions,
-    parameterized_frequent_directions,
     robust_frequent_directions,
     robust_frequent_directions_blocks,
 )
@@ -49,6 +46,11 @@ from fastsketch.reference._newton import (
 from fastsketch.reference._scan import code_number, code_scores, least_scores
 from fastsketch.reference._second_pass import second_pass
 from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge
+from fastsketch.reference._variants import (
+    compensative_frequent_directions,
+    growing_frequent_directions,
+    parameterized_frequent_directions,
+)
 
 __all__ = [
     "Tracked",

@@ -1,4 +1,4 @@
-"""Frequent Directions and its family as printed in the RFD paper (Luo et al., JMLR 20, 2019) and in Desai et al. 2016.
+"""Frequent Directions and its family as printed in the RFD paper (Luo et al., JMLR 20, 2019).
 
 Notation: A (T x d) is the whole stream, m the sketch size (l elsewhere in the library), sigma_1 >= sigma_2 >= ... .
 Every function returns the output of its algorithm, with the certificate Delta = sum of the sigma_m^2 removed last.
@@ -6,8 +6,6 @@ A stream of fewer than m rows is its own sketch, as the algorithms' inputs imply
 """
 
 from collections.abc import Iterable
-from math import ceil, floor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def _svd(b_hat: Array, m: int) -> tuple[Array, Array]:
+def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
     """Singular values (padded with zeros to length m) and right singular vectors (m - 1 rows, padded likewise)."""
     _, s, vt = np.linalg.svd(b_hat, full_matrices=False)
     sigma = np.zeros(max(m, len(s)))
@@ -26,22 +24,89 @@ def _svd(b_hat: Array, m: int) -> tuple[Array, Array]:
 
 
 def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """RFD paper, Algorithm 1: Frequent Directions, one shrink a row. Returns (B, Delta)."""
+    """Sketch rows by Frequent Directions, with one shrink a row.
+
+    Parameters
+    ----------
+    a : (T, d) array of float64
+        The whole stream.
+    m : int
+        Sketch size, 2 <= m <= d: B has m - 1 rows.
+
+    Returns
+    -------
+    b : (m - 1, d) array of float64
+        The sketch B, with 0 <= A'A - B'B <= Delta I; fewer rows if the stream has fewer.
+    delta : float
+        The certificate Delta, at most ||A||_F^2 / m. In units of squared rows.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 1; Liberty 2013.
+
+    Examples
+    --------
+    The certificate holds, and so does the bound that is known in advance:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((100, 10)) * np.linspace(3, 0.1, 10)
+    >>> b, delta = reference.frequent_directions(a, 6)
+    >>> errors = np.linalg.eigvalsh(a.T @ a - b.T @ b)
+    >>> b.shape, bool(0 < errors[0]), bool(errors[-1] < delta), bool(delta < np.sum(a**2) / 6)
+    ((5, 10), True, True, True)
+    """
     b, delta = a[: m - 1].copy(), 0.0  # 1: B^(m-1) = first m-1 rows
     for t in range(m - 1, len(a)):  # 2: for t = m..T
         b_hat = np.vstack([b, a[t]])  # 3: append row t
-        sigma, v = _svd(b_hat, m)  # 4: SVD
+        sigma, v = svd_of(b_hat, m)  # 4: SVD
         b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5: sqrt(S^2 - sigma_m^2 I) V'
         delta += sigma[m - 1] ** 2
     return b, delta
 
 
 def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
-    """RFD paper, Algorithm 2: Robust Frequent Directions. Returns (B, alpha, Delta)."""
+    """Sketch rows by Robust Frequent Directions, with one shrink a row.
+
+    Parameters
+    ----------
+    a : (T, d) array of float64
+        The whole stream.
+    m : int
+        Sketch size, 2 <= m <= d: B has m - 1 rows.
+    alpha0 : float, default 0.0
+        Initial regulariser, in units of squared rows.
+
+    Returns
+    -------
+    b : (m - 1, d) array of float64
+        The sketch B, that of `frequent_directions`; fewer rows if the stream has fewer.
+    alpha : float
+        alpha0 + Delta / 2: the error of B'B + alpha I about A'A + alpha0 I is at most Delta / 2 either way.
+    delta : float
+        The certificate Delta. In units of squared rows.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 2.
+
+    Examples
+    --------
+    Half of what was removed is put back in every direction, which halves the bound:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((100, 10)) * np.linspace(3, 0.1, 10)
+    >>> b, alpha, delta = reference.robust_frequent_directions(a, 6)
+    >>> robust = np.linalg.norm(a.T @ a - b.T @ b - alpha * np.eye(10), 2)
+    >>> plain = np.linalg.norm(a.T @ a - b.T @ b, 2)
+    >>> bool(robust < delta / 2 < plain < delta)
+    True
+    """
     b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: alpha^(m-1) = alpha0
     for t in range(m - 1, len(a)):  # 2
         b_hat = np.vstack([b, a[t]])  # 3
-        sigma, v = _svd(b_hat, m)  # 4
+        sigma, v = svd_of(b_hat, m)  # 4
         b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
         alpha += sigma[m - 1] ** 2 / 2  # 6: alpha += sigma_m^2 / 2
         delta += sigma[m - 1] ** 2
@@ -49,15 +114,44 @@ def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tupl
 
 
 def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """RFD paper, Algorithm 4: Fast FD, a shrink whenever the doubled buffer has 2m rows. Returns (B, Delta).
+    """Sketch rows by Fast Frequent Directions, with a shrink whenever the doubled buffer has 2 m rows.
 
-    B has up to 2m - 1 rows: the algorithm does not flush at its end.
+    Parameters
+    ----------
+    a : (T, d) array of float64
+        The whole stream.
+    m : int
+        Sketch size, 2 <= m <= d.
+
+    Returns
+    -------
+    b : (up to 2 m - 1, d) array of float64
+        The sketch B, with 0 <= A'A - B'B <= Delta I: the algorithm does not flush at its end.
+    delta : float
+        The certificate Delta. In units of squared rows.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 4.
+
+    Examples
+    --------
+    One SVD for seven rows in place of one for each, and less is lost: a shrink sees more rows at a time.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((100, 10)) * np.linspace(3, 0.1, 10)
+    >>> b, delta = reference.fast_frequent_directions(a, 6)
+    >>> len(b), bool(np.linalg.norm(a.T @ a - b.T @ b, 2) < delta)
+    (9, True)
+    >>> bool(delta < reference.frequent_directions(a, 6)[1])
+    True
     """
     b, delta = a[: m - 1].copy(), 0.0  # 1
     for t in range(m - 1, len(a)):  # 2
         b_hat = np.vstack([b, a[t]])  # 3
         if len(b_hat) == 2 * m:  # 4: if it has 2m rows
-            sigma, v = _svd(b_hat, m)  # 5
+            sigma, v = svd_of(b_hat, m)  # 5
             b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
             delta += sigma[m - 1] ** 2
         else:  # 7
@@ -66,12 +160,48 @@ def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
 
 
 def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tuple[Array, float, float]:
-    """RFD paper, Algorithm 5: Fast RFD. Returns (B, alpha, Delta); B has up to 2m - 1 rows."""
+    """Sketch rows by Fast Robust Frequent Directions, with a shrink whenever the doubled buffer has 2 m rows.
+
+    Parameters
+    ----------
+    a : (T, d) array of float64
+        The whole stream.
+    m : int
+        Sketch size, 2 <= m <= d.
+    alpha0 : float, default 0.0
+        Initial regulariser, in units of squared rows.
+
+    Returns
+    -------
+    b : (up to 2 m - 1, d) array of float64
+        The sketch B, that of `fast_frequent_directions`.
+    alpha : float
+        alpha0 + Delta / 2: the error of B'B + alpha I about A'A + alpha0 I is at most Delta / 2 either way.
+    delta : float
+        The certificate Delta. In units of squared rows.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 5.
+
+    Examples
+    --------
+    The library's sketch is this one, taken to pieces for speed:
+
+    >>> import numpy as np
+    >>> import fastsketch as fs
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((103, 10)) * np.linspace(3, 0.1, 10)
+    >>> b, alpha, delta = reference.fast_robust_frequent_directions(a, 6)
+    >>> fast = fs.RobustFrequentDirections(6, solver="gram").update(a)
+    >>> np.allclose(fast.gram(), b.T @ b + alpha * np.eye(10)), np.allclose(fast.shrinkage, delta)
+    (True, True)
+    """
     b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1
     for t in range(m - 1, len(a)):  # 2
         b_hat = np.vstack([b, a[t]])  # 3
         if len(b_hat) == 2 * m:  # 4
-            sigma, v = _svd(b_hat, m)  # 5
+            sigma, v = svd_of(b_hat, m)  # 5
             b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
             alpha += sigma[m - 1] ** 2 / 2  # 7
             delta += sigma[m - 1] ** 2
@@ -80,58 +210,53 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
     return b, alpha, delta
 
 
-def growing_frequent_directions(
-    a: Array, m: int, *, tolerance: float, share: float, factor: float, counts: float = 0.5, of_largest: bool = False
-) -> tuple[Array, float, int]:
-    """Fast FD whose m grows so that counts Delta <= tolerance ||A||_F^2 (or sigma_1^2) at any moment.
-
-    Returns (B, Delta, m): B of the fewest rows that meet the tolerance, and the m in use. A shrink is not made where
-    Delta would go beyond `share` of what the rows so far allow; m then becomes the smallest that keeps it within, and
-    at least `factor` m.
-    """
-
-    def fits(squares: NDArray[Any], size: int, part: float) -> bool:
-        """Whether a shrink to size - 1 rows leaves Delta within this part of the tolerance."""
-        removed = squares[size - 1] if size <= len(squares) else 0.0
-        whole = max(squares[0] - removed, 0.0) if of_largest else norm
-        return counts * (delta + removed) <= part * tolerance * whole
-
-    def smallest(squares: NDArray[Any], part: float) -> int:
-        return next(size for size in range(2, len(squares) + 2) if fits(squares, size, part))
-
-    def shrunk(size: int) -> tuple[Array, float]:
-        sigma, v = _svd(b, size)
-        return np.sqrt(sigma[: size - 1] ** 2 - sigma[size - 1] ** 2)[:, None] * v, sigma[size - 1] ** 2
-
-    b, delta, norm = a[:0], 0.0, 0.0
-    for row in a:
-        b, norm = np.vstack([b, row]), norm + row @ row
-        if len(b) == 2 * m:
-            squares = np.linalg.svd(b, compute_uv=False) ** 2
-            if fits(squares, m, share) or m > len(row):
-                b, removed = shrunk(m)
-                delta += removed
-            else:
-                m = min(max(ceil(factor * m), m + 1, smallest(squares, share)), len(row) + 1)
-    size = smallest(np.linalg.svd(b, compute_uv=False) ** 2, 1.0)
-    if len(b) > size:
-        b, removed = shrunk(size)
-        delta += removed
-    return b, delta, m
-
-
 def robust_frequent_directions_blocks(
     blocks: Iterable[Array], m: int, *, alpha0: float = 0.0
 ) -> tuple[Array, float, float]:
-    """RFD paper, Algorithm 7: Fast RFD on blocks A^(1), A^(2), ... of rows. Returns (B, alpha, Delta).
+    """Sketch blocks of rows by Fast Robust Frequent Directions.
 
     The first block is taken as it is, every further one is followed by a shrink.
+
+    Parameters
+    ----------
+    blocks : iterable of (rows, d) arrays of float64
+        A^(1), A^(2), ..., at least one.
+    m : int
+        Sketch size, 2 <= m <= d.
+    alpha0 : float, default 0.0
+        Initial regulariser, in units of squared rows.
+
+    Returns
+    -------
+    b : (m - 1, d) array of float64
+        The sketch B; of a single block, the block.
+    alpha : float
+        alpha0 + Delta / 2: the error of B'B + alpha I about A'A + alpha0 I is at most Delta / 2 either way.
+    delta : float
+        The certificate Delta. In units of squared rows.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 7.
+
+    Examples
+    --------
+    The larger the blocks, the fewer the shrinks and the less is lost:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((100, 10)) * np.linspace(3, 0.1, 10)
+    >>> b, alpha, delta = reference.robust_frequent_directions_blocks(np.split(a, 4), 6)
+    >>> b.shape, bool(np.linalg.norm(a.T @ a - b.T @ b - alpha * np.eye(10), 2) < delta / 2)
+    ((5, 10), True)
+    >>> bool(delta < reference.robust_frequent_directions_blocks(np.split(a, 20), 6)[2])
+    True
     """
     blocks = iter(blocks)
     b, alpha, delta = next(blocks).copy(), alpha0, 0.0  # 1: B^(1) = A^(1)
     for block in blocks:  # 2: for t' = 2..T'
         b_hat = np.vstack([b, block])  # 3
-        sigma, v = _svd(b_hat, m)  # 4
+        sigma, v = svd_of(b_hat, m)  # 4
         b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
         alpha += sigma[m - 1] ** 2 / 2  # 6
         delta += sigma[m - 1] ** 2
@@ -139,35 +264,45 @@ def robust_frequent_directions_blocks(
 
 
 def greedy_low_rank(a: Array, m: int) -> tuple[Array, float]:
-    """RFD paper, Algorithm 8: greedy low-rank approximation (iterative SVD). Returns (B, Delta); no guarantee."""
+    """Sketch rows by truncated SVDs (iterative SVD), which has no guarantee.
+
+    Parameters
+    ----------
+    a : (T, d) array of float64
+        The whole stream.
+    m : int
+        Sketch size, 2 <= m <= d: B has m - 1 rows.
+
+    Returns
+    -------
+    b : (m - 1, d) array of float64
+        The sketch B, with B'B <= A'A; fewer rows if the stream has fewer.
+    delta : float
+        The sum of the squares that were cut off: 0 <= A'A - B'B <= Delta I, and nothing bounds Delta in advance.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 8.
+
+    Examples
+    --------
+    Why a shrink subtracts: here one strong row is followed by a hundred weak ones in another direction. Cutting off the
+    smaller of the two forgets each of them in turn; Frequent Directions finds where most of the stream is.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.array([[3.0, 0.0]] + 100 * [[0.0, 1.0]])  # A'A = diag(9, 100)
+    >>> b, _ = reference.greedy_low_rank(a, 2)
+    >>> (b.T @ b).round(6).tolist()
+    [[9.0, 0.0], [0.0, 0.0]]
+    >>> b, _ = reference.frequent_directions(a, 2)
+    >>> (b.T @ b).round(6).tolist()
+    [[0.0, 0.0], [0.0, 91.0]]
+    """
     b, delta = a[: m - 1].copy(), 0.0  # 1
     for t in range(m - 1, len(a)):  # 2
         b_hat = np.vstack([b, a[t]])  # 3
-        sigma, v = _svd(b_hat, m)  # 4
+        sigma, v = svd_of(b_hat, m)  # 4
         b = sigma[: m - 1][:, None] * v  # 5: S_{m-1} V'_{m-1}
         delta += sigma[m - 1] ** 2
     return b, delta
-
-
-def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple[Array, float]:
-    """Desai, Ghashami, Phillips 2016, PFD-beta: only the last floor(beta m) of m rows are shrunk. Returns (B, Delta).
-
-    beta = 1 is Algorithm 1, beta = 0 is Algorithm 8.
-    """
-    spared = min(m - floor(beta * m), m - 1)
-    b, delta = a[: m - 1].copy(), 0.0
-    for t in range(m - 1, len(a)):
-        sigma, v = _svd(np.vstack([b, a[t]]), m)
-        squares = sigma[: m - 1] ** 2
-        squares[spared:] -= sigma[m - 1] ** 2
-        b = np.sqrt(squares)[:, None] * v
-        delta += sigma[m - 1] ** 2
-    return b, delta
-
-
-def compensative_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
-    """Desai, Ghashami, Phillips 2016, CFD: FD, then Delta is added to all squared lengths. Returns (B, Delta)."""
-    b, delta = frequent_directions(a, m)
-    _, s, vt = np.linalg.svd(b, full_matrices=False)
-    has = s > s.max(initial=0.0) * np.finfo(float).eps  # directions that B does have
-    return np.sqrt(s[has] ** 2 + delta)[:, None] * vt[has], delta

@@ -21,7 +21,32 @@ Chunks = tuple[Array, Array, int]
 
 
 def hadamard(m: int) -> Array:
-    """H_m of section 3.2 for m a power of two: [[H, H], [H, -H]], entries +-1."""
+    """Write out the Hadamard matrix H_m = [[H, H], [H, -H]].
+
+    Parameters
+    ----------
+    m : int
+        A power of two.
+
+    Returns
+    -------
+    (m, m) array of float64
+        Entries +-1, rows orthogonal: H H' = m I.
+
+    References
+    ----------
+    Chen et al., FROSH, section 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> h = reference.hadamard(4)
+    >>> h.astype(int).tolist()
+    [[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]
+    >>> bool((h @ h.T == 4 * np.eye(4)).all())
+    True
+    """
     h = np.ones((1, 1))
     while len(h) < m:
         h = np.block([[h, h], [h, -h]])
@@ -29,7 +54,40 @@ def hadamard(m: int) -> Array:
 
 
 def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) -> Array:
-    """Phi F = sqrt(m / q) S H D F with H = H_m / sqrt(m); rows beyond those of F are zero."""
+    """Mix rows by a randomised Hadamard transform and sample some: Phi F = sqrt(m / q) S H D F.
+
+    H is H_m / sqrt(m); rows beyond those of F are zero.
+
+    Parameters
+    ----------
+    f : (up to m, d) array of float64
+        The rows F.
+    signs : (m,) array of +-1
+        The diagonal of D; m is a power of two.
+    sample : (q,) array of int
+        The rows that S samples.
+
+    Returns
+    -------
+    (q, d) array of float64
+        Phi F; over random signs and samples the mean of its Gram matrix is F'F.
+
+    References
+    ----------
+    Chen et al., FROSH, section 3.2.
+
+    Examples
+    --------
+    One row is much longer than the others. A sample of rows has it or has not; after the mixing, every sample has its
+    share of it, and half of the rows weigh what all of them weigh.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> f = np.diag([8.0, 1.0, 0.0, 0.0])
+    >>> mixed = reference.subsampled_hadamard(f, signs=np.array([1, -1, 1, 1]), sample=np.array([0, 3]))
+    >>> (mixed**2).sum(axis=0).round(9).tolist()  # squared lengths of the columns
+    [64.0, 1.0, 0.0, 0.0]
+    """
     m, q = len(signs), len(sample)
     padded = np.zeros((m, f.shape[1]))
     padded[: len(f)] = f
@@ -38,7 +96,51 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
 
 
 def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
-    """Algorithm 2: FFD(A, B). Returns (B, rows of F that wait, chunks done); state: the result of an earlier call."""
+    """Sketch rows by Fast Frequent Directions of mixed and sampled chunks (FFD).
+
+    Parameters
+    ----------
+    a : (rows, d) array of float64
+        The stream, or its next rows.
+    size : int
+        l, even: the rows of B; half of them are kept at a shrink.
+    m : int
+        Rows of a chunk, a power of two.
+    draw : callable
+        draw(t, m) of the t-th chunk: its signs (m,) of +-1 and the q = size / 2 rows that are sampled.
+    state : (B, rows of F that wait, chunks done), optional
+        The result of an earlier call, to go on from.
+
+    Returns
+    -------
+    b : (size, d) array of float64
+        The sketch B.
+    f : (rows that wait, d) array of float64
+        Fewer than m: those that no chunk has taken in yet.
+    t : int
+        Chunks done.
+
+    References
+    ----------
+    Chen et al., FROSH, Algorithm 2.
+
+    Examples
+    --------
+    Of 100 rows three chunks of 32 are sketched, and 4 wait; a direction that stands out is found from 8 rows.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.standard_normal((100, 20)) + 3 * rng.standard_normal((100, 1))  # all columns share a factor
+    >>> def draw(t, m):
+    ...     return rng.choice([-1, 1], m), rng.choice(m, 4, replace=False)
+    >>> b, f, t = reference.faster_frequent_directions(a, 8, m=32, draw=draw)
+    >>> b.shape, f.shape, t
+    ((8, 20), (4, 20), 3)
+    >>> top, ours = (np.linalg.svd(rows)[2][0] for rows in (a, b))
+    >>> bool(abs(top @ ours) > 0.98)
+    True
+    """
     q = size // 2
     if state is None:
         state = np.zeros((size, a.shape[1])), np.zeros((0, a.shape[1])), 0  # 1-4
@@ -76,7 +178,51 @@ def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Ar
 
 
 def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> CentredSketch:
-    """Algorithm 1, steps 1 to 10. Returns (B, mean, n): rows that still wait in F are not in B."""
+    """Sketch blocks of rows less their mean by FROSH, the mean being that of all rows.
+
+    Parameters
+    ----------
+    blocks : iterable of (rows, d) arrays of float64
+        The stream, at least one block.
+    size : int
+        l, even: the rows of B.
+    m : int
+        Rows of a chunk, a power of two.
+    draw : callable
+        draw(t, m) of the t-th chunk: its signs (m,) of +-1 and the size / 2 rows that are sampled.
+
+    Returns
+    -------
+    b : (size, d) array of float64
+        The sketch B; rows that still wait for their chunk to be full are not in it.
+    mean : (d,) array of float64
+        Of all rows.
+    n : int
+        Number of rows.
+
+    Raises
+    ------
+    ValueError
+        If there is no block.
+
+    References
+    ----------
+    Chen et al., FROSH, Algorithm 1, steps 1 to 10.
+
+    Examples
+    --------
+    Every block is moved by its own mean, and one row a block makes up for the difference: the rows may drift.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> blocks = [drift + rng.standard_normal((40, 6)) for drift in (0.0, 5.0, 10.0)]
+    >>> def draw(t, m):
+    ...     return rng.choice([-1, 1], m), rng.choice(m, 4, replace=False)
+    >>> b, mean, n = reference.frosh_sketch(blocks, 8, m=32, draw=draw)
+    >>> b.shape, n, np.allclose(mean, np.vstack(blocks).mean(axis=0))
+    ((8, 6), 120, True)
+    """
     state: Chunks | None = None
 
     def take(rows: Array) -> None:
@@ -90,12 +236,73 @@ def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> C
 
 
 def top_directions(b: Array, r: int) -> Array:
-    """Algorithm 1, step 13: W, the top r right singular vectors of B, (d, r)."""
+    """Take the top r right singular vectors of a sketch, onto which codes of r bits project.
+
+    Parameters
+    ----------
+    b : (l, d) array of float64
+        A sketch B.
+    r : int
+        Number of directions, r <= min(l, d).
+
+    Returns
+    -------
+    (d, r) array of float64
+        W, orthonormal columns; a row x has the code sign((x - mean) W).
+
+    References
+    ----------
+    Chen et al., FROSH, Algorithm 1, step 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> w = reference.top_directions(np.diag([1.0, 3.0, 2.0]), 2)
+    >>> abs(w).round(9).tolist()  # the second axis, then the third
+    [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    """
     return np.linalg.svd(b, full_matrices=False)[2][:r].T
 
 
 def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketch:
-    """OSH (Leng et al. 2015): Algorithm 1 with Frequent Directions in place of FFD. Returns (B, mean, n)."""
+    """Sketch blocks of rows less their mean by Frequent Directions (OSH).
+
+    FROSH's Algorithm 1 with Frequent Directions in place of its chunks.
+
+    Parameters
+    ----------
+    blocks : iterable of (rows, d) arrays of float64
+        The stream, at least one block.
+    size : int
+        l: the rows of B; a shrink subtracts the square of the (l / 2)-th singular value.
+
+    Returns
+    -------
+    b : (size, d) array of float64
+        The sketch B.
+    mean : (d,) array of float64
+        Of all rows.
+    n : int
+        Number of rows.
+
+    References
+    ----------
+    Leng, Wu, Cheng, Bai, Lu, CVPR (2015).
+
+    Examples
+    --------
+    B'B lies below the centred rows' Gram matrix, by at most their squared norm / (l / 2):
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rows = 7 + np.random.default_rng(0).standard_normal((120, 6)) * [4, 3, 2, 1, 1, 1]
+    >>> b, mean, n = reference.online_sketching_hashing(np.split(rows, 4), 8)
+    >>> centred = rows - rows.mean(axis=0)
+    >>> errors = np.linalg.eigvalsh(centred.T @ centred - b.T @ b)
+    >>> np.allclose(mean, rows.mean(axis=0)), bool(0 <= errors[0]), bool(errors[-1] <= np.sum(centred**2) / 4)
+    (True, True, True)
+    """
     b = np.zeros((size, 0))
 
     def take(rows: Array) -> None:
@@ -114,9 +321,44 @@ def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketc
 
 
 def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketch:
-    """Algorithm 3, steps 4 to 13: parts are (B_i, mean_i, n_i); Frequent Directions on the stacked sketches.
+    """Merge centred sketches of parts into one, by Frequent Directions on the stacked sketches.
 
-    Returns (B, mean, n), B with at most size rows.
+    Parameters
+    ----------
+    parts : sequence of (B_i, mean_i, n_i)
+        Sketches (l, d), means (d,) and numbers of rows, at least one: of `frosh_sketch`, `online_sketching_hashing`.
+    size : int
+        The most rows of the merged sketch.
+
+    Returns
+    -------
+    b : (up to size, d) array of float64
+        The sketch B of all rows less their common mean.
+    mean : (d,) array of float64
+        Of all rows.
+    n : int
+        Number of rows.
+
+    References
+    ----------
+    Chen et al., FROSH, Algorithm 3, steps 4 to 13.
+
+    Examples
+    --------
+    Two workers see rows about different means. The difference of the means is a direction of the whole, which neither
+    worker has seen:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rows = np.random.default_rng(0).standard_normal((100, 6))
+    >>> rows[50:, 0] += 10
+    >>> parts = [reference.online_sketching_hashing([half], 8) for half in np.split(rows, 2)]
+    >>> b, mean, n = reference.distributed_frosh(parts, 8)
+    >>> n, np.allclose(mean, rows.mean(axis=0))
+    (100, True)
+    >>> top = reference.top_directions(b, 1)
+    >>> bool(abs(top[0, 0]) > 0.99)
+    True
     """
     b, mean, n = parts[0]  # 4-6
     for other, mu, h in parts[1:]:  # 7
