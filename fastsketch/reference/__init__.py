@@ -1,14 +1,10 @@
 """The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not fast."""
 
 from fastsketch.reference._adaptive import (
-    adam,
     adaptive_diagonal,
     adaptive_fast_frequent_directions,
     adaptive_frequent_directions,
     adaptive_full,
-    adaptive_low_rank,
-    online_gradient_descent,
-    radagrad,
     sketched_newton_subgradient,
 )
 from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance
@@ -43,6 +39,7 @@ from fastsketch.reference._newton import (
     online_newton,
     random_projection_newton,
 )
+from fastsketch.reference._rivals import adam, adaptive_low_rank, online_gradient_descent, radagrad
 from fastsketch.reference._scan import code_number, code_scores, least_scores
 from fastsketch.reference._second_pass import second_pass
 from fastsketch.reference._tracked import Tracked, tracked_empty, tracked_frequent_directions, tracked_merge

@@ -8,40 +8,16 @@ loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint 
 is multiplied with after every round. Every function returns (w, losses, scores).
 """
 
-from typing import Any, Protocol
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._losses import LOSSES, as_loss_parameter
-
-Array = NDArray[np.floating[Any]]
+from fastsketch.reference._curvatures import RANK, Array, Curvature, Full, Normals, Oja, RandomProjection, Shrinking
 
 MU = 0.125
-# Eigenvalues of H below this share of the largest are zero, while alpha = 0.
-RANK = 1e-10
 # A slope below this is zero: a constraint at the target leaves rounding.
 FLAT = 1e-12
 # x has a part in the null space of H if its square exceeds this share of that of x.
 NULL = 1e-9
-
-
-class Normals(Protocol):
-    """What of a numpy.random.Generator is used."""
-
-    def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
-
-
-class _Curvature(Protocol):
-    """H = B'B + alpha I."""
-
-    alpha: float
-
-    def append(self, row: Array) -> None: ...
-
-    def fade(self, decay: float) -> None: ...
-
-    def h(self) -> Array: ...
 
 
 def excess(z: float) -> float:
@@ -78,92 +54,6 @@ def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
     return u - over / (x @ step) * step
 
 
-class _Shrinking:
-    """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
-
-    def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
-        self.b, self.alpha, self.m, self.limit, self.method = np.zeros((0, d)), alpha0, m, limit, method
-        self.alpha0 = alpha0
-        self.spared = m - int(np.floor(beta * m)) if method == "pfd" else 0
-
-    def append(self, row: Array) -> None:
-        self.b = np.vstack([self.b, row])
-        if len(self.b) < self.limit:
-            return
-        _, s, vt = np.linalg.svd(self.b, full_matrices=False)
-        squares = np.zeros(self.m)
-        squares[: min(self.m, len(s))] = s[: self.m] ** 2
-        delta = squares[self.m - 1] if squares[self.m - 1] > RANK * squares[0] else 0.0  # not rounding
-        kept = squares[: self.m - 1].copy()
-        kept[self.spared :] -= delta
-        k = min(self.m - 1, len(vt))
-        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > 0)  # a row of zeros takes no place
-        self.b = np.sqrt(kept[:k][some])[:, None] * vt[:k][some]
-        if self.method == "rfd":
-            self.alpha += delta / 2
-
-    def fade(self, decay: float) -> None:
-        """H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
-        if len(self.b) == 0 and self.alpha <= self.alpha0:
-            return
-        self.b, self.alpha = np.sqrt(decay) * self.b, decay * self.alpha
-        if self.alpha < self.alpha0 / 2:
-            self.alpha = self.alpha0
-
-    def h(self) -> Array:
-        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
-
-
-class _Unfading:
-    """H of a method that forgets nothing."""
-
-    def fade(self, decay: float) -> None:
-        assert decay == 1.0
-
-
-class _Full(_Unfading):
-    """FULL-ON: H itself, d x d."""
-
-    def __init__(self, d: int, alpha0: float) -> None:
-        self.alpha, self._h = alpha0, alpha0 * np.eye(d)
-
-    def append(self, row: Array) -> None:
-        self._h = self._h + np.outer(row, row)
-
-    def h(self) -> Array:
-        return self._h
-
-
-class _RandomProjection(_Unfading):
-    """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
-
-    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
-        self.b, self.alpha, self.rng = np.zeros((m, d)), alpha0, rng
-
-    def append(self, row: Array) -> None:
-        self.b = self.b + np.outer(self.rng.standard_normal(len(self.b)) / np.sqrt(len(self.b)), row)
-
-    def h(self) -> Array:
-        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
-
-
-class _Oja(_Unfading):
-    """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
-
-    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
-        self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T
-        self.lam, self.alpha, self.t = np.zeros(m), alpha0, 0
-
-    def append(self, row: Array) -> None:
-        self.t += 1
-        inner = self.v @ row
-        self.lam = (1 - 1 / self.t) * self.lam + inner**2 / self.t
-        self.v = np.linalg.qr((self.v + np.outer(inner, row) / self.t).T)[0].T
-
-    def h(self) -> Array:
-        return (self.v.T * (self.t * self.lam)) @ self.v + self.alpha * np.eye(self.v.shape[1])
-
-
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
@@ -182,7 +72,7 @@ def _rounds(
     xs: Array,
     ys: Array,
     *,
-    curvature: _Curvature,
+    curvature: Curvature,
     loss: str,
     loss_scale: float,
     constraint: str | None,
@@ -238,7 +128,7 @@ def online_newton(
     decay: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """RFD paper, Algorithm 3: one shrink a round, constraint on the next example. Returns (w, losses, scores)."""
-    sketch = _Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
+    sketch = Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
     return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, decay=decay)
 
 
@@ -262,7 +152,7 @@ def fast_online_newton(
     by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients. sample_weight (n,): a row of
     weight 2 adds to gradient and H what two such rows would.
     """
-    sketch = _Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
+    sketch = Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
     return _rounds(
         xs,
         ys,
@@ -288,7 +178,7 @@ def full_online_newton(
     sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """FULL-ON: online Newton step with the whole H (Hazan, Agarwal, Kale 2007)."""
-    whole = _Full(xs.shape[1], alpha0)
+    whole = Full(xs.shape[1], alpha0)
     return _rounds(
         xs,
         ys,
@@ -313,7 +203,7 @@ def random_projection_newton(
     constraint: str | None = "current",
 ) -> tuple[Array, Array, Array]:
     """RP-SON."""
-    sketch = _RandomProjection(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
+    sketch = RandomProjection(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
     return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
@@ -329,5 +219,5 @@ def oja_newton(
     constraint: str | None = "current",
 ) -> tuple[Array, Array, Array]:
     """Oja-SON."""
-    sketch = _Oja(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
+    sketch = Oja(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
     return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)

@@ -1,0 +1,115 @@
+"""The H of sketched online Newton steps in plain NumPy: B'B + alpha I of a sketch that shrinks, and its rivals."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+
+# Eigenvalues of H below this share of the largest are zero, while alpha = 0.
+RANK = 1e-10
+
+
+class Normals(Protocol):
+    """What of a numpy.random.Generator is used."""
+
+    def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
+
+
+class Curvature(Protocol):
+    """H = B'B + alpha I."""
+
+    alpha: float
+
+    def append(self, row: Array) -> None: ...
+
+    def fade(self, decay: float) -> None: ...
+
+    def h(self) -> Array: ...
+
+
+class Shrinking:
+    """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
+
+    def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
+        self.b, self.alpha, self.m, self.limit, self.method = np.zeros((0, d)), alpha0, m, limit, method
+        self.alpha0 = alpha0
+        self.spared = m - int(np.floor(beta * m)) if method == "pfd" else 0
+
+    def append(self, row: Array) -> None:
+        self.b = np.vstack([self.b, row])
+        if len(self.b) < self.limit:
+            return
+        _, s, vt = np.linalg.svd(self.b, full_matrices=False)
+        squares = np.zeros(self.m)
+        squares[: min(self.m, len(s))] = s[: self.m] ** 2
+        delta = squares[self.m - 1] if squares[self.m - 1] > RANK * squares[0] else 0.0  # not rounding
+        kept = squares[: self.m - 1].copy()
+        kept[self.spared :] -= delta
+        k = min(self.m - 1, len(vt))
+        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > 0)  # a row of zeros takes no place
+        self.b = np.sqrt(kept[:k][some])[:, None] * vt[:k][some]
+        if self.method == "rfd":
+            self.alpha += delta / 2
+
+    def fade(self, decay: float) -> None:
+        """H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
+        if len(self.b) == 0 and self.alpha <= self.alpha0:
+            return
+        self.b, self.alpha = np.sqrt(decay) * self.b, decay * self.alpha
+        if self.alpha < self.alpha0 / 2:
+            self.alpha = self.alpha0
+
+    def h(self) -> Array:
+        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
+
+
+class _Unfading:
+    """H of a method that forgets nothing."""
+
+    def fade(self, decay: float) -> None:
+        assert decay == 1.0
+
+
+class Full(_Unfading):
+    """FULL-ON: H itself, d x d."""
+
+    def __init__(self, d: int, alpha0: float) -> None:
+        self.alpha, self._h = alpha0, alpha0 * np.eye(d)
+
+    def append(self, row: Array) -> None:
+        self._h = self._h + np.outer(row, row)
+
+    def h(self) -> Array:
+        return self._h
+
+
+class RandomProjection(_Unfading):
+    """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
+
+    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
+        self.b, self.alpha, self.rng = np.zeros((m, d)), alpha0, rng
+
+    def append(self, row: Array) -> None:
+        self.b = self.b + np.outer(self.rng.standard_normal(len(self.b)) / np.sqrt(len(self.b)), row)
+
+    def h(self) -> Array:
+        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
+
+
+class Oja(_Unfading):
+    """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
+
+    def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
+        self.v = np.linalg.qr(rng.standard_normal((d, m)))[0].T
+        self.lam, self.alpha, self.t = np.zeros(m), alpha0, 0
+
+    def append(self, row: Array) -> None:
+        self.t += 1
+        inner = self.v @ row
+        self.lam = (1 - 1 / self.t) * self.lam + inner**2 / self.t
+        self.v = np.linalg.qr((self.v + np.outer(inner, row) / self.t).T)[0].T
+
+    def h(self) -> Array:
+        return (self.v.T * (self.t * self.lam)) @ self.v + self.alpha * np.eye(self.v.shape[1])

@@ -1,0 +1,141 @@
+"""What the adaptive subgradient methods share: rounds, steps with a penalty, and sketches of gradients.
+
+Notation of the ADA-FD paper (Wan, Zhang): beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau
+the sketch size.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating[Any]]
+Subgradient = Callable[[int, Array], tuple[float, Array]]
+Step = Callable[[int, Array, Array], Array]
+Penalty = tuple[str, float] | None
+
+# A gradient adds a direction if what is left of it exceeds this share: the printed test g' != g, read literally, makes
+# rounding a direction.
+NEW = 1e-10
+
+
+def play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> tuple[Array, Array]:
+    beta: Array = np.zeros(d)
+    losses = list[float]()
+    for t in range(1, rounds + 1):
+        loss, g = subgradient(t, beta)
+        losses.append(loss)
+        beta = step(t, beta, g)
+    return beta, np.array(losses)
+
+
+def as_penalty(name: str | None, strength: float) -> Penalty:
+    return None if name is None else (name, strength)
+
+
+def solved(g: Array, v: Array, s: Array, delta: float) -> Array:
+    """(delta I + V diag(s) V')^-1 g by Woodbury."""
+    return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
+
+
+def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
+    """Minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
+    if penalty is None:
+        return b / h
+    name, strength = penalty
+    if name == "l2":
+        return b / (h + amount * strength)
+    return np.sign(b) * np.maximum(np.abs(b) - amount * strength, 0.0) / h
+
+
+def argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
+    """Minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
+    if penalty is None:
+        return np.linalg.solve(h, b)
+    name, strength = penalty
+    if name == "l2":
+        return np.linalg.solve(h + amount * strength * np.eye(len(b)), b)
+    beta = np.zeros(len(b))
+    for _ in range(100_000):  # coordinate descent
+        before = beta.copy()
+        for j in range(len(b)):
+            r = b[j] - h[j] @ beta + h[j, j] * beta[j]
+            beta[j] = np.sign(r) * max(abs(r) - amount * strength, 0.0) / h[j, j]
+        if np.abs(beta - before).max() <= 1e-15 * np.abs(beta).max():
+            break
+    return beta
+
+
+class GradientSketch(Protocol):
+    def fade(self, decay: float) -> None: ...
+
+    def add(self, g: Array) -> tuple[Array, Array]:
+        """Take in g; returns V and the singular values of the sketch."""
+        ...
+
+
+class FD:
+    """Algorithms 1 and 2, steps 4 to 6: S of tau rows, one SVD a round."""
+
+    def __init__(self, d: int, tau: int) -> None:
+        self.s, self.tau = np.zeros((tau, d)), tau
+
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.s *= np.sqrt(decay)
+
+    def add(self, g: Array) -> tuple[Array, Array]:
+        """Returns V and Sigma' of the sketch after this gradient."""
+        self.s[-1] = g
+        _, sigma, vt = np.linalg.svd(self.s, full_matrices=False)
+        sigma = np.concatenate([sigma, np.zeros(self.tau - len(sigma))])
+        reduced = np.sqrt(np.maximum(sigma**2 - sigma[-1] ** 2, 0.0))[: len(vt)]
+        self.s = np.zeros_like(self.s)
+        self.s[: len(vt)] = reduced[:, None] * vt
+        return vt.T, reduced
+
+
+class FFD:
+    """Algorithms 3 and 4, steps 4 to 14: orthonormal V (at most 2 tau columns) and M with S'S = V M V'."""
+
+    def __init__(self, d: int, tau: int) -> None:
+        self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
+
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.m = decay * self.m
+
+    def add(self, g: Array) -> tuple[Array, Array]:
+        """Returns V U and Sigma^(1/2) before the shrink, which follows."""
+        left = g - self.v @ (self.v.T @ g)
+        left -= self.v @ (self.v.T @ left)  # twice is enough
+        if np.linalg.norm(left) > NEW * np.linalg.norm(g) and self.v.shape[1] < min(2 * self.tau, len(g)):
+            self.v = np.column_stack([self.v, left / np.linalg.norm(left)])
+            self.m = np.pad(self.m, ((0, 1), (0, 1)))
+        inner = self.v.T @ g
+        self.m = self.m + np.outer(inner, inner)
+        values, u = np.linalg.eigh(self.m)
+        values, u = np.maximum(values[::-1], 0.0), u[:, ::-1]
+        out = self.v @ u, np.sqrt(values)
+        if self.v.shape[1] == 2 * self.tau:
+            kept = self.tau - 1
+            self.m = np.diag(values[:kept] - values[self.tau - 1])
+            self.v = out[0][:, :kept]
+        return out
+
+
+class Whole:
+    """ADA-FULL: G = sum g g' and its root."""
+
+    def __init__(self, d: int) -> None:
+        self.g = np.zeros((d, d))
+
+    def fade(self, decay: float) -> None:
+        """S'S counts this share of what it did."""
+        self.g = decay * self.g
+
+    def add(self, g: Array) -> tuple[Array, Array]:
+        self.g = self.g + np.outer(g, g)
+        values, vectors = np.linalg.eigh(self.g)
+        return vectors, np.sqrt(np.maximum(values, 0.0))
