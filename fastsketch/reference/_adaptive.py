@@ -1,4 +1,4 @@
-"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and what they approximate.
+"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and FD-SON.
 
 Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size, eta the learning
 rate. `subgradient(t, beta)` returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and
@@ -6,55 +6,7 @@ of `rounds` numbers. penalty "l1" is phi = penalty_strength |beta|_1, "l2" penal
 0.
 """
 
-import numpy as np
-
-from fastsketch.reference._rounds import (
-    FD,
-    FFD,
-    Array,
-    GradientSketch,
-    Penalty,
-    Subgradient,
-    Whole,
-    argmin,
-    as_penalty,
-    play,
-    prox,
-    solved,
-)
-
-
-def _adaptive(
-    sketch: GradientSketch,
-    d: int,
-    *,
-    rounds: int,
-    subgradient: Subgradient,
-    eta: float,
-    delta: float,
-    form: str,
-    penalty: Penalty,
-    fade: bool = False,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
-    total = np.zeros(d)
-
-    def step(t: int, beta: Array, g: Array) -> Array:
-        nonlocal total
-        sketch.fade(decay)
-        v, s = sketch.add(g / t**0.25 if fade else g)
-        s = s**2 if fade else s
-        total = total + g
-        if penalty is None:
-            if form == "dual_averaging":
-                return -eta * solved(total, v, s, delta)
-            return beta - eta * solved(g, v, s, delta)  # mirror descent
-        h = delta * np.eye(d) + (v * s) @ v.T
-        if form == "dual_averaging":
-            return argmin(h, -eta * total, penalty, eta * t)
-        return argmin(h, h @ beta - eta * g, penalty, eta)
-
-    return play(d, rounds, subgradient=subgradient, step=step)
+from fastsketch.reference._rounds import FD, FFD, Array, Subgradient, adaptive_rounds, as_penalty
 
 
 def adaptive_frequent_directions(
@@ -70,8 +22,62 @@ def adaptive_frequent_directions(
     penalty_strength: float = 0.0,
     decay: float = 1.0,
 ) -> tuple[Array, Array]:
-    """ADA-FD: Algorithm 1 (form "dual_averaging") and Algorithm 2 ("mirror_descent")."""
-    return _adaptive(
+    """Play adaptive subgradient rounds with Frequent Directions of the gradients (ADA-FD).
+
+    H = delta I + (S'S)^(1/2) of a sketch S of tau rows, one SVD a round.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    sketch_size : int
+        tau, at least 2.
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
+        Whether a step starts from beta, or from the sum of all subgradients.
+    penalty : {"l1", "l2"}, optional
+        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+    penalty_strength : float, default 0.0
+        At least 0.
+    decay : float, default 1.0
+        In (0, 1]: what S'S is multiplied with before every round.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Wan, Zhang, IEEE TPAMI 44 (2022), Algorithms 1 ("dual_averaging") and 2 ("mirror_descent").
+
+    Examples
+    --------
+    With tau above d nothing is shrunk, and the sketch is the whole matrix:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((100, 4)) * [10, 3, 1, 0.3]
+    >>> truth = np.ones(4)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> common = {"subgradient": absolute, "learning_rate": 1.0, "delta": 1.0}
+    >>> beta, _ = reference.adaptive_frequent_directions(4, 100, sketch_size=5, **common)
+    >>> np.allclose(beta, reference.adaptive_full(4, 100, **common)[0])
+    True
+    """
+    return adaptive_rounds(
         FD(d, sketch_size),
         d,
         rounds=rounds,
@@ -97,8 +103,63 @@ def adaptive_fast_frequent_directions(
     penalty_strength: float = 0.0,
     decay: float = 1.0,
 ) -> tuple[Array, Array]:
-    """ADA-FFD: Algorithm 3 (form "dual_averaging") and Algorithm 4 ("mirror_descent")."""
-    return _adaptive(
+    """Play adaptive subgradient rounds with a sketch that shrinks when it has 2 tau directions (ADA-FFD).
+
+    H = delta I + (S'S)^(1/2) with S'S = V M V', V orthonormal: an SVD a round of a small matrix only.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    sketch_size : int
+        tau, at least 2.
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
+        Whether a step starts from beta, or from the sum of all subgradients.
+    penalty : {"l1", "l2"}, optional
+        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+    penalty_strength : float, default 0.0
+        At least 0.
+    decay : float, default 1.0
+        In (0, 1]: what S'S is multiplied with before every round.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Wan, Zhang, IEEE TPAMI 44 (2022), Algorithms 3 ("dual_averaging") and 4 ("mirror_descent").
+
+    Examples
+    --------
+    Of the same tau it loses less than ADA-FD, which shrinks in every round:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((300, 10)) * np.logspace(1, -1, 10) @ np.linalg.qr(rng.standard_normal((10, 10)))[0]
+    >>> truth = np.ones(10)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> common = {"subgradient": absolute, "sketch_size": 5, "learning_rate": 1.0, "delta": 1.0}
+    >>> _, fast = reference.adaptive_fast_frequent_directions(10, 300, **common)
+    >>> _, basic = reference.adaptive_frequent_directions(10, 300, **common)
+    >>> bool(fast.sum() < 0.8 * basic.sum())
+    True
+    """
+    return adaptive_rounds(
         FFD(d, sketch_size),
         d,
         rounds=rounds,
@@ -124,8 +185,61 @@ def sketched_newton_subgradient(
     penalty_strength: float = 0.0,
     decay: float = 1.0,
 ) -> tuple[Array, Array]:
-    """FD-SON (Luo et al. 2016) as the ADA-FD paper, section 3.3, writes it: H = delta I + sum g g' / sqrt(t)."""
-    return _adaptive(
+    """Play rounds of a sketched Newton method, H = delta I + sum g g' / sqrt(t) (FD-SON).
+
+    It has the sketch of ADA-FFD without the square root.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    sketch_size : int
+        tau, at least 2.
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
+        Whether a step starts from beta, or from the sum of all subgradients.
+    penalty : {"l1", "l2"}, optional
+        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+    penalty_strength : float, default 0.0
+        At least 0.
+    decay : float, default 1.0
+        In (0, 1]: what S'S is multiplied with before every round.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Luo, Agarwal, Cesa-Bianchi, Langford, NeurIPS (2016), as Wan, Zhang, IEEE TPAMI 44 (2022), section 3.3, writes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((300, 10)) * np.logspace(1, -1, 10) @ np.linalg.qr(rng.standard_normal((10, 10)))[0]
+    >>> truth = np.ones(10)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> _, losses = reference.sketched_newton_subgradient(
+    ...     10, 300, subgradient=absolute, sketch_size=5, learning_rate=1.0, delta=1.0
+    ... )
+    >>> bool(losses[-50:].mean() < 0.5 * losses[:50].mean())
+    True
+    """
+    return adaptive_rounds(
         FFD(d, sketch_size),
         d,
         rounds=rounds,
@@ -137,55 +251,3 @@ def sketched_newton_subgradient(
         decay=decay,
         fade=True,
     )
-
-
-def adaptive_full(
-    d: int,
-    rounds: int,
-    *,
-    subgradient: Subgradient,
-    learning_rate: float,
-    delta: float,
-    form: str = "mirror_descent",
-    penalty: str | None = None,
-    penalty_strength: float = 0.0,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
-    """ADA-FULL (Duchi, Hazan, Singer 2011)."""
-    return _adaptive(
-        Whole(d),
-        d,
-        rounds=rounds,
-        subgradient=subgradient,
-        eta=learning_rate,
-        delta=delta,
-        form=form,
-        penalty=as_penalty(penalty, penalty_strength),
-        decay=decay,
-    )
-
-
-def adaptive_diagonal(
-    d: int,
-    rounds: int,
-    *,
-    subgradient: Subgradient,
-    learning_rate: float,
-    delta: float,
-    form: str = "mirror_descent",
-    penalty: str | None = None,
-    penalty_strength: float = 0.0,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
-    """ADA-DIAG: H = delta I + diag(sum g^2)^(1/2)."""
-    squares, total, phi = np.zeros(d), np.zeros(d), as_penalty(penalty, penalty_strength)
-
-    def step(t: int, beta: Array, g: Array) -> Array:
-        nonlocal squares, total
-        squares, total = decay * squares + g * g, total + g
-        h = delta + np.sqrt(squares)
-        if form == "dual_averaging":
-            return prox(h, -learning_rate * total, phi, learning_rate * t)
-        return prox(h, h * beta - learning_rate * g, phi, learning_rate)
-
-    return play(d, rounds, subgradient=subgradient, step=step)

@@ -1,117 +1,11 @@
-"""Sketched online Newton steps in plain NumPy, with an explicit H: RFD paper, Algorithms 3 and 6, and its baselines.
+"""Sketched online Newton steps in plain NumPy: RFD paper, Algorithms 3 and 6, and its baselines.
 
-Notation: examples x_t (rows of xs) with targets y_t, score z = w'x, slope = d loss / dz, g = slope x; m the sketch
-size; a_t = sqrt(mu + eta_t) with mu = 1/8 and eta_t = 1/t. Corrections to the printed text: gamma uses u^(t+1), and the
-second candidate of the alpha = 0 phase projects on the null space of H. loss is a name of the table of losses, times
-loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint says which scores are kept within
-[-1, 1]: "current" (of the example just learned from), "next", "both" or None; decay is what H
-is multiplied with after every round. Every function returns (w, losses, scores).
+Their rounds, and what of the printed text is corrected in them, are in one place. Every function returns (w, losses,
+scores).
 """
 
-import numpy as np
-
-from fastsketch._losses import LOSSES, as_loss_parameter
-from fastsketch.reference._curvatures import RANK, Array, Curvature, Full, Normals, Oja, RandomProjection, Shrinking
-
-MU = 0.125
-# A slope below this is zero: a constraint at the target leaves rounding.
-FLAT = 1e-12
-# x has a part in the null space of H if its square exceeds this share of that of x.
-NULL = 1e-9
-
-
-def excess(z: float) -> float:
-    """tau(z) = sgn(z) max(|z| - 1, 0)."""
-    return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
-
-
-def _solve(h: Array, alpha: float, v: Array) -> Array:
-    """H^+ v: the inverse where alpha > 0."""
-    if alpha > 0:
-        return np.linalg.solve(h, v)
-    values, vectors = np.linalg.eigh(h)
-    large = values > RANK * max(values[-1], 0.0)
-    return vectors[:, large] @ ((vectors[:, large].T @ v) / values[large])
-
-
-def _descend(w: Array, h: Array, alpha: float, g: Array) -> Array:
-    """w - H^-1 g."""
-    return w - _solve(h, alpha, g)
-
-
-def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
-    """argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
-    over = excess(float(u @ x))
-    if over == 0.0:
-        return u
-    step = _solve(h, alpha, x)
-    if alpha == 0:
-        values, vectors = np.linalg.eigh(h)
-        large = values > RANK * max(values[-1], 0.0)
-        null = x - vectors[:, large] @ (vectors[:, large].T @ x)
-        if null @ null > NULL * (x @ x):
-            return u - over / (x @ null) * null  # moves where H costs nothing
-    return u - over / (x @ step) * step
-
-
-def bowl(loss: str, z: float, y: float, scale: float) -> float:
-    """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
-
-    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
-    1.
-    """
-    r = abs(z - y)
-    if loss == "logistic":
-        return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
-    if loss == "absolute":
-        return scale / max(r, scale) if scale > 0 else 1.0
-    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, max(scale, 1.0) / max(r, 1.0))
-
-
-def _rounds(
-    xs: Array,
-    ys: Array,
-    *,
-    curvature: Curvature,
-    loss: str,
-    loss_scale: float,
-    constraint: str | None,
-    by_loss: bool = False,
-    decay: float = 1.0,
-    sample_weight: Array | None = None,
-) -> tuple[Array, Array, Array]:
-    """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
-    about, p = LOSSES[loss], as_loss_parameter(loss, None)
-    d: int = xs.shape[1]
-    w: Array = np.zeros(d)
-    losses, scores, moved = list[float](), list[float](), False
-    for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
-        z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
-        at, target = np.array([z]), np.array([y])
-        weight = 1.0 if sample_weight is None else float(sample_weight[t - 1])
-        losses.append(weight * loss_scale * float(about.value(at, target, p)[0]))
-        scores.append(z)
-        slope = weight * loss_scale * float(about.slope(at, target, p)[0])
-        usual = float(np.mean(losses)) if by_loss and loss in ("absolute", "huber") else 1.0
-        usual = max(usual, 1.0) if loss == "huber" else usual
-        slope *= usual
-        g = slope * x  # 5: gradient
-        if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
-            # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss; H grows by the weight once
-            if by_loss:
-                row = np.sqrt(weight * loss_scale * bowl(loss, z, y, usual)) * x
-            else:
-                row = np.sqrt((MU + 1 / t) / weight) * g
-            curvature.append(row)
-            h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
-            u = _descend(w, h, alpha, g)  # 16
-            w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
-        curvature.fade(decay)
-        ahead = constraint in ("next", "both") and t < len(xs)
-        moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0
-        if moved:
-            w = _project(w, xs[t], curvature.h(), curvature.alpha)  # 12 of Algorithm 3: for the next example
-    return w, np.array(losses), np.array(scores)
+from fastsketch.reference._curvatures import Array, Full, Normals, Oja, RandomProjection, Shrinking
+from fastsketch.reference._newton_rounds import newton_rounds
 
 
 def online_newton(
@@ -127,9 +21,59 @@ def online_newton(
     constraint: str | None = "next",
     decay: float = 1.0,
 ) -> tuple[Array, Array, Array]:
-    """RFD paper, Algorithm 3: one shrink a round, constraint on the next example. Returns (w, losses, scores)."""
+    """Learn by sketched online Newton steps, with one shrink a round.
+
+    The next example's score is kept within [-1, 1].
+
+    Parameters
+    ----------
+    xs : (n, d) array of float64
+        Examples, in their order.
+    ys : (n,) array of float64
+        Targets; labels are -1 and 1.
+    sketch_size : int
+        m, at least 2.
+    alpha0 : float, default 0.0
+        Initial regulariser of H; with 0 steps are taken by its pseudoinverse.
+    method : {"rfd", "fd", "pfd"}, default "rfd"
+        What a shrink does.
+    beta : float, default 0.2
+        Share of rows that "pfd" shrinks.
+    loss : str, default "squared_hinge"
+        A name of the table of losses, such as "square" and "logistic".
+    loss_scale : float, default 1.0
+        What the loss is multiplied with; the papers' (z - y)^2 is "square" times 2.
+    constraint : {"current", "next", "both"} or None, default "next"
+        Which scores are kept within [-1, 1]: of the example just learned from, of the next one, of both.
+    decay : float, default 1.0
+        In (0, 1]: what H is multiplied with after every round.
+
+    Returns
+    -------
+    w : (d,) array of float64
+        The last weights; a score is w'x.
+    losses : (n,) array of float64
+        Of each example, before it is learned from.
+    scores : (n,) array of float64
+        Of each example, before it is learned from.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> x = np.random.default_rng(0).standard_normal((300, 8)) * [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3]
+    >>> y = np.sign(x.sum(axis=1))
+    >>> _, _, scores = reference.online_newton(x, y, sketch_size=4, alpha0=1.0)
+    >>> wrong = np.sign(scores) != y
+    >>> bool(wrong[-100:].sum() < wrong[:100].sum() / 2), bool(abs(scores).max() <= 1)
+    (True, True)
+    """
     sketch = Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, decay=decay)
+    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, decay=decay)
 
 
 def fast_online_newton(
@@ -147,13 +91,66 @@ def fast_online_newton(
     decay: float = 1.0,
     sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """RFD paper, Algorithm 6: a shrink whenever B has 2 m rows, constraint on the same example.
+    """Learn by sketched online Newton steps, with a shrink whenever B has 2 m rows.
 
-    by_loss: B has the rows sqrt(curvature of the loss) x in place of the gradients. sample_weight (n,): a row of
-    weight 2 adds to gradient and H what two such rows would.
+    Parameters
+    ----------
+    xs : (n, d) array of float64
+        Examples, in their order.
+    ys : (n,) array of float64
+        Targets; labels are -1 and 1.
+    sketch_size : int
+        m, at least 2.
+    alpha0 : float, default 0.0
+        Initial regulariser of H; with 0 steps are taken by its pseudoinverse.
+    method : {"rfd", "fd", "pfd"}, default "rfd"
+        What a shrink does.
+    beta : float, default 0.2
+        Share of rows that "pfd" shrinks.
+    loss : str, default "squared_hinge"
+        A name of the table of losses, such as "square" and "logistic".
+    loss_scale : float, default 1.0
+        What the loss is multiplied with; the papers' (z - y)^2 is "square" times 2.
+    constraint : {"current", "next", "both"} or None, default "current"
+        Which scores are kept within [-1, 1]: of the example just learned from, of the next one, of both.
+    by_loss : bool, default False
+        Whether H is made of rows sqrt(curvature of the loss) x in place of the gradients.
+    decay : float, default 1.0
+        In (0, 1]: what H is multiplied with after every round.
+    sample_weight : (n,) array of float64, optional
+        A row of weight 2 adds to gradient and H what two such rows would.
+
+    Returns
+    -------
+    w : (d,) array of float64
+        The last weights; a score is w'x.
+    losses : (n,) array of float64
+        Of each example, before it is learned from.
+    scores : (n,) array of float64
+        Of each example, before it is learned from.
+
+    References
+    ----------
+    Luo, Chen, Zhang, Li, Zhang, JMLR 20 (2019), Algorithm 6.
+
+    Examples
+    --------
+    The library's learner with the paper's settings takes the same steps, without ever forming H:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> x = np.random.default_rng(0).standard_normal((300, 8)) * [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3]
+    >>> y = np.sign(x.sum(axis=1))
+    >>> w, losses, _ = reference.fast_online_newton(x, y, sketch_size=4, alpha0=1.0)
+    >>> import fastsketch as fs
+    >>> fast = fs.SketchedNewton(
+    ...     4, alpha0=1.0, loss="squared_hinge", constraint="current", fit_intercept=False, scale=None, calibrate=False
+    ... )
+    >>> np.allclose(fast.update(x, y).coef, w)
+    True
     """
     sketch = Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return _rounds(
+    return newton_rounds(
         xs,
         ys,
         curvature=sketch,
@@ -177,9 +174,56 @@ def full_online_newton(
     by_loss: bool = False,
     sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """FULL-ON: online Newton step with the whole H (Hazan, Agarwal, Kale 2007)."""
+    """Learn by online Newton steps with the whole H of d x d numbers (FULL-ON).
+
+    What the sketches approximate.
+
+    Parameters
+    ----------
+    xs : (n, d) array of float64
+        Examples, in their order.
+    ys : (n,) array of float64
+        Targets; labels are -1 and 1.
+    alpha0 : float
+        Initial regulariser of H, above 0.
+    loss : str, default "squared_hinge"
+        A name of the table of losses, such as "square" and "logistic".
+    loss_scale : float, default 1.0
+        What the loss is multiplied with; the papers' (z - y)^2 is "square" times 2.
+    constraint : {"current", "next", "both"} or None, default "current"
+        Which scores are kept within [-1, 1]: of the example just learned from, of the next one, of both.
+    by_loss : bool, default False
+        Whether H is made of rows sqrt(curvature of the loss) x in place of the gradients.
+    sample_weight : (n,) array of float64, optional
+        A row of weight 2 adds to gradient and H what two such rows would.
+
+    Returns
+    -------
+    w : (d,) array of float64
+        The last weights; a score is w'x.
+    losses : (n,) array of float64
+        Of each example, before it is learned from.
+    scores : (n,) array of float64
+        Of each example, before it is learned from.
+
+    References
+    ----------
+    Hazan, Agarwal, Kale, Machine Learning 69 (2007); as a baseline in Luo et al., JMLR 20 (2019).
+
+    Examples
+    --------
+    A sketch with m > d never shrinks, and has all of H:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> x = np.random.default_rng(0).standard_normal((300, 8)) * [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3]
+    >>> y = np.sign(x.sum(axis=1))
+    >>> w, _, scores = reference.full_online_newton(x, y, alpha0=1.0)
+    >>> np.allclose(reference.fast_online_newton(x, y, sketch_size=9, alpha0=1.0)[0], w)
+    True
+    """
     whole = Full(xs.shape[1], alpha0)
-    return _rounds(
+    return newton_rounds(
         xs,
         ys,
         curvature=whole,
@@ -202,9 +246,58 @@ def random_projection_newton(
     loss_scale: float = 1.0,
     constraint: str | None = "current",
 ) -> tuple[Array, Array, Array]:
-    """RP-SON."""
+    """Learn by online Newton steps with a random projection of the gradients (RP-SON).
+
+    B = R'A of all gradients A, with Gaussian R.
+
+    Parameters
+    ----------
+    xs : (n, d) array of float64
+        Examples, in their order.
+    ys : (n,) array of float64
+        Targets; labels are -1 and 1.
+    sketch_size : int
+        m, at least 1.
+    alpha0 : float
+        Initial regulariser of H, above 0.
+    rng : numpy.random.Generator
+        Anything with its ``standard_normal``.
+    loss : str, default "squared_hinge"
+        A name of the table of losses, such as "square" and "logistic".
+    loss_scale : float, default 1.0
+        What the loss is multiplied with; the papers' (z - y)^2 is "square" times 2.
+    constraint : {"current", "next", "both"} or None, default "current"
+        Which scores are kept within [-1, 1]: of the example just learned from, of the next one, of both.
+
+    Returns
+    -------
+    w : (d,) array of float64
+        The last weights; a score is w'x.
+    losses : (n,) array of float64
+        Of each example, before it is learned from.
+    scores : (n,) array of float64
+        Of each example, before it is learned from.
+
+    References
+    ----------
+    Luo, Agarwal, Cesa-Bianchi, Langford, NeurIPS (2016).
+
+    Examples
+    --------
+    A random map has no certificate: of the same m it makes more mistakes than Frequent Directions.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> x = np.random.default_rng(0).standard_normal((300, 8)) * [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3]
+    >>> y = np.sign(x.sum(axis=1))
+    >>> common = {"sketch_size": 4, "alpha0": 10.0, "loss": "square", "loss_scale": 2.0}
+    >>> _, _, scores = reference.random_projection_newton(x, y, rng=np.random.default_rng(1), **common)
+    >>> _, _, sketched = reference.fast_online_newton(x, y, **common)
+    >>> bool((np.sign(scores) != y).sum() > (np.sign(sketched) != y).sum())
+    True
+    """
     sketch = RandomProjection(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
 
 
 def oja_newton(
@@ -218,6 +311,52 @@ def oja_newton(
     loss_scale: float = 1.0,
     constraint: str | None = "current",
 ) -> tuple[Array, Array, Array]:
-    """Oja-SON."""
+    """Learn by online Newton steps with directions that Oja's rule follows (Oja-SON).
+
+    m orthonormal directions and their eigenvalues, with steps 1 / t.
+
+    Parameters
+    ----------
+    xs : (n, d) array of float64
+        Examples, in their order.
+    ys : (n,) array of float64
+        Targets; labels are -1 and 1.
+    sketch_size : int
+        m, 1 <= m <= d.
+    alpha0 : float
+        Initial regulariser of H, above 0.
+    rng : numpy.random.Generator
+        Anything with its ``standard_normal``.
+    loss : str, default "squared_hinge"
+        A name of the table of losses, such as "square" and "logistic".
+    loss_scale : float, default 1.0
+        What the loss is multiplied with; the papers' (z - y)^2 is "square" times 2.
+    constraint : {"current", "next", "both"} or None, default "current"
+        Which scores are kept within [-1, 1]: of the example just learned from, of the next one, of both.
+
+    Returns
+    -------
+    w : (d,) array of float64
+        The last weights; a score is w'x.
+    losses : (n,) array of float64
+        Of each example, before it is learned from.
+    scores : (n,) array of float64
+        Of each example, before it is learned from.
+
+    References
+    ----------
+    Luo, Agarwal, Cesa-Bianchi, Langford, NeurIPS (2016), Algorithm 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> x = np.random.default_rng(0).standard_normal((300, 8)) * [1, 1, 1, 1, 0.3, 0.3, 0.3, 0.3]
+    >>> y = np.sign(x.sum(axis=1))
+    >>> _, _, scores = reference.oja_newton(x, y, sketch_size=4, alpha0=1.0, rng=np.random.default_rng(0))
+    >>> wrong = np.sign(scores) != y
+    >>> bool(wrong[-100:].sum() < wrong[:100].sum() / 2)
+    True
+    """
     sketch = Oja(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
-    return _rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)

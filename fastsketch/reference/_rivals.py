@@ -20,7 +20,55 @@ def adaptive_low_rank(
     delta: float,
     rng: Normals,
 ) -> tuple[Array, Array]:
-    """ADA-LR (Krummenacher et al. 2016), equation 3: a random projection of G, its QR, an SVD. Mirror descent."""
+    """Play adaptive subgradient rounds with a random projection of the gradients' matrix (ADA-LR).
+
+    In every round G = sum g g' is projected onto tau random directions, whose QR and SVD give H. Mirror descent.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    sketch_size : int
+        tau, 1 <= tau <= d.
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    rng : numpy.random.Generator
+        Anything with its ``standard_normal``.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Krummenacher, McWilliams, Kilcher, Buhmann, Meinshausen, NeurIPS (2016), equation 3.
+
+    Examples
+    --------
+    With tau = d the projection loses nothing, and the rounds are those of the whole matrix:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((100, 4)) * [10, 3, 1, 0.3]
+    >>> truth = np.ones(4)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> common = {"subgradient": absolute, "learning_rate": 1.0, "delta": 1.0}
+    >>> beta, _ = reference.adaptive_low_rank(4, 100, sketch_size=4, rng=rng, **common)
+    >>> np.allclose(beta, reference.adaptive_full(4, 100, **common)[0])
+    True
+    """
     g_sum = np.zeros((d, d))
 
     def step(t: int, beta: Array, g: Array) -> Array:
@@ -43,7 +91,54 @@ def radagrad(
     delta: float,
     rng: Normals,
 ) -> tuple[Array, Array]:
-    """RADAGRAD (Krummenacher et al. 2016), equation 4, with one fixed projection Pi (tau x d). Mirror descent."""
+    """Play adaptive subgradient rounds with one fixed random projection of the gradients (RADAGRAD).
+
+    Outside the tau directions that it finds it takes plain subgradient steps. Mirror descent.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    sketch_size : int
+        tau, 1 <= tau <= d.
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    rng : numpy.random.Generator
+        Anything with its ``standard_normal``.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Krummenacher, McWilliams, Kilcher, Buhmann, Meinshausen, NeurIPS (2016), equation 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((300, 10)) * np.logspace(1, -1, 10) @ np.linalg.qr(rng.standard_normal((10, 10)))[0]
+    >>> truth = np.ones(10)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> _, losses = reference.radagrad(
+    ...     10, 300, subgradient=absolute, sketch_size=5, learning_rate=1.0, delta=1.0, rng=np.random.default_rng(0)
+    ... )
+    >>> bool(losses[-50:].mean() < 0.6 * losses[:50].mean())
+    True
+    """
     projection = rng.standard_normal((sketch_size, d)) / np.sqrt(sketch_size)
     low: Array = np.zeros((d, sketch_size))
 
@@ -67,7 +162,50 @@ def online_gradient_descent(
     penalty: str | None = None,
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
-    """OGD with step learning_rate / sqrt(t)."""
+    """Play rounds of subgradient steps of the length learning_rate / sqrt(t) (OGD).
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    learning_rate : float
+        eta, of the first round.
+    penalty : {"l1", "l2"}, optional
+        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+    penalty_strength : float, default 0.0
+        At least 0.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Zinkevich, ICML (2003).
+
+    Examples
+    --------
+    The nearest point to 3 by steps that shrink: at last each is 1 / 20 long. A penalty that is steeper than the loss
+    keeps it at zero, not near it.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> def distance(t, beta):
+    ...     return abs(beta - 3).sum(), np.sign(beta - 3)
+    >>> beta, _ = reference.online_gradient_descent(1, 400, subgradient=distance, learning_rate=1.0)
+    >>> bool(abs(beta[0] - 3) <= 1 / 20)
+    True
+    >>> held = {"penalty": "l1", "penalty_strength": 2.0}
+    >>> reference.online_gradient_descent(1, 400, subgradient=distance, learning_rate=1.0, **held)[0].tolist()
+    [0.0]
+    """
     phi = as_penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:
@@ -89,7 +227,52 @@ def adam(
     penalty: str | None = None,
     penalty_strength: float = 0.0,
 ) -> tuple[Array, Array]:
-    """ADAM (Kingma, Ba 2015)."""
+    """Play rounds of ADAM: steps along a fading mean of the subgradients, a rate a coordinate.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    learning_rate : float
+        eta.
+    beta1 : float, default 0.9
+        In [0, 1): what the mean of the subgradients keeps of itself in a round.
+    beta2 : float, default 0.999
+        In [0, 1): the same of the mean of their squares.
+    delta : float, default 1e-8
+        Added to the root of that mean.
+    penalty : {"l1", "l2"}, optional
+        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+    penalty_strength : float, default 0.0
+        At least 0.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Kingma, Ba, ICLR (2015).
+
+    Examples
+    --------
+    The first step has the length of the learning rate in every coordinate, however large the subgradient is:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> def slope(t, beta):
+    ...     return 0.0, np.array([1000.0, -1.0, 0.001])
+    >>> beta, _ = reference.adam(3, 1, subgradient=slope, learning_rate=0.1)
+    >>> beta.round(4).tolist()
+    [-0.1, 0.1, -0.1]
+    """
     first, second, phi = np.zeros(d), np.zeros(d), as_penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:

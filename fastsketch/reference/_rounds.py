@@ -139,3 +139,36 @@ class Whole:
         self.g = self.g + np.outer(g, g)
         values, vectors = np.linalg.eigh(self.g)
         return vectors, np.sqrt(np.maximum(values, 0.0))
+
+
+def adaptive_rounds(
+    sketch: GradientSketch,
+    d: int,
+    *,
+    rounds: int,
+    subgradient: Subgradient,
+    eta: float,
+    delta: float,
+    form: str,
+    penalty: Penalty,
+    fade: bool = False,
+    decay: float = 1.0,
+) -> tuple[Array, Array]:
+    total = np.zeros(d)
+
+    def step(t: int, beta: Array, g: Array) -> Array:
+        nonlocal total
+        sketch.fade(decay)
+        v, s = sketch.add(g / t**0.25 if fade else g)
+        s = s**2 if fade else s
+        total = total + g
+        if penalty is None:
+            if form == "dual_averaging":
+                return -eta * solved(total, v, s, delta)
+            return beta - eta * solved(g, v, s, delta)  # mirror descent
+        h = delta * np.eye(d) + (v * s) @ v.T
+        if form == "dual_averaging":
+            return argmin(h, -eta * total, penalty, eta * t)
+        return argmin(h, h @ beta - eta * g, penalty, eta)
+
+    return play(d, rounds, subgradient=subgradient, step=step)

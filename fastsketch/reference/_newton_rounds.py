@@ -1,0 +1,114 @@
+"""The rounds of sketched online Newton steps in plain NumPy, with an explicit H: RFD paper, Algorithms 3 and 6.
+
+Notation: examples x_t (rows of xs) with targets y_t, score z = w'x, slope = d loss / dz, g = slope x; m the sketch
+size; a_t = sqrt(mu + eta_t) with mu = 1/8 and eta_t = 1/t. Corrections to the printed text: gamma uses u^(t+1), and the
+second candidate of the alpha = 0 phase projects on the null space of H. loss is a name of the table of losses, times
+loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint says which scores are kept within
+[-1, 1]: "current" (of the example just learned from), "next", "both" or None; decay is what H
+is multiplied with after every round. Every function returns (w, losses, scores).
+"""
+
+import numpy as np
+
+from fastsketch._losses import LOSSES, as_loss_parameter
+from fastsketch.reference._curvatures import RANK, Array, Curvature
+
+MU = 0.125
+# A slope below this is zero: a constraint at the target leaves rounding.
+FLAT = 1e-12
+# x has a part in the null space of H if its square exceeds this share of that of x.
+NULL = 1e-9
+
+
+def excess(z: float) -> float:
+    """tau(z) = sgn(z) max(|z| - 1, 0)."""
+    return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
+
+
+def _solve(h: Array, alpha: float, v: Array) -> Array:
+    """H^+ v: the inverse where alpha > 0."""
+    if alpha > 0:
+        return np.linalg.solve(h, v)
+    values, vectors = np.linalg.eigh(h)
+    large = values > RANK * max(values[-1], 0.0)
+    return vectors[:, large] @ ((vectors[:, large].T @ v) / values[large])
+
+
+def _descend(w: Array, h: Array, alpha: float, g: Array) -> Array:
+    """w - H^-1 g."""
+    return w - _solve(h, alpha, g)
+
+
+def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
+    """argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
+    over = excess(float(u @ x))
+    if over == 0.0:
+        return u
+    step = _solve(h, alpha, x)
+    if alpha == 0:
+        values, vectors = np.linalg.eigh(h)
+        large = values > RANK * max(values[-1], 0.0)
+        null = x - vectors[:, large] @ (vectors[:, large].T @ x)
+        if null @ null > NULL * (x @ x):
+            return u - over / (x @ null) * null  # moves where H costs nothing
+    return u - over / (x @ step) * step
+
+
+def bowl(loss: str, z: float, y: float, scale: float) -> float:
+    """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
+
+    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
+    1.
+    """
+    r = abs(z - y)
+    if loss == "logistic":
+        return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
+    if loss == "absolute":
+        return scale / max(r, scale) if scale > 0 else 1.0
+    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, max(scale, 1.0) / max(r, 1.0))
+
+
+def newton_rounds(
+    xs: Array,
+    ys: Array,
+    *,
+    curvature: Curvature,
+    loss: str,
+    loss_scale: float,
+    constraint: str | None,
+    by_loss: bool = False,
+    decay: float = 1.0,
+    sample_weight: Array | None = None,
+) -> tuple[Array, Array, Array]:
+    """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
+    about, p = LOSSES[loss], as_loss_parameter(loss, None)
+    d: int = xs.shape[1]
+    w: Array = np.zeros(d)
+    losses, scores, moved = list[float](), list[float](), False
+    for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
+        z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
+        at, target = np.array([z]), np.array([y])
+        weight = 1.0 if sample_weight is None else float(sample_weight[t - 1])
+        losses.append(weight * loss_scale * float(about.value(at, target, p)[0]))
+        scores.append(z)
+        slope = weight * loss_scale * float(about.slope(at, target, p)[0])
+        usual = float(np.mean(losses)) if by_loss and loss in ("absolute", "huber") else 1.0
+        usual = max(usual, 1.0) if loss == "huber" else usual
+        slope *= usual
+        g = slope * x  # 5: gradient
+        if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
+            # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss; H grows by the weight once
+            if by_loss:
+                row = np.sqrt(weight * loss_scale * bowl(loss, z, y, usual)) * x
+            else:
+                row = np.sqrt((MU + 1 / t) / weight) * g
+            curvature.append(row)
+            h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
+            u = _descend(w, h, alpha, g)  # 16
+            w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
+        curvature.fade(decay)
+        ahead = constraint in ("next", "both") and t < len(xs)
+        moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0
+        if moved:
+            w = _project(w, xs[t], curvature.h(), curvature.alpha)  # 12 of Algorithm 3: for the next example
+    return w, np.array(losses), np.array(scores)
