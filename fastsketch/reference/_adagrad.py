@@ -137,8 +137,8 @@ def adaptive_diagonal(
 
     Examples
     --------
-    Under steady slopes the steps of every coordinate have the lengths 1, 1 / sqrt(2), 1 / sqrt(3), ... times the learning
-    rate, however steep it is:
+    Under steady slopes the steps of every coordinate have the lengths 1, 1 / sqrt(2), 1 / sqrt(3), ... times the
+    learning rate, however steep it is:
 
     >>> import numpy as np
     >>> from fastsketch import reference

@@ -7,9 +7,32 @@ Matrix = NDArray[np.float64]
 
 
 def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matrix:
-    """The (d, d) matrix with these leading eigenvalues (k,) descending and directions (k, d), and this trace.
+    """Complete leading eigenvalues to a covariance matrix of a given trace.
 
     All other eigenvalues are equal; kept ones that lie below them are made equal to them.
+
+    Parameters
+    ----------
+    values : (k,) array of float64
+        Leading eigenvalues, descending.
+    vectors : (k, d) array of float64
+        Their directions, orthonormal rows.
+    trace : float
+        Of the whole matrix, at least the sum of the values.
+
+    Returns
+    -------
+    (d, d) array of float64
+        Symmetric, with this trace.
+
+    Examples
+    --------
+    One direction is known to have the variance 4, and all three together have 6: each of the others gets 1.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> reference.pooled_covariance(np.array([4.0]), np.array([[1.0, 0.0, 0.0]]), trace=6.0).round(9).tolist()
+    [[4.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     k, d = vectors.shape
     complete, _ = np.linalg.qr(np.vstack([vectors, np.eye(d)]).T)
@@ -27,7 +50,37 @@ def pooled_covariance(values: Matrix, vectors: Matrix, *, trace: float) -> Matri
 
 
 def ledoit_wolf_shrinkage(rows: Matrix, *, center: bool = True) -> float:
-    """Share of the scaled identity in Ledoit and Wolf's estimator (2004, section 3.3), from all rows (n, d) at once."""
+    """Compute the share of the scaled identity in Ledoit and Wolf's covariance estimator.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float64
+        All rows at once.
+    center : bool, default True
+        Whether their mean is subtracted.
+
+    Returns
+    -------
+    float
+        In [0, 1]: 0 leaves the empirical covariance, 1 leaves a multiple of the identity.
+
+    References
+    ----------
+    Ledoit, Wolf, Journal of Multivariate Analysis 88 (2004), section 3.3.
+
+    Examples
+    --------
+    Twenty rows of twenty features say little of their covariance, two thousand say much; what is the same in all
+    directions is a multiple of the identity.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> noise = np.random.default_rng(0).standard_normal((2000, 20))
+    >>> scales = np.linspace(5, 0.1, 20)
+    >>> shares = [reference.ledoit_wolf_shrinkage(rows) for rows in (noise[:20] * scales, noise * scales, noise)]
+    >>> bool(shares[0] > 0.4), bool(shares[1] < 0.05), bool(shares[2] > 0.9)
+    (True, True, True)
+    """
     rows = np.asarray(rows, np.float64)
     n, d = rows.shape
     moved = rows - rows.mean(axis=0) if center else rows

@@ -7,9 +7,38 @@ Array = NDArray[np.float64]
 
 
 def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
-    """Weights (items, items) of P = (gram + diag(ridge))^-1: -P_ij / P_jj, and 0 on the diagonal.
+    """Compute the weights of EASE, by which a user's items score all items.
 
-    A user's scores are x W. `gram` is X'X, `ridge` a number or one for every item.
+    With P = (gram + diag(ridge))^-1: -P_ij / P_jj, and 0 on the diagonal.
+
+    Parameters
+    ----------
+    gram : (items, items) array of float64
+        X'X of the users' rows X.
+    ridge : float or (items,) array of float64
+        One number, or one for every item, above 0.
+
+    Returns
+    -------
+    (items, items) array of float64
+        W: the scores of a user with the row x are x W.
+
+    References
+    ----------
+    Steck, WWW (2019).
+
+    Examples
+    --------
+    Who has bread has butter; the lamp is bought by others. No item recommends itself.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> X = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1]])  # bread, butter, lamp
+    >>> w = reference.ease(X.T @ X, 1.0)
+    >>> w.round(2).tolist()
+    [[0.0, 0.73, 0.14], [0.73, 0.0, 0.14], [0.09, 0.09, 0.0]]
+    >>> int(np.argmax(np.array([1, 0, 0]) @ w))  # to one with bread alone
+    1
     """
     gram = np.asarray(gram, np.float64)
     p = np.linalg.inv(gram + np.diag(np.broadcast_to(np.asarray(ridge, np.float64), len(gram))))
@@ -19,10 +48,43 @@ def ease(gram: ArrayLike, ridge: ArrayLike) -> Array:
 
 
 def sketched_ease(b: ArrayLike, squares: ArrayLike, *, ridge: float, lost: float = 0.0) -> Array:
-    """Weights (items, items) from a sketch B (r, items) of X.
+    """Compute the weights of EASE from a sketch of the users' rows.
 
-    The squared singular values of B are lowered by the smallest of them, or by what the sketch has lost if that is
-    less; what is then missing of `squares` (items,), the sums of squares of the columns of X, is put on the diagonal.
+    The squared singular values of B are lowered by the smallest of them, or by what the sketch has lost if less;
+    what is then missing of `squares` is put on the diagonal.
+
+    Parameters
+    ----------
+    b : (r, items) array of float64
+        A sketch B of the users' rows X.
+    squares : (items,) array of float64
+        The sums of squares of the columns of X.
+    ridge : float
+        Above 0.
+    lost : float, default 0.0
+        What the sketch has lost, its Delta.
+
+    Returns
+    -------
+    (items, items) array of float64
+        W: the scores of a user with the row x are x W.
+
+    Examples
+    --------
+    From a sketch that has lost nothing they are those of all rows; from one of four rows they point the same way.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((200, 12)) < np.where(rng.integers(0, 2, (200, 1)) == np.arange(12) // 6, 0.7, 0.1)
+    >>> X, squares = X.astype(float), X.sum(axis=0)
+    >>> whole = reference.ease(X.T @ X, 10.0)
+    >>> np.allclose(reference.sketched_ease(X, squares, ridge=10.0), whole)
+    True
+    >>> b, delta = reference.frequent_directions(X, 5)
+    >>> sketched = reference.sketched_ease(b, squares, ridge=10.0, lost=delta)
+    >>> bool(np.corrcoef(sketched.ravel(), whole.ravel())[0, 1] > 0.8)
+    True
     """
     squares = np.asarray(squares, np.float64)
     _, s, vt = np.linalg.svd(np.asarray(b, np.float64), full_matrices=False)

@@ -30,7 +30,45 @@ def _put_together(theta: _Array, pairs: Sequence[_Pair], shape: tuple[int, ...])
 
 
 def rank_one_matrix_pursuit(o: _Array, seen: _Mask, *, rank: int, economic: bool = False) -> tuple[_Array, _Array]:
-    """Algorithm 1 (R1MP, Wang et al. 2014), and its economic variant. Returns (X, squared residuals by rank)."""
+    """Complete a matrix by rank-one matrix pursuit (R1MP), or by its economic variant.
+
+    Parameters
+    ----------
+    o : (m, n) array of float64
+        Observed values.
+    seen : (m, n) array of bool
+        Where they are observed; other values of `o` are not looked at.
+    rank : int
+        Number of rank-one matrices.
+    economic : bool, default False
+        Whether the coefficients of earlier ones keep their ratios: two unknowns a step in place of all.
+
+    Returns
+    -------
+    x : (m, n) array of float64
+        The completed matrix.
+    residuals : (rank,) array of float64
+        Squared residuals on what is seen, after each step.
+
+    References
+    ----------
+    Yao, Kwok, AAAI (2016), Algorithm 1; Wang et al., ICML (2014).
+
+    Examples
+    --------
+    A fifth of a matrix of rank one is hidden. A few steps find most of it:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> true = np.outer(rng.uniform(1, 3, 20), rng.uniform(1, 3, 20))
+    >>> seen = rng.random((20, 20)) < 0.8
+    >>> x, residuals = reference.rank_one_matrix_pursuit(true, seen, rank=5)
+    >>> bool((np.diff(residuals) < 0).all())
+    True
+    >>> bool(np.linalg.norm((x - true)[~seen]) < 0.3 * np.linalg.norm(true[~seen]))
+    True
+    """
     pairs: list[_Pair] = []
     residuals: list[float] = []
     theta, x = np.empty(0), np.zeros(o.shape)
@@ -59,9 +97,55 @@ def greedy_low_rank_smooth(
     base: float = 0.0,
     scales: tuple[_Array, _Array] | None = None,
 ) -> tuple[_Array, _Array, _Array]:
-    """Algorithm 2: refine "full" (equation 6), "economic" (7) or "none". Returns (X, theta, objectives from rank 0).
+    """Fit a matrix of low rank to a smooth loss, one rank-one matrix a step (GLRL).
 
-    base: scores without any rank; scales (left, right): the search is made for diag(left) G diag(right).
+    Parameters
+    ----------
+    o : (m, n) array of float64
+        Observed values.
+    seen : (m, n) array of bool
+        Where they are observed.
+    rank : int
+        Number of rank-one matrices.
+    loss : callable
+        loss(z, o): the losses and their slopes of scores z, two arrays.
+    lipschitz : float
+        Of the slope, above 0: a step is the leading singular value over this.
+    refine : {"full", "economic", "none"}, default "full"
+        What is fitted after a step: all coefficients (equation 6), two (equation 7), or nothing.
+    base : float, default 0.0
+        Scores without any rank.
+    scales : (left (m,), right (n,)), optional
+        The search is made for diag(left) G diag(right), G the slopes.
+
+    Returns
+    -------
+    x : (m, n) array of float64
+        The scores.
+    theta : (rank,) array of float64
+        Coefficients of the rank-one matrices.
+    objectives : (rank + 1,) array of float64
+        Losses summed over what is seen, from rank 0.
+
+    References
+    ----------
+    Yao, Kwok, AAAI (2016), Algorithm 2.
+
+    Examples
+    --------
+    Signs, and the logistic loss. Fitting the coefficients again takes fewer ranks for the same loss:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> signs = np.sign(np.outer(rng.standard_normal(15), rng.standard_normal(15)))
+    >>> seen = rng.random((15, 15)) < 0.7
+    >>> def logistic(z, o):
+    ...     return np.log1p(np.exp(-o * z)), -o / (1 + np.exp(o * z))
+    >>> x, _, full = reference.greedy_low_rank_smooth(signs, seen, rank=3, loss=logistic, lipschitz=0.25)
+    >>> *_, none = reference.greedy_low_rank_smooth(signs, seen, rank=3, loss=logistic, lipschitz=0.25, refine="none")
+    >>> bool(full[-1] < none[-1]), bool((np.sign(x) == signs)[~seen].mean() > 0.9)
+    (True, True)
     """
     left, right = (np.ones(o.shape[0]), np.ones(o.shape[1])) if scales is None else scales
     pairs: list[_Pair] = []
@@ -135,10 +219,62 @@ def greedy_low_rank_nonsmooth(
     max_inner_rank: int | None = None,
     base: float = 0.0,
 ) -> tuple[_Array, _Array]:
-    """Algorithm 3 with eta_t = step_size / sqrt(t). Returns (best X, objectives).
+    """Fit a matrix to a loss with kinks by low-rank approximations of its subgradients (GLRL).
 
-    subgradient(z, o) returns (values, g). inner_tolerance is the paper's nu, step_size its c_2. inner_criterion
-    "previous" is the printed stop of the inner loop; "current": ||g_t - h||^2 <= nu ||g_t||^2; max_inner_rank caps it.
+    The step t has the length step_size / sqrt(t).
+
+    Parameters
+    ----------
+    o : (m, n) array of float64
+        Observed values.
+    seen : (m, n) array of bool
+        Where they are observed.
+    steps : int
+        Number of steps.
+    subgradient : callable
+        subgradient(z, o): the losses and their subgradients of scores z, two arrays.
+    step_size : float
+        The paper's c_2, above 0.
+    inner_tolerance : float, default 0.99
+        The paper's nu, in (0, 1): how much of a subgradient its approximation may leave.
+    inner_criterion : {"previous", "current"}, default "previous"
+        Of what: the printed stop of the inner loop compares with what the step before has left; "current" stops at
+        ||g_t - h||^2 <= nu ||g_t||^2.
+    max_inner_rank : int, optional
+        Bound on the rank of an approximation.
+    base : float, default 0.0
+        Scores without any rank.
+
+    Returns
+    -------
+    x : (m, n) array of float64
+        The scores of the best step.
+    objectives : (steps + 1,) array of float64
+        Losses summed over what is seen, from zero on.
+
+    References
+    ----------
+    Yao, Kwok, AAAI (2016), Algorithm 3.
+
+    Examples
+    --------
+    Two entries of a matrix of rank one are spoilt. The absolute loss passes them by, where the best approximation by
+    squares does not:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> true = np.outer(np.sign(rng.standard_normal(12)), np.sign(rng.standard_normal(12)))
+    >>> spoilt = true.copy()
+    >>> spoilt[3, 4], spoilt[0, 1] = 20, -20
+    >>> def absolute(z, o):
+    ...     return abs(z - o), np.sign(z - o)
+    >>> x, _ = reference.greedy_low_rank_nonsmooth(
+    ...     spoilt, np.ones((12, 12), bool), steps=50, subgradient=absolute, step_size=0.1, max_inner_rank=1
+    ... )
+    >>> u, s, vt = np.linalg.svd(spoilt)
+    >>> bool(abs(x - true).max() < 0.5), bool(abs(s[0] * np.outer(u[:, 0], vt[0]) - true).max() > 10)
+    (True, True)
     """
     x, previous = np.zeros(o.shape), None
 

@@ -9,7 +9,31 @@ Floats = NDArray[np.float32]
 
 
 def code_number(codes: NDArray[np.uint8], number: Any) -> Floats:
-    """A factor (n,) of its bytes (n, 1 or 2), the low one first; `number` has mantissa_bits and unit."""
+    """Decode a factor of each code from its bytes, the low one first.
+
+    Parameters
+    ----------
+    codes : (n, 1 or 2) array of uint8
+        The bytes of the factor.
+    number : object
+        With ``mantissa_bits`` (int) and ``unit`` (float): a small float of no sign, whose bytes 0 stand for the unit.
+
+    Returns
+    -------
+    (n,) array of float32
+        Of neighbouring bytes the larger is the larger number.
+
+    Examples
+    --------
+    With two bits of mantissa every fourth step doubles:
+
+    >>> import numpy as np
+    >>> from types import SimpleNamespace
+    >>> from fastsketch import reference
+    >>> bytes_ = np.array([[0], [1], [2], [3], [4], [8]], np.uint8)
+    >>> reference.code_number(bytes_, SimpleNamespace(mantissa_bits=2, unit=1.0)).tolist()
+    [1.0, 1.25, 1.5, 1.75, 2.0, 4.0]
+    """
     u = np.zeros(len(codes), np.uint32)
     for b in range(codes.shape[1]):
         u += codes[:, b].astype(np.uint32) << np.uint32(8 * b)
@@ -27,9 +51,43 @@ def code_scores(
     constant: Floats | None = None,
     divisor: Floats | None = None,
 ) -> Floats:
-    """Scores (m, n): ((beta scale) t + alpha offset + constant) / divisor, t the sum of a table's entry a nibble.
+    """Score codes by the tables of queries: ((beta scale) t + alpha offset + constant) / divisor.
 
-    tables (m, n_tables, 16), codes (n, width); `layout` says where nibbles and factors are.
+    t is the sum of a table's entry for every nibble of a code, in float32 and in their order.
+
+    Parameters
+    ----------
+    tables : (m, n_tables, 16) array of float32
+        Of every query, what each value of each nibble adds.
+    codes : (n, width) array of uint8
+        Nibbles, the low one of a byte first, then the bytes of offset and scale.
+    layout : object
+        With ``n_tables``, ``width``, ``offset`` and ``scale``: the last two with ``n_bytes``, else as in `code_number`.
+    alpha, beta : float
+        What the offset and the sums are multiplied with.
+    constant : (m,) array of float32, optional
+        Added to the scores of a query.
+    divisor : array of float32, optional
+        Of the shape of the scores or of one that broadcasts to it.
+
+    Returns
+    -------
+    (m, n) array of float32
+        The scores.
+
+    Examples
+    --------
+    One query, two tables, two codes of a byte each: 0x21 names the entries 1 and 2, 0x03 the entries 3 and 0.
+
+    >>> import numpy as np
+    >>> from types import SimpleNamespace
+    >>> from fastsketch import reference
+    >>> tables = np.stack([np.arange(16), 100 * np.arange(16)])[np.newaxis].astype(np.float32)
+    >>> none = SimpleNamespace(n_bytes=0)
+    >>> layout = SimpleNamespace(n_tables=2, width=1, offset=none, scale=none)
+    >>> codes = np.array([[0x21], [0x03]], np.uint8)
+    >>> reference.code_scores(tables, codes, layout=layout, alpha=0.0, beta=1.0).tolist()
+    [[201.0, 3.0]]
     """
     bytes_, end = (layout.n_tables + 1) // 2, layout.width
     t = np.zeros((len(tables), len(codes)), np.float32)
@@ -55,7 +113,37 @@ def least_scores(
     allow: NDArray[np.bool_] | None = None,
     ids: NDArray[np.int64] | None = None,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """The k least of scores (m, n) by score and then by id, and their places; infinity and -1 where there are fewer."""
+    """Find the k least scores of every query, and where they are; of equal scores the lowest id.
+
+    Parameters
+    ----------
+    scores : (m, n) array of float32
+        Of n codes for m queries.
+    k : int
+        How many are wanted.
+    allow : (n,) array of bool, optional
+        Which codes may be found; all by default.
+    ids : (n,) array of int64, optional
+        By which equal scores are put in order; their places by default.
+
+    Returns
+    -------
+    scores : (m, k) array of float32
+        Ascending; infinity where there are fewer.
+    places : (m, k) array of int64
+        Columns of `scores`; -1 where there are fewer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> scores = np.array([[5.0, 1.0, 3.0, 1.0]], np.float32)
+    >>> found, places = reference.least_scores(scores, 3)
+    >>> found.tolist(), places.tolist()
+    ([[1.0, 1.0, 3.0]], [[1, 3, 2]])
+    >>> reference.least_scores(scores, 3, allow=np.array([True, False, False, True]))[1].tolist()
+    [[3, 0, -1]]
+    """
     allowed = np.ones(scores.shape[1], np.bool_) if allow is None else allow
     places: NDArray[np.int64] = np.flatnonzero(allowed).astype(np.int64)
     names = places if ids is None else ids[places]

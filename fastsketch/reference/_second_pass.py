@@ -10,10 +10,46 @@ Array = NDArray[np.float64]
 
 
 def second_pass(a: Array, b: Array, *, delta: float) -> tuple[Array, Array, Array, Array]:
-    """Tropp et al. 2017, Algorithm 3, for Y = A'A V'. Returns (squares, directions, estimates, upper ends).
+    """Find eigenvalues of A'A, with bounds, by a second pass over rows whose sketch is known.
 
-    `squares` (r,) are the eigenvalues of Y (V Y)^-1 Y' <= A'A along `directions` (r, d); the i-th largest eigenvalue of
-    A'A lies between squares[i] and upper[i].
+    Parameters
+    ----------
+    a : (n, d) array of float64
+        The rows.
+    b : (l, d) array of float64
+        Their sketch B, with B'B <= A'A <= B'B + delta I.
+    delta : float
+        Its certificate.
+
+    Returns
+    -------
+    squares : (r,) array of float64
+        Eigenvalues of Y (V Y)^-1 Y' <= A'A, Y = A'A V', V the r directions of B; descending.
+    directions : (r, d) array of float64
+        Their directions.
+    estimates : (r,) array of float64
+        Estimates of the leading eigenvalues of A'A.
+    upper : (r,) array of float64
+        The i-th largest eigenvalue of A'A lies between squares[i] and upper[i].
+
+    References
+    ----------
+    Tropp, Yurtsever, Udell, Cevher, NeurIPS (2017), Algorithm 3.
+
+    Examples
+    --------
+    The leading eigenvalue to six digits from five rows and a second look; by the sketch alone it is a twentieth short.
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> a = np.random.default_rng(0).standard_normal((300, 12)) * 0.7 ** np.arange(12)
+    >>> true = np.linalg.eigvalsh(a.T @ a)[::-1][:5]
+    >>> b, delta = reference.frequent_directions(a, 6)
+    >>> low, _, estimates, high = reference.second_pass(a, b, delta=delta)
+    >>> bool((low <= true).all() and (true <= high).all())
+    True
+    >>> bool(abs(estimates[0] / true[0] - 1) < 1e-6), bool(np.sum(b[0] ** 2) / true[0] < 0.95)
+    (True, True)
     """
     d = a.shape[1]
     _, s, v = np.linalg.svd(b, full_matrices=False)
