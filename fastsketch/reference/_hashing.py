@@ -35,7 +35,7 @@ def hadamard(m: int) -> Array:
 
     References
     ----------
-    Chen et al., FROSH, section 3.2.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), section 3.2.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
 
     References
     ----------
-    Chen et al., FROSH, section 3.2.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), section 3.2.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state
 
     References
     ----------
-    Chen et al., FROSH, Algorithm 2.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), Algorithm 2.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def frosh_sketch(blocks: Iterable[Array], size: int, *, m: int, draw: Draw) -> C
 
     References
     ----------
-    Chen et al., FROSH, Algorithm 1, steps 1 to 10.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), Algorithm 1, steps 1 to 10.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def top_directions(b: Array, r: int) -> Array:
 
     References
     ----------
-    Chen et al., FROSH, Algorithm 1, step 13.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), Algorithm 1, step 13.
 
     Examples
     --------
@@ -341,7 +341,7 @@ def distributed_frosh(parts: Sequence[CentredSketch], size: int) -> CentredSketc
 
     References
     ----------
-    Chen et al., FROSH, Algorithm 3, steps 4 to 13.
+    Chen, Yang, Zhao, King, Lyu, IEEE TKDE 33 (2021) (FROSH), Algorithm 3, steps 4 to 13.
 
     Examples
     --------

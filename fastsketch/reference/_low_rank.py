@@ -52,7 +52,7 @@ def rank_one_matrix_pursuit(o: _Array, seen: _Mask, *, rank: int, economic: bool
 
     References
     ----------
-    Yao, Kwok, AAAI (2016), Algorithm 1; Wang et al., ICML (2014).
+    Yao, Kwok, IJCAI (2016), Algorithm 1; Wang et al., ICML (2014).
 
     Examples
     --------
@@ -129,7 +129,7 @@ def greedy_low_rank_smooth(
 
     References
     ----------
-    Yao, Kwok, AAAI (2016), Algorithm 2.
+    Yao, Kwok, IJCAI (2016), Algorithm 2.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def greedy_low_rank_nonsmooth(
 
     References
     ----------
-    Yao, Kwok, AAAI (2016), Algorithm 3.
+    Yao, Kwok, IJCAI (2016), Algorithm 3.
 
     Examples
     --------
