@@ -26,7 +26,7 @@ def main():
     distances, found = one_pass.search(rows(0)[:1], codes, k=3)
     print(
         f"{codes.shape[0]:,} codes of {model.n_bits} bits; as in one pass: {same}; "
-        f"nearest to row 0: {found[0].tolist()} at {distances[0].tolist()} bits"
+        f"nearest to row 0: {found[0].tolist()}, at about {distances[0].round(1).tolist()}"
     )
     return same, found[0, 0]
 
