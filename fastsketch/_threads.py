@@ -194,9 +194,14 @@ def thread_limit(n: int) -> _Limit:
 
     Examples
     --------
-    >>> import fastsketch as fs
+    A limit leaves cores to others, and changes no bit:
+
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((500, 40))
     >>> with fs.thread_limit(1):
-    ...     s = fs.FrequentDirections(8).update([[1.0, 2.0], [3.0, 4.0]])
+    ...     alone = fs.FrequentDirections(8).update(rows)
+    >>> np.array_equal(alone.sketch(), fs.FrequentDirections(8).update(rows).sketch())
+    True
     """
     return _Limit(as_integer(n, "n", 1, below=1 << 16), own=True)
 

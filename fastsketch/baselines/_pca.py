@@ -18,10 +18,15 @@ class PCAHash(SketchHash):
 
     Examples
     --------
+    Rows of two kinds: those of the kind of the first differ from it in fewer bits.
+
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
-    >>> fs.baselines.PCAHash(8).update(rows).encode(rows).shape
-    (100, 1)
+    >>> rows[:50] += 3
+    >>> codes = fs.baselines.PCAHash(8).update(rows).encode(rows)
+    >>> apart = fs.hamming_distances(codes[:1], codes)[0]
+    >>> codes.shape, bool(apart[:50].mean() < apart[50:].mean())
+    ((100, 1), True)
     """
 
     method: Method = choice(METHODS, default="exact", init=False)
@@ -41,10 +46,15 @@ class ITQ(PCAHash):
 
     Examples
     --------
+    Rows of two kinds: the nearest by codes are of the kind of the query.
+
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
-    >>> fs.baselines.ITQ(8).update(rows).encode(rows).shape
-    (100, 1)
+    >>> rows[:50] += 3
+    >>> codes = fs.baselines.ITQ(8).update(rows).encode(rows)
+    >>> distances, found = fs.hamming_topk(codes[:1], codes, k=10)
+    >>> codes.shape, bool((found < 50).all())
+    ((100, 1), True)
     """
 
     rotation: Rotation = choice(ROTATIONS, default="itq", init=False)

@@ -65,10 +65,15 @@ class SGH(Hasher):
 
     Examples
     --------
+    Rows of two kinds: the nearest by codes are of the kind of the query.
+
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
-    >>> fs.baselines.SGH(8, n_bases=50).update(rows).encode(rows).shape
-    (100, 1)
+    >>> rows[:50] += 3
+    >>> codes = fs.baselines.SGH(8, n_bases=50).update(rows).encode(rows)
+    >>> distances, found = fs.hamming_topk(codes[:1], codes, k=10)
+    >>> codes.shape, bool((found < 50).all())
+    ((100, 1), True)
     """
 
     _RENAMED: ClassVar = {"decision": "decision_function"}

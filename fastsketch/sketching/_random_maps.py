@@ -50,8 +50,10 @@ class Compressor:
     --------
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((1000, 50))
-    >>> fs.Compressor("srht", 32, block_rows=1000).compress(rows).shape
-    (32, 50)
+    >>> rows[7] *= 30  # nearly as heavy as all others, and a sample would miss it
+    >>> few = fs.Compressor("srht", 32, block_rows=1000).compress(rows)
+    >>> few.shape, bool(abs(np.sum(few**2) / np.sum(rows**2) - 1) < 0.2)
+    ((32, 50), True)
     """
 
     kind: MapKind = "srht"

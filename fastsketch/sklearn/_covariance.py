@@ -107,8 +107,10 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     >>> import numpy as np
     >>> from fastsketch.sklearn import SketchedCovariance
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
-    >>> SketchedCovariance(sketch_size=8).fit(X).mahalanobis(X).shape
-    (500,)
+    >>> X[7] += 5  # an outlier
+    >>> distances = SketchedCovariance(sketch_size=8).fit(X).mahalanobis(X)
+    >>> distances.shape, int(distances.argmax())
+    ((500,), 7)
     """
 
     # The parent's declaration does not know the new parameters; they are checked in _start.

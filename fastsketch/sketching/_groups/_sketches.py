@@ -72,6 +72,9 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     >>> groups = fs.sketch_groups(rows, by=np.arange(600) % 3, sketch_size=8)
     >>> len(groups), groups[2].n_rows, groups[2].sketch().shape
     (3, 200, (7, 20))
+    >>> alone = fs.FrequentDirections(8, solver="gram").update(rows[2::3])
+    >>> np.array_equal(groups[2].sketch(), alone.sketch())
+    True
     """
 
     sketch_size: int = integer(default=16, at_least=2, kw_only=False)
