@@ -39,7 +39,7 @@ def adaptive_full(
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Whether a step starts from beta, or from the sum of all subgradients.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
     decay : float, default 1.0
@@ -118,7 +118,7 @@ def adaptive_diagonal(
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Whether a step starts from beta, or from the sum of all subgradients.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
     decay : float, default 1.0

@@ -43,7 +43,7 @@ def adaptive_frequent_directions(
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Whether a step starts from beta, or from the sum of all subgradients.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
     decay : float, default 1.0
@@ -124,7 +124,7 @@ def adaptive_fast_frequent_directions(
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Whether a step starts from beta, or from the sum of all subgradients.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
     decay : float, default 1.0
@@ -206,7 +206,7 @@ def sketched_newton_subgradient(
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Whether a step starts from beta, or from the sum of all subgradients.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
     decay : float, default 1.0

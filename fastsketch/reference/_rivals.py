@@ -175,7 +175,7 @@ def online_gradient_descent(
     learning_rate : float
         eta, of the first round.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
 
@@ -246,7 +246,7 @@ def adam(
     delta : float, default 1e-8
         Added to the root of that mean.
     penalty : {"l1", "l2"}, optional
-        phi = penalty_strength |beta|_1, or penalty_strength / 2 |beta|^2.
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
     penalty_strength : float, default 0.0
         At least 0.
 
