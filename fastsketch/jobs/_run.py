@@ -107,9 +107,9 @@ def run(
     --------
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((2000, 30))
-    >>> sketch = fs.run(fs.FrequentDirections(8), rows)
-    >>> sketch.n_rows
-    2000
+    >>> model = fs.run(fs.SketchHash(8), rows)
+    >>> model.n_rows, np.array_equal(model.projection, fs.SketchHash(8).update(rows).projection)  # as in one pass
+    (2000, True)
     """
     rows = open_rows(source)
     if hasattr(model, "_job"):

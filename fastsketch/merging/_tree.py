@@ -77,9 +77,11 @@ def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial
     --------
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((400, 20))
-    >>> sketches = [fs.FrequentDirections(8).update(part) for part in np.array_split(rows, 5)]
-    >>> fs.merge(sketches).n_rows
-    400
+    >>> sketches = [fs.FrequentDirections(8, solver="gram").update(part) for part in np.array_split(rows, 5)]
+    >>> whole = fs.merge(sketches)
+    >>> error = np.linalg.norm(rows.T @ rows - whole.gram(), 2)
+    >>> whole.n_rows, bool(error <= whole.error_bound)
+    (400, True)
     """
     fan_in, leaves = as_integer(fan_in, "fan_in", 2), list(models)
     if not leaves:
@@ -146,8 +148,10 @@ def map_merge(
     >>> def learn(seed, index):
     ...     rows = np.random.default_rng(seed).standard_normal((500, 30))
     ...     return fs.SketchHash(8, part=index).update(rows).seal()
-    >>> fs.map_merge(learn, [1, 2, 3], engine="threads").n_rows
-    1500
+    >>> model = fs.map_merge(learn, [1, 2, 3], engine="threads")
+    >>> here = fs.merge([learn(seed, index) for index, seed in enumerate([1, 2, 3])])
+    >>> model.n_rows, np.array_equal(model.projection, here.projection)  # wherever its parts were learned
+    (1500, True)
     """
     fan_in, wanted = as_integer(fan_in, "fan_in", 2), list(items)
     if not wanted:
