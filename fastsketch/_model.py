@@ -506,6 +506,20 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     ------
     StateError
         If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sketch.save(Path(folder, "rows.fsk"))
+    ...     again = fs.load(Path(folder, "rows.fsk"))
+    >>> again
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
+    >>> bool((again.sketch() == sketch.sketch()).all())
+    True
     """
     if isinstance(source, str | PathLike) and Path(source).is_dir():
         return import_module("fastsketch.indexing").CodeIndex.load(source)
@@ -534,12 +548,28 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
 def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     """Read any model of the library from the bytes that its ``to_bytes`` returned.
 
+    Parameters
+    ----------
+    content : bytes, bytearray or memoryview
+
+    Returns
+    -------
+    model
+        Of the kind that was saved; it continues with the same bits.
+
     Raises
     ------
     TypeError
         If content is not bytes.
     StateError
         As for ``load``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> fs.from_bytes(sketch.to_bytes())
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
     """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"content must be bytes, got {type(content).__name__}")

@@ -43,6 +43,18 @@ class Encoder(ABC):
         then go by distances, of which codes know more.
     has_bits : bool
         Whether the nibbles of a code are signs, whose Hamming distances mean something.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 32))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> encoder = model.encoder()
+    >>> isinstance(encoder, fs.codes.Encoder), encoder.width
+    (True, 2)
+    >>> _ = model.update(rows[:500] + 1)  # which the encoder does not follow
+    >>> encoder == model.encoder()
+    False
     """
 
     n_features: int

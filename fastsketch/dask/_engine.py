@@ -444,5 +444,16 @@ def computed(delayed: Any, scheduler: Any) -> Any:
 
 
 def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
-    """The engine "dask" of ``fs.run`` and ``fs.map_rows``."""
+    """The engine "dask" of ``fs.run`` and ``fs.map_rows``.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> import fastsketch.dask
+    >>> with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+    ...     with fastsketch.dask.engine(client, 0, retries=3) as engine:
+    ...         engine.submit("first part", sum, [1, 2, 3])
+    ...         engine.next()
+    ('first part', 6)
+    """
     return Cluster(scheduler, n_workers, retries=retries)

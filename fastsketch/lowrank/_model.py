@@ -58,7 +58,7 @@ class LowRankModel(Answers):
         Largest rank; at most min(m, n).
     loss : str, default "square"
         "square" (z - o)^2 / 2; "logistic" log(1 + exp(-oz)) and "squared_hinge" of labels o = -1 and +1 (or 0 and 1);
-        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" |z - o|,
+        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" ``|z - o|``,
         "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
     refine : {"economic", "full", "none"}, default "economic"
         Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of

@@ -144,6 +144,17 @@ class FoldedIn:
     biases : ndarray (k,)
     ids : IdMap or None
         What the new ones are called, if they came in a table; they are asked for by their ids then.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> ratings = np.array([[5.0, 4, 1, 2], [4, 5, 2, 1], [1, 2, 5, 4], [2, 1, 4, 5]])
+    >>> model = fs.LowRankModel(2, ridge=0.01).fit(ratings)
+    >>> new = model.fold_in(np.array([[5.0, np.nan, 1, np.nan]]))
+    >>> new
+    <FoldedIn: 1 rows, rank 2>
+    >>> new.predict([0, 0], [1, 3]).round(1)
+    array([3.8, 2.2])
     """
 
     axis: int

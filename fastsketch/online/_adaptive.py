@@ -198,7 +198,7 @@ class AdaptiveSubgradient(_Adaptive):
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Composite mirror descent, or dual averaging (the primal-dual subgradient method).
     penalty : {None, "l1", "l2"}
-        phi(w) = penalty_strength |w|_1 or penalty_strength / 2 |w|^2 in every round.
+        ``phi(w) = penalty_strength |w|_1`` or ``penalty_strength / 2 |w|^2`` in every round.
     penalty_strength : float, default 0.0
     seed : int, default 0
         Of the random projections.
@@ -327,7 +327,7 @@ class AdaptiveGrid(_Adaptive):
 
     Notes
     -----
-    A subgradient of |w'x - y| is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
+    A subgradient of ``|w'x - y|`` is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
     every point has the w of AdaptiveSubgradient(loss="absolute", learning_rate=..., delta=...), to rounding.
     Everything that belongs to one model, such as ``coef``, is that of the best point; ``last_scores`` is that of the
     first.

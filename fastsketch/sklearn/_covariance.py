@@ -73,19 +73,19 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     Attributes
     ----------
-    location_ : ndarray (n_features_in_,)
+    location_ : ndarray (n_features,)
         Mean, exact; zeros with assume_centered.
-    covariance_, precision_ : ndarray (n_features_in_, n_features_in_)
+    covariance_, precision_ : ndarray (n_features, n_features)
         float64, made when they are read: at large d use ``mahalanobis`` and ``score``, which need O(l d) a row.
     shrinkage_ : float
         The share in use (with "auto", that of the tail).
     eigenvalues_ : ndarray (k,)
-        Of covariance_, those of its kept directions, descending (of the exact matrix the leading sketch_size).
+        Of ``covariance_``, those of its kept directions, descending (of the exact matrix the leading sketch_size).
     noise_variance_ : float
         Mean variance of all other directions; with a sketch the eigenvalue that they share.
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
-        Bound on the spectral norm of the error of covariance_ against the empirical covariance plus alpha0 / n I:
+        Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus alpha0 / n I:
         what the sketch does not know, and shrinkage.
     sketch_ : fastsketch.FrequentDirections
 
@@ -366,7 +366,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Inverse of covariance_ (pseudo-inverse where it is singular), (d, d)."""
+        """Inverse of ``covariance_`` (pseudo-inverse where it is singular), (d, d)."""
         return self._read().matrix.inverse()
 
     @property
@@ -395,14 +395,14 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
 
-        Where covariance_ is singular, of their projections on its range.
+        Where ``covariance_`` is singular, of their projections on its range.
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         return self._read().matrix.distances(rows, self.location_)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Gaussian log-density of every row of X, (n_samples,); -inf where covariance_ is singular."""
+        """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular."""
         distances = self.mahalanobis(X)
         logdet = self._read().matrix.log_determinant
         if np.isneginf(logdet):
@@ -410,7 +410,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return -0.5 * (distances + logdet + self.n_features_in_ * np.log(2 * np.pi))
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where covariance_ is singular."""
+        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where ``covariance_`` is singular."""
         return float(self.score_samples(X_test).mean())
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:

@@ -76,19 +76,19 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
     Attributes
     ----------
-    components_ : ndarray (n_components_, n_features_in_)
+    components_ : ndarray (n_components, n_features)
         Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
         where fewer directions were seen, completed by directions of variance 0.
-    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
+    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components,)
         Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack".
-    explained_variance_interval_ : ndarray (n_components_, 2)
+    explained_variance_interval_ : ndarray (n_components, 2)
         float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
-    explained_variance_ratio_certified_ : ndarray (n_components_,)
+    explained_variance_ratio_certified_ : ndarray (n_components,)
         The lower ends as shares of the exactly known total: their sum is the least that the first components have.
     error_bound_ : float
-        Bound on the error of every singular_values_ ** 2: the farthest that one lies from an end of its interval.
-    mean_, var_ : ndarray (n_features_in_,)
-        Exact at any sketch_size; var_ is known from the rows, or from an exact sum, not from a sketch alone.
+        Bound on the error of every ``singular_values_ ** 2``: the farthest that one lies from an end of its interval.
+    mean_, var_ : ndarray (n_features,)
+        Exact at any sketch_size; ``var_`` is known from the rows, or from an exact sum, not from a sketch alone.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int

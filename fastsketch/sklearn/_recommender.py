@@ -46,7 +46,7 @@ class EASERecommender(Merging):
         With everything else: similar_items, explain, select_ridge, save.
     ridge_ : float
         In use: the one that was given, or was chosen.
-    popularity_ : ndarray (n_features_in_,)
+    popularity_ : ndarray (n_features,)
         Weighted sum of squares of every item's column.
     n_features_in_, n_samples_seen_ : int
     feature_names_in_ : ndarray of str
@@ -172,7 +172,7 @@ class EASERecommender(Merging):
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:
-        """Scores (n_samples, n_features_in_) of all items for the user of every row, those of its own items too."""
+        """Scores (n_samples, n_features) of all items for the user of every row, those of its own items too."""
         check_is_fitted(self, "model_")
         return self.model_.decision_block(self._asked(X))
 

@@ -60,6 +60,19 @@ class Source(ABC):
         Whether rows can be read more than once, and from another process.
     first_row : int
         Where the rows of a part begin in the source that was cut; 0 otherwise, and where that is not known (text).
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.arange(12.0).reshape(6, 2))
+    >>> isinstance(source, fs.sources.Source), source.n_rows, source.n_features
+    (True, 6, 2)
+    >>> [part.n_rows for part in source.parts(n_bytes=64)]
+    [4, 2]
+    >>> source.between(4, 6).where(1)
+    'the rows, row 5'
+    >>> sum(len(rows) for rows in source)
+    6
     """
 
     repeatable: bool = True
