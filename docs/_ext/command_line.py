@@ -12,7 +12,7 @@ from fastsketch.cli._examples import commands_of
 from fastsketch.cli._parser import make_parser
 
 # argparse wraps at the width of a terminal, which a build does not have
-WIDTH = "88"
+WIDTH = "74"
 
 
 class CommandLine(SphinxDirective):
