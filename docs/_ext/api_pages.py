@@ -35,7 +35,8 @@ def members_of(cls: type) -> tuple[list[str], list[str]]:
             if name.startswith("_") or isinstance(value, Parameter) or inspect.isclass(value):
                 continue
             if isinstance(value, PROPERTIES):
-                properties[name] = None
+                if inspect.getdoc(value):  # else it stands among the attributes of the class
+                    properties[name] = None
             elif callable(value) or isinstance(value, classmethod | staticmethod):
                 methods[name] = None
     return list(methods), list(properties)

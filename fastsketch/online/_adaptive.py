@@ -374,7 +374,17 @@ class AdaptiveGrid(_Adaptive):
 
     @reads
     def best(self) -> AdaptiveSubgradient:
-        """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now."""
+        """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((500, 30))
+        >>> model = fs.AdaptiveGrid([0.01, 1.0], [0.1, 1.0]).update(X, X @ rng.standard_normal(30)).best()
+        >>> type(model).__name__, model.learning_rate, model.delta
+        ('AdaptiveSubgradient', 1.0, 1.0)
+        """
         i = int(np.argmin(self.cumulative_loss))
         rates, deltas = self._points()
         shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}

@@ -396,13 +396,34 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
 
         Where ``covariance_`` is singular, of their projections on its range.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.mahalanobis(X).argmax())
+        7
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         return self._read().matrix.distances(rows, self.location_)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular."""
+        """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.score_samples(X).argmin())
+        7
+        """
         distances = self.mahalanobis(X)
         logdet = self._read().matrix.log_determinant
         if np.isneginf(logdet):
@@ -427,6 +448,16 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         ndarray (n_samples,)
             Large for rows that are rare within the subspace. n times it is the part of the squared Mahalanobis
             distance (Hotelling's T^2) that lies there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.leverage(X).argmax())
+        7
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
@@ -450,6 +481,17 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         ndarray (n_samples,)
             Large for rows unlike any linear mixture of what was seen. Its square is the Q statistic, or squared
             prediction error, of process monitoring.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> distances = model.projection_distance(X, n_components=5)
+        >>> distances.shape
+        (500,)
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)

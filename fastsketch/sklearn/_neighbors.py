@@ -143,6 +143,15 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         NotFittedError, TypeError, ValueError
             If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
             ``fit``, or n_neighbors exceeds its rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchHasher
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> distances, found = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
+        >>> found[:, 0], distances[:, 0]
+        (array([0, 1, 2]), array([0., 0., 0.]))
         """
         check_is_fitted(self)
         if not hasattr(self, "n_samples_fit_"):

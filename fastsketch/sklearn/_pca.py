@@ -195,6 +195,17 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
         Sources and sample_weight are as in ``fit``. With check_input=False X must be as the checks would return it: a
         finite float array or CSR.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedPCA
+        >>> X = np.random.default_rng(0).standard_normal((1000, 30)) * np.arange(1, 31) ** -1.0
+        >>> pca = SketchedPCA(3)
+        >>> for batch in np.array_split(X, 10):
+        ...     _ = pca.partial_fit(batch)
+        >>> pca.explained_variance_.round(2), pca.n_samples_seen_
+        (array([1.  , 0.24, 0.11]), 1000)
         """
         if sample_weight is None and check_input and self._partial_fit_source(X):
             return self
@@ -244,6 +255,17 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         -----
         UserWarning
             If the rows differ from those seen: the estimator stays as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedPCA
+        >>> X = np.random.default_rng(0).standard_normal((1000, 200)) * np.arange(1, 201) ** -0.5
+        >>> pca = SketchedPCA(3, solver="gram", sketch_size=20).fit(X)
+        >>> float(np.ptp(pca.explained_variance_interval_[0]).round(3))
+        0.155
+        >>> float(np.ptp(pca.refine(X).explained_variance_interval_[0]).round(3))
+        0.0
         """
         check_is_fitted(self, "sketch_")
         paths = isinstance(X, str | PathLike) or (
