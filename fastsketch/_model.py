@@ -365,6 +365,10 @@ class Model:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile.
 
+        Parameters
+        ----------
+        path : str or path
+
         Examples
         --------
         >>> import tempfile
@@ -380,6 +384,10 @@ class Model:
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
         """As ``fs.load``, for a model of this class.
+
+        Parameters
+        ----------
+        source : str, path or binary file
 
         Raises
         ------

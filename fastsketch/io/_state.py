@@ -161,6 +161,20 @@ def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def read_header(source: Source) -> dict[str, Any]:
     """The checked header of a state file as a dict, without its arrays.
 
+    Parameters
+    ----------
+    source : str, path or binary file
+
+    Returns
+    -------
+    dict
+        "kind", "home", "parameters", "notes", "state", and of each of the "arrays" shape, dtype and crc32.
+
+    Raises
+    ------
+    StateError
+        As for ``fs.load``.
+
     Examples
     --------
     >>> import tempfile

@@ -91,7 +91,17 @@ class Engine(Protocol):
         ...
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost."""
+        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost.
+
+        Parameters
+        ----------
+        key : hashable
+            What messages call the task, and what its result comes with.
+        function : callable
+            It can be pickled, unless tasks run here.
+        *args
+            Of the function.
+        """
         ...
 
     def next(self) -> tuple[Any, Any]:

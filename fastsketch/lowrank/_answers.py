@@ -35,13 +35,26 @@ class Answers(Model, abstract=True):
         """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
 
         Index -1, or an id that the model does not know, is one never seen.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
         """
         fitted = self._known()
         rank = fitted.rank(rank)
         return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
+        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+        """
         fitted = self._known()
         m, n = fitted.shape
         found = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
@@ -51,6 +64,12 @@ class Answers(Model, abstract=True):
         """Predictions of pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
 
         Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
 
         Examples
         --------
@@ -70,6 +89,12 @@ class Answers(Model, abstract=True):
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
 
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+
         Examples
         --------
         >>> import numpy as np, fastsketch as fs
@@ -83,6 +108,12 @@ class Answers(Model, abstract=True):
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
         """Predictions of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
 
         Examples
         --------
@@ -101,6 +132,11 @@ class Answers(Model, abstract=True):
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
         """(A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.
+
+        Parameters
+        ----------
+        rank : int, optional
+            By default ``selected_rank``.
 
         Examples
         --------
@@ -197,6 +233,14 @@ class Answers(Model, abstract=True):
 
         Returns (indices, cosines), best first, `index` itself left out. Of a model with ids `index` is one, KeyError if
         it is unknown, and so are the indices.
+
+        Parameters
+        ----------
+        index : int, or an id
+        n : int, default 10
+        axis : {0, 1}
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
 
         Examples
         --------

@@ -321,9 +321,10 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay,
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay
+        Those of AdaptiveSubgradient.
     fit_intercept, scale
-        Those of AdaptiveSubgradient; the last two are off.
+        Likewise, but off.
 
     Notes
     -----
@@ -362,7 +363,17 @@ class AdaptiveGrid(_Adaptive):
         return len(self.learning_rate) * len(self.delta)
 
     def compare_with(self, comparator: Any) -> Any:
-        """Not for a grid: take the regret of its best()."""
+        """Not for a grid: take the regret of its best().
+
+        Parameters
+        ----------
+        comparator : array_like (d,)
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
         raise TypeError("a grid has many regrets: call compare_with of an AdaptiveSubgradient")
 
     @property

@@ -271,6 +271,16 @@ class SketchQuantizer(SummaryModel):
     ) -> Found:
         """The k nearest of codes for every real-valued query: see ``SketchHash.search``; there is no "hamming".
 
+        Parameters
+        ----------
+        queries, codes, k, rescore, oversample, ids, allow
+            As there.
+        metric : {"euclidean", "inner_product", "cosine"}, default "euclidean"
+
+        Returns
+        -------
+        (distances, positions or ids) : ndarray (m, k) both
+
         Raises
         ------
         TypeError, ValueError

@@ -274,6 +274,10 @@ class SketchedEASE(MergeableModel):
     def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
 
+        Parameters
+        ----------
+        factor : float
+
         Examples
         --------
         >>> import fastsketch as fs
@@ -484,6 +488,10 @@ class SketchedEASE(MergeableModel):
         """Scores of all items for every row, (k, items) in the dtype of the model, in the order of ``item_ids``.
 
         That of an item that the row holds comes from its other items alone; an item without events has score 0.
+
+        Parameters
+        ----------
+        rows : as for ``update``
 
         Examples
         --------

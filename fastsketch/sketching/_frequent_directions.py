@@ -322,6 +322,10 @@ class FrequentDirections(MergeableModel):
     def fade(self, factor: float) -> Self:
         """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
 
+        Parameters
+        ----------
+        factor : float
+
         Examples
         --------
         >>> import numpy as np, fastsketch as fs
@@ -1044,6 +1048,13 @@ class RobustFrequentDirections(FrequentDirections):
     ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
     parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and
     never worse conditioned than A'A + alpha0 I (RFD paper, Theorems 3 and 4).
+
+    Parameters
+    ----------
+    sketch_size, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor
+        Those of FrequentDirections.
+    tolerance, tolerance_relative_to, max_sketch_size
+        Likewise.
 
     Examples
     --------

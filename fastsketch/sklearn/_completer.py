@@ -166,7 +166,12 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         return self.model_.factors()[1].T
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Factors of every row and its bias, (n_samples, rank + 1): what fits its observed entries."""
+        """Factors of every row and its bias, (n_samples, rank + 1): what fits its observed entries.
+
+        Parameters
+        ----------
+        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
+        """
         check_is_fitted(self, "model_")
         table = table_of(X)
         rows = self._checked(X, reset=False) if table is None else table
@@ -174,7 +179,13 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         return np.hstack([folded.factors, folded.biases[:, None]])
 
     def inverse_transform(self, X: Rows) -> NDArray[Any]:
-        """Every entry of rows with these factors and biases, (n_samples, n_features), as predicted."""
+        """Every entry of rows with these factors and biases, (n_samples, n_features), as predicted.
+
+        Parameters
+        ----------
+        X : array_like (n_samples, rank + 1)
+            What ``transform`` gave.
+        """
         check_is_fitted(self, "model_")
         rows = check_array(X)
         if rows.shape[1] != self.rank_ + 1:

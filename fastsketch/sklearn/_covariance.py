@@ -142,6 +142,13 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
         A source (``fs.open_rows``, a data set of HDF5, ...) is read in chunks, and takes no weights.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative: a row of weight w counts as w rows.
         """
         if sample_weight is None and self._fit_source(X):
             return self
@@ -155,7 +162,14 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows."""
+        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+        """
         if sample_weight is None and self._partial_fit_source(X):
             return self
         first = not hasattr(self, "sketch_")

@@ -53,6 +53,11 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         """Learn from one more batch of any size, or from a source of rows.
 
         What ``fit`` has kept for ``kneighbors`` is given up.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
         """
         if self._partial_fit_source(X):
             return self
@@ -183,6 +188,17 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
         """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As for ``kneighbors``.
+        mode : {"connectivity", "distance"}, default "connectivity"
+            Ones, or distances.
+
+        Returns
+        -------
+        csr_matrix (n_queries, n_samples_fit)
 
         Raises
         ------

@@ -77,7 +77,13 @@ class _Sketched(Optimizer):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one."""
+        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one.
+
+        Parameters
+        ----------
+        param_group : dict
+            "params", and options by their names.
+        """
         for key in param_group:
             if key in self._RENAMED:
                 raise TypeError(unknown_keyword(type(self).__name__, key, self.defaults, self._RENAMED))
