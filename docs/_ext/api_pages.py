@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.ext.autosummary import import_by_name
 from sphinx.util.docutils import SphinxDirective
+from without_torch import stand_in
 
 from fastsketch._parameters import Parameter
 
@@ -96,6 +97,7 @@ def configure(app: Sphinx, config: Config) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Beside numpydoc and autosummary."""
+    stand_in()
     app.connect("config-inited", configure, priority=100)
     app.connect("autodoc-process-signature", hide_signature)
     app.add_directive("names-of", NamesOf)
