@@ -259,12 +259,27 @@ class Model:
     # -- parameters and facts --------------------------------------------------------------------------------------
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one."""
+        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
+        (None, 16)
+        """
         return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """The parameters with the value in use for each that was None or "auto", as soon as that is decided."""
+        """The parameters with the value in use for each that was None or "auto", as soon as that is decided.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
+        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
+        ('auto', 'exact', dtype('float32'))
+        """
         return {**self._values, **self._resolved()}
 
     @reads
@@ -275,6 +290,13 @@ class Model:
         -------
         dict
             "kind", "n_rows", "n_features", every parameter in use that is not None, and what the kind adds.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> facts = fs.FrequentDirections(8).update(np.eye(10)).facts()
+        >>> facts["kind"], facts["n_rows"], facts["n_features"], facts["solver"]
+        ('FrequentDirections', 10, 10, 'exact')
         """
         settled = {name: plain(value) for name, value in self.resolved.items() if value is not None}
         counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
@@ -295,7 +317,16 @@ class Model:
     # -- keeping it ------------------------------------------------------------------------------------------------
     @reads
     def copy(self) -> Self:
-        """An independent model in the same state."""
+        """An independent model in the same state.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> first = fs.FrequentDirections(8).update(np.eye(10))
+        >>> second = first.copy().update(np.eye(10))
+        >>> first.n_rows, second.n_rows
+        (10, 20)
+        """
         return self._copied()
 
     def _copied(self) -> Self:
@@ -319,22 +350,59 @@ class Model:
 
     @reads
     def to_bytes(self) -> bytes:
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits."""
+        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> content = fs.FrequentDirections(8).update(np.eye(10)).to_bytes()
+        >>> fs.from_bytes(content).n_rows
+        10
+        """
         state, arrays = self._state()
         return files.pack(about_of(self, state), arrays)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile."""
+        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+        ...     print(fs.load(Path(folder, "rows.fsk")).n_rows)
+        10
+        """
         files.write(path, self.to_bytes())
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
         """As ``fs.load``, for a model of this class.
 
+        Parameters
+        ----------
+        source : str, path or binary file
+
         Raises
         ------
         StateError
             Also if the file holds a model of another kind.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+        ...     print(fs.FrequentDirections.load(Path(folder, "rows.fsk")).n_rows)
+        10
         """
         found = load(source)
         if not isinstance(found, cls):
@@ -407,6 +475,14 @@ class MergeableModel(Model, abstract=True):
             If the two do not belong together; this model is then as it was.
         RuntimeError
             If another thread is at work in either of them, as for every method that changes or reads what changes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40))
+        >>> here, there = fs.FrequentDirections(8).update(rows[:200]), fs.FrequentDirections(8).update(rows[200:])
+        >>> here.merge(there)
+        <FrequentDirections(sketch_size=8): 500 rows of 40 features>
         """
         family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
         if not isinstance(other, family):
@@ -506,6 +582,20 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     ------
     StateError
         If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sketch.save(Path(folder, "rows.fsk"))
+    ...     again = fs.load(Path(folder, "rows.fsk"))
+    >>> again
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
+    >>> bool((again.sketch() == sketch.sketch()).all())
+    True
     """
     if isinstance(source, str | PathLike) and Path(source).is_dir():
         return import_module("fastsketch.indexing").CodeIndex.load(source)
@@ -534,12 +624,28 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
 def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     """Read any model of the library from the bytes that its ``to_bytes`` returned.
 
+    Parameters
+    ----------
+    content : bytes, bytearray or memoryview
+
+    Returns
+    -------
+    model
+        Of the kind that was saved; it continues with the same bits.
+
     Raises
     ------
     TypeError
         If content is not bytes.
     StateError
         As for ``load``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> fs.from_bytes(sketch.to_bytes())
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
     """
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"content must be bytes, got {type(content).__name__}")

@@ -1,61 +1,114 @@
-"""Docstrings: every public name has one, and every example in one runs."""
+"""Docstrings: every public name has one, its parameters stand in it, and an example that runs; a page lists it."""
 
 import doctest
+import functools
 import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
 import fastsketch
+from fastsketch._parameters import Parameter
+
+PAGES = Path(__file__).parents[1] / "docs" / "api"
+ROOMS = ("", *(f".{room}" for room in fastsketch._ROOMS), ".sklearn", ".torch", ".dask", ".cli")
+NEEDS = {"fastsketch.torch": "torch", "fastsketch.dask": "dask"}
+
+
+def is_there(module):
+    """Whether what a module needs is installed."""
+    return all(importlib.util.find_spec(needed) for room, needed in NEEDS.items() if module.startswith(room))
 
 
 def modules():
     pytest.importorskip("sklearn")
-    absent = ("__main__",) if importlib.util.find_spec("torch") else ("__main__", "fastsketch.torch")
     for info in pkgutil.walk_packages(fastsketch.__path__, "fastsketch."):
-        if not any(part in info.name for part in absent):
+        if is_there(info.name) and "__main__" not in info.name:
             yield importlib.import_module(info.name)
 
 
+@functools.cache
+def public_names():
+    """{where it is imported from: it}, each once, under the first of its names; values and rooms are none."""
+    pytest.importorskip("sklearn")
+    found = {}
+    for room in ROOMS:
+        home = f"fastsketch{room}"
+        if not is_there(home):
+            continue
+        module = importlib.import_module(home)
+        for name in module.__all__:
+            item = getattr(module, name)
+            known = any(item is other for other in found.values())
+            if not (known or name.startswith("_") or inspect.ismodule(item)):
+                found[f"{home}.{name}"] = item
+    return found
+
+
+def classes():
+    return {name: item for name, item in public_names().items() if inspect.isclass(item)}
+
+
+# -- examples ------------------------------------------------------------------------------------------------------
 def test_examples_run():
     attempted = 0
     for module in modules():
         result = doctest.testmod(module)
         assert result.failed == 0, module.__name__
         attempted += result.attempted
-    assert attempted > 15
+    assert attempted > 500
 
 
-def public_objects():
-    from fastsketch.sklearn import (
-        AdaptiveSubgradientClassifier,
-        AdaptiveSubgradientRegressor,
-        EASERecommender,
-        LowRankCompleter,
-        SketchedCovariance,
-        SketchedNewtonClassifier,
-        SketchedNewtonRegressor,
-        SketchedPCA,
-        SketchHasher,
-    )
-
-    names = [getattr(fastsketch, name) for name in fastsketch.__all__ if not name.startswith("_")]
-    return [item for item in names if callable(item)] + [
-        SketchedPCA,
-        SketchedCovariance,
-        SketchHasher,
-        SketchedNewtonClassifier,
-        SketchedNewtonRegressor,
-        AdaptiveSubgradientClassifier,
-        AdaptiveSubgradientRegressor,
-        EASERecommender,
-        LowRankCompleter,
-        EASERecommender,
-    ]
+def test_examples_of_pages_run():
+    for page in PAGES.glob("*.rst"):
+        assert doctest.testfile(str(page), module_relative=False).failed == 0, page.name
 
 
+def declared_on_pages():
+    """{name: what a page says of it} of types that are no classes, which have no docstring of their own."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.rst"))
+    return dict(re.findall(r"^\.\. py:data:: (\S+)\n((?:\n|   .*\n)+)", text, re.MULTILINE))
+
+
+def test_every_public_name_has_an_example():
+    declared = declared_on_pages()
+    lacking = [name for name, item in public_names().items() if ">>>" not in (declared.get(name) or item.__doc__ or "")]
+    assert lacking == []
+
+
+def test_every_example_is_found():
+    """By doctest: in the docstring of a method that is guarded, of a property, of what is imported when it is used."""
+    for name, item in public_names().items():
+        if inspect.isclass(item) and item.__module__.startswith("fastsketch"):
+            known = {test.name for test in doctest.DocTestFinder().find(item, item.__name__) if test.examples}
+            for member, value in vars(item).items():
+                explained = callable(value) or isinstance(value, property | classmethod)
+                if not member.startswith("_") and explained and ">>>" in (value.__doc__ or ""):
+                    assert f"{item.__name__}.{member}" in known, f"{name}.{member}"
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------
+def test_every_public_name_has_a_page_and_no_other():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.rst"))
+    listed = re.findall(r"^   (fastsketch\.[\w.]+)$", text, re.MULTILINE) + list(declared_on_pages())
+    absent = tuple(room for room in NEEDS if not is_there(room))
+    assert len(listed) == len(set(listed))
+    assert {name for name in listed if not name.startswith(absent)} == set(public_names())
+
+
+def test_every_page_is_in_the_index():
+    index = (PAGES / "index.rst").read_text(encoding="utf-8").split(".. toctree::")
+    pages = {page.stem for page in PAGES.glob("*.rst")} - {"index"}
+    assert len(index) == 2
+    for part in index:  # the list of names, and the tree
+        assert {line.strip() for line in part.splitlines() if line.startswith("   ")} >= pages
+
+
+# -- docstrings ----------------------------------------------------------------------------------------------------
 def first_line(item):
     """Of its own docstring: one inherited from the base class would describe another thing."""
     doc = item.__doc__ if inspect.isclass(item) else inspect.getdoc(item)
@@ -73,35 +126,92 @@ def test_one_sentence():
         assert not is_one_sentence(line)
 
 
-@pytest.mark.parametrize("item", public_objects(), ids=lambda item: item.__name__)
-def test_public_objects_are_documented(item):
-    assert is_one_sentence(first_line(item)), f"{item.__name__}: {first_line(item)!r}"
-    if inspect.isclass(item) and not issubclass(item, Exception):
-        for name, member in vars(item).items():
-            if callable(member) and not name.startswith("_"):
-                assert is_one_sentence(first_line(member)), f"{item.__name__}.{name}: {first_line(member)!r}"
+def test_public_objects_are_documented():
+    for name, item in public_names().items():
+        if name in declared_on_pages():
+            continue
+        assert is_one_sentence(first_line(item)), f"{name}: {first_line(item)!r}"
+        if inspect.isclass(item) and not issubclass(item, Exception):
+            for member, value in vars(item).items():
+                if callable(value) and not member.startswith("_"):
+                    assert is_one_sentence(first_line(value)), f"{name}.{member}: {first_line(value)!r}"
+
+
+def section(doc, title):
+    """{name: its description} of a section of a numpydoc docstring; {} if there is none."""
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", doc + "\n", re.MULTILINE | re.DOTALL)
+    entries = {}
+    names = []
+    for line in found[1].splitlines() if found else ():
+        if line and not line.startswith(" "):
+            names = [name.strip(" *") for name in line.split(" : ")[0].split(",")]
+            entries.update(dict.fromkeys(names, line.partition(" : ")[2]))
+        for name in names:
+            entries[name] += line
+    return entries
+
+
+def test_a_section_is_read():
+    doc = "One line.\n\nParameters\n----------\na, b : int\n    Two.\n**more\n    All.\n\nReturns\n-------\nint\n"
+    assert list(section(doc, "Parameters")) == ["a", "b", "more"]
+    assert list(section(doc, "Returns")) == ["int"]
+    assert section(doc, "Raises") == {}
+
+
+# What a method makes, and not people: its constructor takes what they do not have.
+MADE_FOR_PEOPLE = {"fastsketch.lowrank.FoldedIn"}
+
+
+def asked_for(name, item):
+    """The arguments of a function, or of a constructor that people call."""
+    if inspect.isclass(item) and (
+        name in MADE_FOR_PEOPLE
+        or inspect.isabstract(item)
+        or issubclass(item, BaseException | dict | tuple)
+        or getattr(item, "_is_protocol", False)
+    ):
+        return []
+    return [argument for argument in inspect.signature(item).parameters.values() if argument.name != "self"]
 
 
 def test_parameters_are_documented():
-    for item in (
-        fastsketch.FrequentDirections,
-        fastsketch.sketch_file,
-        fastsketch.thread_limit,
-        fastsketch.SketchHash,
-        fastsketch.SketchQuantizer,
-        fastsketch.SketchedNewton,
-        fastsketch.AdaptiveSubgradient,
-        fastsketch.AdaptiveGrid,
-        fastsketch.LowRankModel,
-        fastsketch.SketchedEASE,
-        fastsketch.Compressor,
-        fastsketch.fwht,
-        fastsketch.srht,
-        fastsketch.hamming_topk,
-        fastsketch.merge,
-        fastsketch.map_merge,
-    ):
-        doc = inspect.getdoc(item)
-        for name, parameter in inspect.signature(item).parameters.items():
-            if parameter.kind is not parameter.VAR_KEYWORD:
-                assert name in doc, f"{item.__name__}: {name}"
+    """Those of functions and constructors, and no others; keywords that are handed on may stand one by one."""
+    wrong = {}
+    for name, item in public_names().items():
+        if name in declared_on_pages():
+            continue
+        arguments = asked_for(name, item)
+        asked = {argument.name for argument in arguments}
+        handed_on = {argument.name for argument in arguments if argument.kind is argument.VAR_KEYWORD}
+        stated = set(section(inspect.getdoc(item), "Parameters"))
+        # those of a record are its attributes
+        missing = asked - handed_on - stated - set(section(inspect.getdoc(item), "Attributes"))
+        if missing or not (handed_on or stated <= asked):
+            wrong[name] = {"not stated": missing, "not asked for": stated - asked}
+    assert wrong == {}
+
+
+def own_members():
+    """(name, class, member, as it stands in its class) of what public classes have from this library."""
+    for name, item in classes().items():
+        for base in item.__mro__:
+            if base.__module__.startswith("fastsketch"):
+                for member, value in vars(base).items():
+                    if not (member.startswith("_") or inspect.isclass(value) or isinstance(value, Parameter)):
+                        yield f"{name}.{member}", item, member, value
+
+
+def test_members_are_documented():
+    """Methods with what they ask for; properties in a docstring of their own or among the class's attributes."""
+    lacking = []
+    for name, cls, member, value in own_members():
+        if isinstance(value, property | functools.cached_property):
+            if not (inspect.getdoc(value) or member in section(inspect.getdoc(cls), "Attributes")):
+                lacking.append(name)
+        elif callable(value) or isinstance(value, classmethod | staticmethod):
+            doc = inspect.getdoc(getattr(cls, member)) or ""
+            asked = inspect.signature(getattr(value, "__func__", value)).parameters
+            words = set(re.findall(r"\w+", doc))
+            lacking += [f"{name}({argument})" for argument in set(asked) - words - {"self", "cls", "y"}]
+            lacking += [] if doc else [name]
+    assert sorted(set(lacking)) == []

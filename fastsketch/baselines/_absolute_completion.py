@@ -16,7 +16,7 @@ Places = NDArray[np.int64]
 
 
 class ADMML1(Completion):
-    """min sum |X - O| over the observed entries + penalty_strength * nuclear norm of Y, X = Y, by ADMM.
+    """min sum ``|X - O|`` over the observed entries + penalty_strength * nuclear norm of Y, X = Y, by ADMM.
 
     Parameters
     ----------
@@ -41,6 +41,17 @@ class ADMML1(Completion):
     References
     ----------
     Lin, Chen, Ma, arXiv:1009.5055 (2010); Boyd et al. 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.baselines import ADMML1
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = ADMML1(1.0).fit(seen)
+    >>> model.predict([1], [2]).round(2)  # the truth is 4
+    array([4.])
     """
 
     _RENAMED: ClassVar = {"penalty": "penalty_strength"}
@@ -71,7 +82,7 @@ class ADMML1(Completion):
 
 
 class WibergL1(Completion):
-    """min sum |o_ij - a_i . b_j| of given rank: Gauss-Newton steps in B alone, A following, each a linear program.
+    """min sum ``|o_ij - a_i'b_j|`` of given rank: Gauss-Newton steps in B alone, A following, each a linear program.
 
     For small problems: a program of n * rank variables an iteration.
 
@@ -98,6 +109,17 @@ class WibergL1(Completion):
     References
     ----------
     Eriksson, van den Hengel, IEEE TPAMI 34 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.baselines import WibergL1
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = WibergL1(1).fit(seen)
+    >>> model.predict([1], [2]).round(2)  # the truth is 4
+    array([4.])
     """
 
     rank: int = integer(at_least=1, kw_only=False)

@@ -163,11 +163,21 @@ class Completion(Model, abstract=True):
         return z
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Predictions of pairs: labels -1 and +1 of loss="logistic", else the scores."""
+        """Predictions of pairs: labels -1 and +1 of loss="logistic", else the scores.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int (k,)
+        """
         return self._scale().predicted(self.decision_function(rows, columns))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses."""
+        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int (k,)
+        """
         return self._scale().probability(self.decision_function(rows, columns))
 
     def _scale(self) -> Scale:

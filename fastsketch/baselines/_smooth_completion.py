@@ -47,6 +47,17 @@ class AISImpute(Completion):
     References
     ----------
     Yao, Kwok, *Accelerated Inexact Soft-Impute for Fast Large-Scale Matrix Completion*, IJCAI 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.baselines import AISImpute
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = AISImpute(0.1).fit(seen)
+    >>> model.predict([1], [2]).round(1)  # the truth is 4
+    array([3.9])
     """
 
     _RENAMED: ClassVar = {"penalty": "penalty_strength", "power": "power_iterations"}
@@ -94,7 +105,7 @@ class AISImpute(Completion):
 
 
 class AltMin(Completion):
-    """Alternating gradient steps on the factors: sum of losses + penalty / 2 (|A|^2 + |B|^2).
+    """Alternating gradient steps on the factors: sum of losses + ``penalty / 2 (|A|^2 + |B|^2)``.
 
     Parameters
     ----------
@@ -124,6 +135,17 @@ class AltMin(Completion):
     References
     ----------
     Chiang et al., *Prediction and Clustering in Signed Networks*, JMLR 15 (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.baselines import AltMin
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = AltMin(1).fit(seen)
+    >>> model.predict([1], [2]).round(1)  # the truth is 4
+    array([3.9])
     """
 
     _RENAMED: ClassVar = {"inner": "inner_steps"}

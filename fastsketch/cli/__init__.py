@@ -20,7 +20,24 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line; returns the exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments, without the name of the program; those of the process if not given.
+
+    Returns
+    -------
+    int
+        0 for done; what else there is stands above.
+
+    Examples
+    --------
+    >>> from fastsketch.cli import main
+    >>> main(["info", "no such file.fsk"])  # which says so on standard error
+    2
+    """
     with contextlib.ExitStack() as stack:
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:  # closed by the shell

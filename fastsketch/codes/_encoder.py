@@ -43,6 +43,18 @@ class Encoder(ABC):
         then go by distances, of which codes know more.
     has_bits : bool
         Whether the nibbles of a code are signs, whose Hamming distances mean something.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 32))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> encoder = model.encoder()
+    >>> isinstance(encoder, fs.codes.Encoder), encoder.width
+    (True, 2)
+    >>> _ = model.update(rows[:500] + 1)  # which the encoder does not follow
+    >>> encoder == model.encoder()
+    False
     """
 
     n_features: int
@@ -78,6 +90,12 @@ class Encoder(ABC):
 
         With t = sum over j of T[j, nibble j] of a code, the squared distance is estimated by
         c + offset - 2 scale t, the inner product by c + scale t, in units of ``length`` squared.
+
+        Parameters
+        ----------
+        queries : ndarray or csr_array (m, d)
+        metric : {"euclidean", "inner_product"}
+            What is estimated.
         """
 
     @abstractmethod
@@ -87,7 +105,14 @@ class Encoder(ABC):
     @classmethod
     @abstractmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """The inverse of ``state``; TypeError, KeyError or ValueError for what is none (it may be a stranger's)."""
+        """The inverse of ``state``; TypeError, KeyError or ValueError for what is none (it may be a stranger's).
+
+        Parameters
+        ----------
+        state : dict
+        arrays : dict of ndarray
+            What ``state`` gave.
+        """
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,7 +138,17 @@ class Encoder(ABC):
         ids: ArrayLike | None = None,
         allow: ArrayLike | None = None,
     ) -> Found:
-        """The k nearest of codes for every real-valued query: see ``SketchHash.search``."""
+        """The k nearest of codes for every real-valued query: see ``SketchHash.search``.
+
+        Parameters
+        ----------
+        queries, codes, k, metric, rescore, oversample, ids, allow
+            As there.
+
+        Returns
+        -------
+        (distances, positions or ids) : ndarray (m, k) both
+        """
         return search(
             self,
             queries,
@@ -127,7 +162,14 @@ class Encoder(ABC):
         )
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
-        """Rows of this width as an array or CSR; not looked at for what is not finite."""
+        """Rows of this width as an array or CSR; not looked at for what is not finite.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+        name : str, default "rows"
+            What messages call them.
+        """
         return as_rows(rows, self.n_features, name)
 
     def __eq__(self, other: object) -> bool:

@@ -444,5 +444,36 @@ def computed(delayed: Any, scheduler: Any) -> Any:
 
 
 def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
-    """The engine "dask" of ``fs.run`` and ``fs.map_rows``."""
+    """The engine "dask" of ``fs.run`` and ``fs.map_rows``.
+
+    Parameters
+    ----------
+    scheduler : str, distributed.Client, a cluster or None
+        The address of a scheduler or the name of a scheduler file; None for the active client, or, if there is none, a
+        cluster of processes on this machine for as long as the job runs.
+    n_workers : int
+        Most tasks that run at the same time; 0 for all that there is room for.
+    retries : int
+        Times a task may lose its worker before that is an error.
+
+    Returns
+    -------
+    Engine
+        A context manager: ``fastsketch.jobs.Engine`` says what it does.
+
+    Raises
+    ------
+    ImportError
+        Without distributed.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> import fastsketch.dask
+    >>> with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+    ...     with fastsketch.dask.engine(client, 0, retries=3) as engine:
+    ...         engine.submit("first part", sum, [1, 2, 3])
+    ...         engine.next()
+    ('first part', 6)
+    """
     return Cluster(scheduler, n_workers, retries=retries)

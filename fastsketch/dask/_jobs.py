@@ -273,6 +273,16 @@ def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:
     ------
     TypeError, ValueError
         If the model is none of these or has seen no rows, or the rows are no matrix of its width.
+
+    Examples
+    --------
+    >>> import dask.array as da, fastsketch as fs
+    >>> import fastsketch.dask
+    >>> rows = da.random.default_rng(0).standard_normal((4000, 50), chunks=(1000, 50))
+    >>> model = fastsketch.dask.fit(fs.SketchHash(16), rows)
+    >>> codes = fastsketch.dask.encode(model, rows)  # nothing is computed yet
+    >>> codes.shape, codes.dtype
+    ((4000, 2), dtype('uint8'))
     """
     from dask import array
 

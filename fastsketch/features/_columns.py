@@ -39,6 +39,7 @@ class Vocabulary:
 
     Examples
     --------
+    >>> from fastsketch.features import Vocabulary
     >>> vocabulary = Vocabulary()
     >>> vocabulary.encode([{"age": 3, "city": "Paris"}, {"city": "Rome"}]).toarray()
     array([[3., 1., 0.],
@@ -108,8 +109,8 @@ class NameHash:
     """Columns of features by a hash of the name: none is kept, and nothing grows.
 
     The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, taken as a signed integer h: the column is
-    |h| mod 2**hash_bits, the sign that of h. So do scikit-learn's ``FeatureHasher(2**hash_bits)`` and these agree. Rows
-    are those of ``Vocabulary``.
+    ``|h| mod 2**hash_bits``, the sign that of h. So do scikit-learn's ``FeatureHasher(2**hash_bits)`` and these agree.
+    Rows are those of ``Vocabulary``.
 
     Parameters
     ----------
@@ -120,6 +121,7 @@ class NameHash:
 
     Examples
     --------
+    >>> from fastsketch.features import NameHash
     >>> rows = NameHash(18).encode([{"age": 3, "city": "Paris"}])
     >>> rows.shape, rows.nnz
     ((1, 262144), 2)

@@ -32,7 +32,7 @@ PIECE = 1 << 16
 
 
 class IdMap:
-    """Different ids in an order: which id has which place, and the other way round. It never changes.
+    """Different ids in an order that never changes: which id has which place, and the other way round.
 
     Ids are integers of 64 bits, strings, or, by value, a mixture of these with bytes, ``uuid.UUID`` and tuples of all
     of them. Integers and strings are compiled: ten million in a few seconds. True, fractions and dates are no ids
@@ -144,6 +144,12 @@ class IdMap:
     def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
         """The places of some ids, (n,) int64: -1 for those that are not in the map.
 
+        Parameters
+        ----------
+        ids : sequence, array or column of a data frame
+        name : str, default "ids"
+            What messages call them.
+
         Raises
         ------
         TypeError
@@ -155,7 +161,14 @@ class IdMap:
         return self._find(_keys(ids, name), name).astype(np.int64)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """The same, or a KeyError that names those that are not in the map."""
+        """The same, or a KeyError that names those that are not in the map.
+
+        Parameters
+        ----------
+        ids : sequence, array or column of a data frame
+        name : str, default "ids"
+            What messages call them.
+        """
         keys = _keys(ids, name)
         out = self._find(keys, name).astype(np.int64)
         if len(out) and out.min() < 0:
@@ -165,7 +178,14 @@ class IdMap:
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
-        """(a map that also has the new ones of these, at its end; their places); this one stays as it is."""
+        """(a map that also has the new ones of these, at its end; their places); this one stays as it is.
+
+        Parameters
+        ----------
+        ids : sequence, array or column of a data frame
+        name : str, default "ids"
+            What messages call them.
+        """
         keys = _keys(ids, name)
         if len(self) == 0:  # which has no kind yet
             out = _of(_table(keys.kind))

@@ -87,16 +87,19 @@ class TableRows:
 
     Examples
     --------
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "people.csv")
-    >>> with open(path, "w") as file:
-    ...     _ = file.write("age,city,buys\\n31,Paris,yes\\n44,Rome,no\\n,Rome,no\\n")
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fastsketch.features import TableRows
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "people.csv")
+    >>> _ = path.write_text("age,city,buys\\n31,Paris,yes\\n44,Rome,no\\n,Rome,no\\n")
     >>> table = TableRows(path, label="buys")
     >>> table.schema["columns"]
     {'age': 'numeric', 'city': 'categorical'}
     >>> for rows, labels, position in table.chunks():
     ...     print(rows, labels)
     [{'age': 31.0, 'city': 'Paris'}, {'age': 44.0, 'city': 'Rome'}, {'age': '', 'city': 'Rome'}] ['yes' 'no' 'no']
+    >>> folder.cleanup()
     """
 
     def __init__(

@@ -71,6 +71,14 @@ class Hasher(Model, abstract=True):
         ------
         TypeError, ValueError
             As for ``decision_function``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> model.encode(rows).shape, model.encode(rows, factors=True).shape
+        ((1000, 4), (1000, 8))
         """
         if as_flag(factors, "factors"):
             return self.encoder(factors=True).encode(rows)
@@ -96,6 +104,15 @@ class Hasher(Model, abstract=True):
         ------
         ValueError
             If the model has seen no rows.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> encoder = model.encoder()
+        >>> bool((encoder.encode(rows) == model.encode(rows)).all())
+        True
         """
         self._require_rows()
         return self._encoder(factors=as_flag(factors, "factors"))

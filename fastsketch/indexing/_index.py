@@ -130,6 +130,15 @@ class CodeIndex(Reading):
         TypeError, ValueError
             If rows are no finite real matrix of this width (or do not fit in the float16 that they are kept as), or ids
             are none, not as many, not different or already in the index. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add(rows[:3]), index.add(rows[3:5], ids=[100, 50]), index.add(rows[5])
+        (array([0, 1, 2]), array([100,  50]), array([101]))
         """
         contents = self._contents
         checked = as_rows(rows, contents.encoder.n_features)
@@ -196,6 +205,15 @@ class CodeIndex(Reading):
         TypeError, ValueError
             If the codes are those of a model that the index does not know, no matrix of uint8 of its width, or ids or
             rows are not as ``add`` wants them. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add_codes(model.encode(rows[:3]), fingerprint=model.encoder().fingerprint)
+        array([0, 1, 2])
         """
         contents = self._contents
         encoder = self._encoder_of(fingerprint)
@@ -247,6 +265,17 @@ class CodeIndex(Reading):
             If one is not in the index, which is then as it was.
         TypeError, ValueError
             If they are no integers, or one comes twice.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.remove([3, 5])
+        >>> len(index), 3 in index, 4 in index
+        (998, False, True)
         """
         wanted = different(as_ids(ids))
         if len(wanted):
@@ -259,6 +288,17 @@ class CodeIndex(Reading):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.remove(np.arange(500))
+        >>> index.facts()["n_removed"], index.compact().facts()["n_removed"]
+        (500, 0)
         """
         self._contents = self._contents.compacted()
         return self
@@ -282,6 +322,17 @@ class CodeIndex(Reading):
         ------
         TypeError, ValueError
             If it is none, of rows of another width, or its codes have no distances of this index's metric.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> _ = index.renew(model.update(rows + 1)).add(rows[:10])
+        >>> len(index.generations)
+        2
         """
         encoder = _generations.as_encoder(model, metric=self._metric)
         as_metric(self._metric, encoder)
@@ -313,6 +364,17 @@ class CodeIndex(Reading):
         TypeError, ValueError
             If there are no rows to encode and decoded is not asked for, or they are too few, not finite or of another
             width. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> _ = index.renew(model.update(rows + 1)).add(rows[:10])
+        >>> len(index.generations), len(index.reencode().generations)
+        (2, 1)
         """
         as_flag(decoded, "decoded")
         contents = self._contents
@@ -360,6 +422,20 @@ class CodeIndex(Reading):
             If something else is there or it cannot be written; LockHeld if another process is saving to it.
         RuntimeError
             If another thread is.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     index.save(Path(folder, "shop.index"))
+        ...     print(len(fs.CodeIndex.load(Path(folder, "shop.index"), memory_map=False)))
+        1000
         """
         as_flag(overwrite, "overwrite")
         folder = _saving.place_of(path)

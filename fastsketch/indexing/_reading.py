@@ -125,6 +125,20 @@ class Reading:
         TypeError, ValueError
             If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no
             rows to rescore by, or too few, or of another width.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> distances, ids = index.search(rows[7], k=3)
+        >>> int(ids[0, 0]), bool(distances[0, 0] < distances[0, 1])
+        (7, True)
+        >>> distances, ids = index.search(rows[7], k=3, allow=np.arange(100, 200))
+        >>> bool((ids >= 100).all())
+        True
         """
         source: Any = self._rows is not None if rescore is None else rescore
         if isinstance(source, bool | np.bool_):
@@ -142,7 +156,18 @@ class Reading:
         )
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Which ids are in the index: bool (n,) of array_like of int (n,); TypeError or ValueError if they are none."""
+        """Which ids are in the index: bool (n,) of array_like of int (n,); TypeError or ValueError if they are none.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.contains([0, 999, 1000])
+        array([ True,  True, False])
+        """
         return self._contents.locate(as_ids(ids))[0] >= 0
 
     def __contains__(self, one: object) -> bool:
@@ -167,6 +192,16 @@ class Reading:
             If one is not in the index.
         TypeError, ValueError
             If they are no ids, or rows are not kept and codes of this kind stand for none.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> bool(np.allclose(index.get([7]), rows[7], atol=0.01))
+        True
         """
         contents = self._contents
         wanted = as_ids(ids)

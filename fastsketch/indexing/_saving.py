@@ -29,7 +29,25 @@ from fastsketch.io._state import StateError
 
 
 class IndexConflict(RuntimeError):
-    """A save would overwrite what somebody else has saved to the same folder."""
+    """A save would overwrite what somebody else has saved to the same folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 16))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mine, yours = fs.CodeIndex(model), fs.CodeIndex(model)
+    ...     _ = mine.add(rows)
+    ...     mine.save(Path(folder, "shop.index"))
+    ...     try:
+    ...         yours.save(Path(folder, "shop.index"))
+    ...     except fs.indexing.IndexConflict as error:
+    ...         print(type(error).__name__)
+    IndexConflict
+    """
 
 
 class Setting(NamedTuple):

@@ -20,7 +20,17 @@ Opened = BinaryIO | io.RawIOBase
 
 
 class SourceError(ValueError):
-    """An input file that is missing, empty, damaged, cut short or of a format that is not read."""
+    """An input file that is missing, empty, damaged, cut short or of a format that is not read.
+
+    Examples
+    --------
+    >>> import fastsketch as fs
+    >>> try:
+    ...     fs.open_rows("no such file.npy")
+    ... except fs.io.SourceError as error:
+    ...     print(error)
+    no such file.npy cannot be read: No such file or directory
+    """
 
 
 class Decompressor(Protocol):

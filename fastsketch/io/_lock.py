@@ -16,7 +16,25 @@ TRIES, PAUSE = 500, 0.01
 
 
 class LockHeld(OSError):
-    """Another job writes the same file."""
+    """Another job writes the same file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 16))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "codes.npy")
+    ...     def again(report):  # while the first job is at work
+    ...         try:
+    ...             fs.map_rows(model.encode, rows, output=path)
+    ...         except fs.indexing.LockHeld:
+    ...             print("held by the job before")
+    ...     result = fs.map_rows(model.encode, rows, output=path, progress=again)
+    held by the job before
+    """
 
 
 class _Content(NamedTuple):

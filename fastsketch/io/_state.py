@@ -58,7 +58,17 @@ DAMAGE = (
 
 
 class StateError(ValueError):
-    """A state file or byte string that cannot be read: missing, damaged, of another format or too new."""
+    """A state file or byte string that cannot be read: missing, damaged, of another format or too new.
+
+    Examples
+    --------
+    >>> import fastsketch as fs
+    >>> try:
+    ...     fs.from_bytes(b"no model")
+    ... except fs.StateError as error:
+    ...     print(error)
+    the state is not a fastsketch state, or is cut short (File is not a zip file)
+    """
 
 
 class Pieces(NamedTuple):
@@ -149,7 +159,33 @@ def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def read_header(source: Source) -> dict[str, Any]:
-    """The checked header of a state file as a dict, without its arrays."""
+    """The checked header of a state file as a dict, without its arrays.
+
+    Parameters
+    ----------
+    source : str, path or binary file
+
+    Returns
+    -------
+    dict
+        "kind", "home", "parameters", "notes", "state", and of each of the "arrays" shape, dtype and crc32.
+
+    Raises
+    ------
+    StateError
+        As for ``fs.load``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+    ...     header = fs.io.read_header(Path(folder, "rows.fsk"))
+    >>> header["kind"], header["parameters"]["sketch_size"]
+    ('FrequentDirections', 8)
+    """
     with _opened(source) as (archive, size, name):
         return _header(archive, size, name)
 

@@ -100,6 +100,21 @@ def load_svmlight(
         and finite), or an index exceeds n_features.
     TypeError, ValueError
         If an argument is out of its range.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import fastsketch as fs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.svm")
+    ...     _ = path.write_text("1 1:0.5 3:2\\n-1 2:1\\n")
+    ...     rows, labels = fs.io.load_svmlight(path)
+    >>> rows.toarray()
+    array([[0.5, 0. , 2. ],
+           [0. , 1. , 0. ]])
+    >>> labels
+    array([ 1., -1.])
     """
     from scipy.sparse import csr_array
 

@@ -23,7 +23,18 @@ Function = Callable[..., Any]
 
 
 class WorkerLost(RuntimeError):
-    """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory."""
+    """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory.
+
+    Examples
+    --------
+    >>> import operator, os
+    >>> import fastsketch as fs
+    >>> try:
+    ...     fs.map_merge(operator.call, [os._exit], engine="processes", retries=0)
+    ... except fs.jobs.WorkerLost as error:
+    ...     print(error)
+    part 0 lost its process 1 times: killed, or out of memory?
+    """
 
 
 class TaskStopped(BaseException):
@@ -39,6 +50,30 @@ class Engine(Protocol):
         Tasks that run at the same time.
     here : bool
         Whether tasks run in this process: what they are given and return is then the object itself, else a pickle.
+
+    Examples
+    --------
+    An engine of one's own need not do more than this:
+
+    >>> class OneAfterAnother:
+    ...     n_workers, here = 1, True
+    ...     def __enter__(self):
+    ...         self.tasks = []
+    ...         return self
+    ...     def __exit__(self, *_): ...
+    ...     def room(self, left):
+    ...         return 1
+    ...     def submit(self, key, function, *args):
+    ...         self.tasks.append((key, function, args))
+    ...     def next(self):
+    ...         key, function, args = self.tasks.pop(0)
+    ...         return key, function(*args)
+    ...     def share(self, value):
+    ...         return value
+    >>> with OneAfterAnother() as engine:
+    ...     engine.submit("first part", sum, [1, 2, 3])
+    ...     engine.next()
+    ('first part', 6)
     """
 
     @property
@@ -56,7 +91,17 @@ class Engine(Protocol):
         ...
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
-        """Begin function(*args), or let it wait for a worker; pure, since it may run again after one was lost."""
+        """Begin ``function(*args)``, or let it wait for a worker; pure, since it may run again after one was lost.
+
+        Parameters
+        ----------
+        key : hashable
+            What messages call the task, and what its result comes with.
+        function : callable
+            It can be pickled, unless tasks run here.
+        *args
+            Of the function.
+        """
         ...
 
     def next(self) -> tuple[Any, Any]:

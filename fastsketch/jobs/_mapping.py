@@ -40,12 +40,33 @@ FIRST_ROWS = 256
 
 
 class MapResult(NamedTuple):
-    """What a map job has written."""
+    """What a map job has written.
+
+    Attributes
+    ----------
+    output : Path
+    n_rows, n_parts : int
+        Rows that were asked about, and parts of the source that they came in.
+    n_kept : int
+        Parts that an earlier run of the same job had done.
+    seconds : float
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 50))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fs.map_rows(fs.SketchHash(16).update(rows).encode, rows, output=Path(folder, "codes.npy"))
+    >>> result.output.name, result.n_rows, result.n_parts, result.n_kept
+    ('codes.npy', 1000, 1, 0)
+    """
 
     output: Path
     n_rows: int
     n_parts: int
-    n_kept: int  # parts that an earlier run of the same job had done
+    n_kept: int
     seconds: float
 
 
@@ -110,14 +131,16 @@ def map_rows(
 
     Examples
     --------
-    >>> import numpy as np, fastsketch as fs, tempfile, pathlib
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((1000, 50))
     >>> model = fs.SketchHash(16).update(rows)
-    >>> out = pathlib.Path(tempfile.mkdtemp()) / "codes.npy"
-    >>> fs.map_rows(model.encode, rows, output=out).n_rows
-    1000
-    >>> bool((np.load(out) == model.encode(rows)).all())
-    True
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fs.map_rows(model.encode, rows, output=Path(folder, "codes.npy"))
+    ...     codes = np.load(result.output)
+    >>> result.n_rows, bool((codes == model.encode(rows)).all())
+    (1000, True)
     """
     if not callable(function):
         raise TypeError(f"function must be callable, as model.encode, got {type(function).__name__}")

@@ -14,14 +14,44 @@ PAUSE = 0.5
 
 
 class Report(TypedDict):
-    """What ``progress`` is called with; of the certificate what a model has of it without being read."""
+    """What ``progress`` is called with, a dict; of the certificate what a model has of it without being read.
 
-    number: int  # of the pass, from 1
+    Attributes
+    ----------
+    number : int
+        Of the pass, from 1.
+    rows, rows_before : int
+        Rows learned from, those of an earlier run among them; those alone.
+    rows_per_second : float
+        Of this run.
+    parts, parts_before, n_parts : int
+        Parts done, those of an earlier run among them; those alone; parts in all.
+    fraction : float
+        What is done, in [0, 1].
+    seconds : float
+        Since the job began.
+    final : bool
+        Whether this is the last report of a pass.
+    certificate : dict of float
+        Names and numbers, summed over the parts.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((2000, 30))
+    >>> reports = []
+    >>> sketch = fs.run(fs.FrequentDirections(8), rows, progress=reports.append)
+    >>> last = reports[-1]
+    >>> last["rows"], last["parts"], last["fraction"], last["final"]
+    (2000, 1, 1.0, True)
+    """
+
+    number: int
     rows: int
-    rows_before: int  # of an earlier run
+    rows_before: int
     rows_per_second: float
-    parts: int  # done, those of an earlier run among them
-    parts_before: int  # done by an earlier run
+    parts: int
+    parts_before: int
     n_parts: int
     fraction: float
     seconds: float

@@ -35,13 +35,26 @@ class Answers(Model, abstract=True):
         """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
 
         Index -1, or an id that the model does not know, is one never seen.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
         """
         fitted = self._known()
         rank = fitted.rank(rank)
         return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
+        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+        """
         fitted = self._known()
         m, n = fitted.shape
         found = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
@@ -51,19 +64,97 @@ class Answers(Model, abstract=True):
         """Predictions of pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
 
         Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> model.predict(["ann", "cat"], ["Ikiru", "Heat"]).round()
+        array([1., 2.])
         """
         return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses."""
+        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids (k,)
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> friends = np.where(np.eye(2).repeat(10, 0).repeat(10, 1) > 0, 1.0, -1.0)  # two camps
+        >>> friends[0, 1] = friends[0, 15] = np.nan  # not known: a friend, and one of the others
+        >>> model = fs.LowRankModel(1, loss="logistic", ridge=0.1, biases=False).fit(friends)
+        >>> model.predict_proba([0, 0], [1, 15]).round(1)
+        array([1., 0.])
+        """
         return self._scale().probability(self.decision_function(rows, columns, rank=rank))
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Predictions of all pairs of rows and columns (all columns if None), (len(rows), len(columns))."""
+        """Predictions of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+
+        Parameters
+        ----------
+        rows, columns : array_like of int, or of ids
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> model.predict_block(["ann", "dan"]).shape, list(model.column_ids)
+        ((2, 4), ['Alien', 'Heat', 'Ikiru', 'Ran'])
+        """
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
-        """(A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them."""
+        """(A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.
+
+        Parameters
+        ----------
+        rank : int, optional
+            By default ``selected_rank``.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> import numpy as np
+        >>> a, b = model.factors()
+        >>> level, rows, columns = model.bias_terms()
+        >>> scores = level + rows[:, None] + columns + a @ b.T
+        >>> bool(np.allclose(scores, model.decision_block(["ann", "bob", "cat", "dan"]), atol=1e-4))
+        True
+        """
         fitted = self._known()
         return fitted.factors(fitted.rank(rank))
 
@@ -104,6 +195,20 @@ class Answers(Model, abstract=True):
         (columns, predictions) : (len(rows), n) int64 and float64
             Predictions are on the scale of X, of "logistic" the probability of +1; -1 and NaN where fewer than n are
             left. Of a model with ids the columns are these: int64 of integers, else objects, None where none is left.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> films, predictions = model.recommend(["ann"], 1, exclude=ratings)
+        >>> films
+        array([['Ikiru']], dtype=object)
         """
         fitted = self._known()
         rank, (m, columns) = fitted.rank(rank), fitted.shape
@@ -128,6 +233,28 @@ class Answers(Model, abstract=True):
 
         Returns (indices, cosines), best first, `index` itself left out. Of a model with ids `index` is one, KeyError if
         it is unknown, and so are the indices.
+
+        Parameters
+        ----------
+        index : int, or an id
+        n : int, default 10
+        axis : {0, 1}
+        rank : int, optional
+            Of the model that answers; by default ``selected_rank``.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> users, cosines = model.similar("ann", 1)
+        >>> users
+        array(['bob'], dtype=object)
         """
         axis = as_integer(axis, "axis", 0)
         if axis > 1:

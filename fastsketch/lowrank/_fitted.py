@@ -24,12 +24,33 @@ Score = tuple[float, float]  # mean loss, and its standard error
 
 
 class HistoryLine(TypedDict):
-    """One rank of a fit."""
+    """One rank of a fit, a dict.
+
+    Attributes
+    ----------
+    rank : int
+    objective : float
+        Sum of the losses over the observed entries.
+    seconds : float
+        Since the fit began.
+    validation : float or None
+        Mean loss of the entries held out.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rng = np.random.default_rng(0)
+    >>> model = fs.LowRankModel(2, biases=False).fit(rng.standard_normal((20, 2)) @ rng.standard_normal((2, 10)))
+    >>> [line["rank"] for line in model.history]
+    [0, 1, 2]
+    >>> model.history[-1]["objective"] < model.history[0]["objective"]
+    True
+    """
 
     rank: int
-    objective: float  # sum of the losses over the observed entries
-    seconds: float  # since the fit began
-    validation: float | None  # mean loss of the entries held out
+    objective: float
+    seconds: float
+    validation: float | None
 
 
 class SelectionLine(TypedDict):

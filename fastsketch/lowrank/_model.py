@@ -58,7 +58,7 @@ class LowRankModel(Answers):
         Largest rank; at most min(m, n).
     loss : str, default "square"
         "square" (z - o)^2 / 2; "logistic" log(1 + exp(-oz)) and "squared_hinge" of labels o = -1 and +1 (or 0 and 1);
-        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" |z - o|,
+        "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" ``|z - o|``,
         "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
     refine : {"economic", "full", "none"}, default "economic"
         Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of
@@ -248,6 +248,21 @@ class LowRankModel(Answers):
         ------
         TypeError, ValueError
             For input that cannot serve; the model is then as it was.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        <LowRankModel(rank=1, ridge=0.1): 4 x 4, rank 1>
+        >>> import numpy as np
+        >>> fs.LowRankModel(1).fit(np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]])).predict([1], [1]).round(1)
+        array([3.2])
         """
         # numba takes long to import: only where loops over entries run
         from fastsketch.lowrank._climb import Watch
@@ -287,6 +302,14 @@ class LowRankModel(Answers):
         ValueError
             If sweeps are asked for, for a model that was not fitted or comes from a file, and for more ranks than
             min(m, n); the model is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> model = fs.LowRankModel(1, sweeps=0).fit(rng.standard_normal((20, 3)) @ rng.standard_normal((3, 10)))
+        >>> model.add_ranks(2).parameters["rank"], len(model.history)
+        (3, 4)
         """
         from fastsketch.lowrank._climb import Watch, climb
         from fastsketch.lowrank._ground import InMemory
@@ -404,6 +427,20 @@ class LowRankModel(Answers):
         -----
         A convex problem of rank + 1 variables a row, solved by damped Newton steps (of a touching parabola for losses
         without curvature): after sweeps, the rows of X itself get the factors that they have.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> ratings = {
+        ...     "ann": {"Alien": 5, "Heat": 4, "Ran": 1},
+        ...     "bob": {"Alien": 4, "Heat": 5, "Ran": 2, "Ikiru": 1},
+        ...     "cat": {"Alien": 1, "Ran": 5, "Ikiru": 4},
+        ...     "dan": {"Heat": 1, "Ran": 4, "Ikiru": 5},
+        ... }
+        >>> model = fs.LowRankModel(1, ridge=0.1).fit(ratings)
+        >>> new = model.fold_in({"eve": {"Alien": 5, "Ran": 1}})
+        >>> new.predict(["eve"], ["Heat"]).round() > 3
+        array([ True])
         """
         from fastsketch.lowrank._factors import Side, fold_in
 

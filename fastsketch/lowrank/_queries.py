@@ -136,6 +136,8 @@ def recommended(
 class FoldedIn:
     """New rows or columns fitted to a model, which another fit of the model does not change.
 
+    ``LowRankModel.fold_in`` makes one.
+
     Attributes
     ----------
     axis : int
@@ -144,6 +146,17 @@ class FoldedIn:
     biases : ndarray (k,)
     ids : IdMap or None
         What the new ones are called, if they came in a table; they are asked for by their ids then.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> ratings = np.array([[5.0, 4, 1, 2], [4, 5, 2, 1], [1, 2, 5, 4], [2, 1, 4, 5]])
+    >>> model = fs.LowRankModel(2, ridge=0.01).fit(ratings)
+    >>> new = model.fold_in(np.array([[5.0, np.nan, 1, np.nan]]))
+    >>> new
+    <FoldedIn: 1 rows, rank 2>
+    >>> new.predict([0, 0], [1, 3]).round(1)
+    array([3.8, 2.2])
     """
 
     axis: int
@@ -179,7 +192,15 @@ class FoldedIn:
         return Half(one, base), Half(two, self._known_biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen."""
+        """Scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
+
+        Parameters
+        ----------
+        new : array_like of int, or of ids (k,)
+            Which of the new ones.
+        known : array_like of int, or of ids (k,)
+            Columns of the model for new rows, rows for new columns.
+        """
         new = as_indices(new, len(self), "new") if self.ids is None else self.ids.known(new, "new")
         ids, size = self._known_ids, len(self._known_biases)
         known = as_indices(known, size, "known") if ids is None else ids.places(known, "known")
@@ -189,11 +210,27 @@ class FoldedIn:
         return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
     def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predictions of pairs, as those of the model."""
+        """Predictions of pairs, as those of the model.
+
+        Parameters
+        ----------
+        new : array_like of int, or of ids (k,)
+            Which of the new ones.
+        known : array_like of int, or of ids (k,)
+            Columns of the model for new rows, rows for new columns.
+        """
         return self._scale.predicted(self.decision_function(new, known))
 
     def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the label +1 of pairs, for loss="logistic"."""
+        """Probabilities of the label +1 of pairs, for loss="logistic".
+
+        Parameters
+        ----------
+        new : array_like of int, or of ids (k,)
+            Which of the new ones.
+        known : array_like of int, or of ids (k,)
+            Columns of the model for new rows, rows for new columns.
+        """
         return self._scale.probability(self.decision_function(new, known))
 
     def decision_block(self) -> NDArray[np.float64]:
@@ -211,7 +248,19 @@ class FoldedIn:
     def recommend(
         self, n: int = 10, *, exclude: Rows | Table | None = None, allow: ArrayLike | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """As LowRankModel.recommend, for the new ones; exclude: their X."""
+        """As LowRankModel.recommend, for the new ones; exclude: their X.
+
+        Parameters
+        ----------
+        n : int, default 10
+        exclude : scipy.sparse (len(self), n_known), or a table by ids, optional
+        allow : vector of int, or of ids, optional
+            What may be recommended, to all of them.
+
+        Returns
+        -------
+        (columns, predictions) : ndarray (len(self), n) both
+        """
         own, other = self._sides()
         ids, rows = self._known_ids, np.arange(len(self))
         if exclude is not None and (table := as_triples(exclude, None, "exclude")) is not None:

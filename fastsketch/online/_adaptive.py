@@ -198,7 +198,7 @@ class AdaptiveSubgradient(_Adaptive):
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Composite mirror descent, or dual averaging (the primal-dual subgradient method).
     penalty : {None, "l1", "l2"}
-        phi(w) = penalty_strength |w|_1 or penalty_strength / 2 |w|^2 in every round.
+        ``phi(w) = penalty_strength |w|_1`` or ``penalty_strength / 2 |w|^2`` in every round.
     penalty_strength : float, default 0.0
     seed : int, default 0
         Of the random projections.
@@ -321,13 +321,14 @@ class AdaptiveGrid(_Adaptive):
     ----------
     learning_rate, delta : sequences of float
         Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay,
+    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay
+        Those of AdaptiveSubgradient.
     fit_intercept, scale
-        Those of AdaptiveSubgradient; the last two are off.
+        Likewise, but off.
 
     Notes
     -----
-    A subgradient of |w'x - y| is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
+    A subgradient of ``|w'x - y|`` is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
     every point has the w of AdaptiveSubgradient(loss="absolute", learning_rate=..., delta=...), to rounding.
     Everything that belongs to one model, such as ``coef``, is that of the best point; ``last_scores`` is that of the
     first.
@@ -362,7 +363,17 @@ class AdaptiveGrid(_Adaptive):
         return len(self.learning_rate) * len(self.delta)
 
     def compare_with(self, comparator: Any) -> Any:
-        """Not for a grid: take the regret of its best()."""
+        """Not for a grid: take the regret of its best().
+
+        Parameters
+        ----------
+        comparator : array_like (d,)
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
         raise TypeError("a grid has many regrets: call compare_with of an AdaptiveSubgradient")
 
     @property
@@ -374,7 +385,17 @@ class AdaptiveGrid(_Adaptive):
 
     @reads
     def best(self) -> AdaptiveSubgradient:
-        """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now."""
+        """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((500, 30))
+        >>> model = fs.AdaptiveGrid([0.01, 1.0], [0.1, 1.0]).update(X, X @ rng.standard_normal(30)).best()
+        >>> type(model).__name__, model.learning_rate, model.delta
+        ('AdaptiveSubgradient', 1.0, 1.0)
+        """
         i = int(np.argmin(self.cumulative_loss))
         rates, deltas = self._points()
         shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}

@@ -240,6 +240,18 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         Notes
         -----
         The same bits for any split of a stream into batches.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton()
+        >>> for start in range(0, 1000, 100):
+        ...     _ = model.update(X[start : start + 100], y[start : start + 100])
+        >>> model.n_rows, model.progress["error_rate"] < 0.1
+        (1000, True)
         """
         if type(rows) is np.ndarray or self.open_columns or not is_table(rows):
             return self._learn(rows, targets, sample_weight)
@@ -428,6 +440,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ------
         ValueError
             If it is no finite vector of the width of the rows, or there are more than two classes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton(classes=["no", "yes"]).compare_with([3.0, 0.0, -2.0, 0.0, 1.0]).update(X, y)
+        >>> progress = model.progress
+        >>> progress["regret"] < progress["cumulative_loss"]
+        True
         """
         if self._names.is_open and self._kept is not None:
             raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
@@ -503,6 +526,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         Returns
         -------
         ndarray (n,) float64, or (n, n_classes) for more than two classes
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.decision_function([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]]) > 0
+        array([ True, False])
         """
         return self._scores(self._rows_to_score(rows))
 
@@ -520,6 +553,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ndarray (n,)
             For loss="logistic" and "squared_hinge" labels as they were given: of two classes the last in order where
             the score is above 0, of more the one of the largest score. For other losses the score itself.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.predict([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
+        array(['yes', 'no'], dtype='<U3')
         """
         scores = self.decision_function(rows)
         classes = self._known_classes()
@@ -549,6 +592,17 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ------
         ValueError
             If the loss takes real targets.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.predict_proba([[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]).round(1)
+        array([[0. , 1. ],
+               [0.5, 0.5]])
         """
         if LOSSES[self.loss].targets != "label":
             raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
@@ -599,6 +653,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         ------
         ValueError
             If the model has seen no rows, or the label is none of its classes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> rows = [{"colour": colour, "size": rng.random()} for colour in rng.choice(["red", "blue"], 500)]
+        >>> bought = [row["colour"] == "red" for row in rows]
+        >>> model = fs.SketchedNewton().update(rows, bought)
+        >>> [(name, weight > 0) for name, weight in model.top_features(2, label=True)]
+        [('colour=red', True), ('colour=blue', False)]
         """
         n = as_integer(n, "n", 1)
         w, kept, classes = self._prepared_coef(), cast(Kept[S], self._kept), self._known_classes()
@@ -637,6 +701,16 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
         classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
         mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> progress = fs.SketchedNewton().update(X, y).progress
+        >>> progress["n_rows"], progress["accuracy"] > 0.9, progress["auc"] > 0.95
+        (1000, True, True)
         """
         n_rows, loss, mistakes = (0, 0.0, 0) if self._kept is None else self._kept.states.totals()
         regret = None

@@ -36,7 +36,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     """Linear model learned by sketched online Newton steps, one example after the other, without a learning rate.
 
     Round t: score z = w'x, suffer the loss, sketch sqrt(1/8 + 1/t) g, w <- w - H^-1 g with H = B'B + alpha I, then
-    the shortest way (in the norm of H) into |w'x| <= 1.
+    the shortest way (in the norm of H) into ``|w'x| <= 1``.
 
     Parameters
     ----------

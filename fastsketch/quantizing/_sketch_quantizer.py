@@ -218,6 +218,14 @@ class SketchQuantizer(SummaryModel):
         -----
         A row's code depends on neither the batch nor the threads. Sparse rows are multiplied by the basis in another
         order than dense ones of the same numbers, so that a nibble or a factor that lies on an edge may differ.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
+        >>> model = fs.SketchQuantizer(20).update(rows)
+        >>> model.encode(rows[:3]).shape
+        (3, 20)
         """
         self._require_columns(rows)
         return self.encoder().encode(rows)
@@ -237,6 +245,15 @@ class SketchQuantizer(SummaryModel):
         ------
         TypeError, ValueError
             If the model has learned nothing, or codes are none of this length.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
+        >>> model = fs.SketchQuantizer(20).update(rows)
+        >>> again = model.decode(model.encode(rows))
+        >>> round(float(((again - rows) ** 2).sum() / (rows**2).sum()), 2)
+        0.25
         """
         return self.encoder().decode(codes)
 
@@ -254,10 +271,29 @@ class SketchQuantizer(SummaryModel):
     ) -> Found:
         """The k nearest of codes for every real-valued query: see ``SketchHash.search``; there is no "hamming".
 
+        Parameters
+        ----------
+        queries, codes, k, rescore, oversample, ids, allow
+            As there.
+        metric : {"euclidean", "inner_product", "cosine"}, default "euclidean"
+
+        Returns
+        -------
+        (distances, positions or ids) : ndarray (m, k) both
+
         Raises
         ------
         TypeError, ValueError
             As there, or if the model has learned nothing.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
+        >>> model = fs.SketchQuantizer(20).update(rows)
+        >>> distances, found = model.search(rows[:3], model.encode(rows), k=2, rescore=rows)
+        >>> found[:, 0], distances[:, 0]
+        (array([0, 1, 2]), array([0., 0., 0.]))
         """
         return self.encoder().search(
             queries,

@@ -272,7 +272,22 @@ class SketchedEASE(MergeableModel):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> before = model.popularity
+        >>> bool((model.fade(0.5).popularity == before / 2).all())
+        True
+        """
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._squares is None or self._held is None:
             return self
@@ -417,6 +432,17 @@ class SketchedEASE(MergeableModel):
         ------
         TypeError, ValueError
             If the model has seen no rows, no user has two items, or a ridge is not positive.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> others = {"a": ["tea", "coffee", "milk"], "b": ["saw", "drill", "nails"]}
+        >>> path = model.select_ridge(others, ridges=[1.0, 10.0])
+        >>> path.ridge == model.resolved["ridge"], path.n_users
+        (True, 2)
         """
         squares = self._known_squares()
         events = events_of(rows, self._ids, len(squares), self._dtype)[0]
@@ -438,7 +464,17 @@ class SketchedEASE(MergeableModel):
     @property
     @reads
     def popularity(self) -> NDArray[np.float64]:
-        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order."""
+        """Sum of squares of every item's column, weighted and decayed, (items,) float64, in ``item_ids``' order.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> bool((model.popularity > 0).all()), len(model.popularity) == len(model.item_ids)
+        (True, True)
+        """
         return self._known_squares().copy()
 
     @property
@@ -452,6 +488,20 @@ class SketchedEASE(MergeableModel):
         """Scores of all items for every row, (k, items) in the dtype of the model, in the order of ``item_ids``.
 
         That of an item that the row holds comes from its other items alone; an item without events has score 0.
+
+        Parameters
+        ----------
+        rows : as for ``update``
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> scores = model.decision_block({"new": ["saw"]})
+        >>> scores.shape, model.item_ids[int(scores.argmax())] in ("drill", "nails")
+        ((1, 6), True)
         """
         weights = self._last_read().weights
         return weights.scores(events_of(rows, self._ids, weights.n_items, self._dtype)[0])
@@ -495,6 +545,15 @@ class SketchedEASE(MergeableModel):
             If rows or exclude do not fit, or the model has seen no rows.
         IndexError, of ids KeyError
             If `allow` names items that there are not: the message lists them.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> model.recommend({"ann": ["saw", "drill"], "bob": ["tea", "milk"]}, 1).items.tolist()
+        [['nails'], ['coffee']]
         """
         squares, ids = self._known_squares(), self._ids
         n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
@@ -534,6 +593,15 @@ class SketchedEASE(MergeableModel):
         ------
         TypeError, ValueError, IndexError, of ids KeyError
             If there are no such items.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> sorted(model.similar_items(["tea"], 2).items[0])
+        ['coffee', 'milk']
         """
         squares, ids = self._known_squares(), self._ids
         n, chosen = as_integer(n, "n", 1), items_of(items, ids, len(squares), "items")
@@ -560,6 +628,16 @@ class SketchedEASE(MergeableModel):
         ------
         TypeError, ValueError, IndexError, of ids KeyError
             If it is no single row, or there is no such item.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> found = model.explain({"new": ["saw", "tea"]}, "drill")
+        >>> list(found.items), bool(found.contributions[0] > found.contributions[1])
+        (['saw', 'tea'], True)
         """
         n_items, ids = len(self._known_squares()), self._ids
         one = [as_integer(item, "item", -n_items) if ids is None else item]

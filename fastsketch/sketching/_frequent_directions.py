@@ -268,6 +268,16 @@ class FrequentDirections(MergeableModel):
         TypeError, ValueError
             For anything that is no matrix of finite real numbers of the width seen before. The sketch is then as it
             was before the call.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram").update(rows[0])
+        >>> s.update(rows[1:400]).update(rows[400:], sample_weight=2.0).n_rows
+        500
+        >>> s.total_weight
+        600.0
         """
         return self._take_rows(rows, sample_weight)
 
@@ -310,7 +320,20 @@ class FrequentDirections(MergeableModel):
 
     @changes
     def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day."""
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8).update(rows)
+        >>> s.total_weight, s.fade(0.5).total_weight
+        (500.0, 250.0)
+        """
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._engine is not None:
             engine = self._engine.clone()
@@ -418,6 +441,17 @@ class FrequentDirections(MergeableModel):
         """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
 
         With a tolerance, r is the smallest number of rows that meets it.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram").update(rows)
+        >>> b = s.sketch()
+        >>> b.shape
+        (7, 40)
+        >>> bool(np.allclose(np.linalg.norm(b, axis=1), s.singular_values))
+        True
         """
         reading = self._read()
         return np.multiply(reading.s[:, np.newaxis], reading.vt, order="C")
@@ -445,6 +479,15 @@ class FrequentDirections(MergeableModel):
         Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
         float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
         their mean. Infinite where squares leave the range of a double.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram", method="fd").update(rows)
+        >>> error = np.linalg.norm(rows.T @ rows - s.gram(), 2)
+        >>> round(float(error)), round(s.error_bound), round(s.squared_norm)
+        (138, 139, 2113)
         """
         if self._engine is None:
             return 0.0
@@ -493,6 +536,15 @@ class FrequentDirections(MergeableModel):
         """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
         Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram").update(rows)
+        >>> error = np.linalg.norm(rows.T @ rows - s.gram(), 2)
+        >>> bool(error <= s.error_bound)
+        True
         """
         engine = self._seen_engine()
         if isinstance(engine, DenseEngine) and engine.exact:
@@ -525,6 +577,19 @@ class FrequentDirections(MergeableModel):
         ------
         ValueError
             If the sketch has seen no rows.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> found = fs.FrequentDirections(16, solver="gram", method="tfd").update(rows).spectrum()
+        >>> for value, low, high in zip(found.values[:3].round(), found.low[:3].round(), found.high[:3].round()):
+        ...     print(f"{value:.0f} in [{low:.0f}, {high:.0f}]")
+        519 in [519, 577]
+        248 in [248, 307]
+        155 in [154, 213]
+        >>> np.linalg.eigvalsh(rows.T @ rows)[::-1][:3].round()
+        array([519., 248., 156.])
         """
         return self._overview().spectrum
 
@@ -555,7 +620,18 @@ class FrequentDirections(MergeableModel):
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i, as in ``spectrum``."""
+        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i, as in ``spectrum``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(16, solver="gram", method="tfd").update(rows)
+        >>> low, high = s.singular_value_interval.T
+        >>> true = np.linalg.svd(rows, compute_uv=False)[: len(low)]
+        >>> bool(((low <= true) & (true <= high)).all())
+        True
+        """
         found = self.spectrum()
         return np.sqrt(np.column_stack([found.low, found.high]))
 
@@ -594,6 +670,16 @@ class FrequentDirections(MergeableModel):
         -----
         Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
         solver="exact" nothing has been lost: rows are checked, and not multiplied.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram").update(rows)
+        >>> before = s.spectrum()
+        >>> after = s.refine(rows).spectrum()
+        >>> float((before.high - before.low)[0].round(1)), float((after.high - after.low)[0].round(1))
+        (139.0, 0.0)
         """
         self._rereadable("refine")
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
@@ -661,6 +747,16 @@ class FrequentDirections(MergeableModel):
         Notes
         -----
         Mostly 5 to 15 passes, at most 40, of 8 products with A'A each; memory 8 d numbers (float64) a pass.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> found = fs.FrequentDirections(8, solver="gram").update(rows).audit(rows)
+        >>> found.error <= found.error_bound, found.accuracy <= 0.01
+        (True, True)
+        >>> round(found.error / found.error_bound, 1)
+        1.0
         """
         accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
         self._rereadable("audit")
@@ -767,6 +863,18 @@ class FrequentDirections(MergeableModel):
         ------
         ValueError
             If the inverse of a singular matrix is asked for.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> from scipy.sparse.linalg import cg
+        >>> s = fs.FrequentDirections(16, solver="gram").update(rows)
+        >>> s.operator().shape
+        (40, 40)
+        >>> x, failed = cg(rows.T @ rows, np.ones(40), M=s.operator(inverse=True))
+        >>> failed
+        0
         """
         s, vt, alpha = self._regularised(alpha, inverse=inverse)
         return inverse_operator(s, vt, alpha=alpha) if inverse else gram_operator(s, vt, alpha=alpha)
@@ -790,6 +898,15 @@ class FrequentDirections(MergeableModel):
         ------
         TypeError, ValueError
             If v does not fit, or the matrix is singular.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(16, solver="gram").update(rows)
+        >>> x = s.solve(np.ones(40))
+        >>> bool(np.allclose(s.gram() @ x, 1.0))
+        True
         """
         s, vt, alpha = self._regularised(alpha, inverse=True)
         return solve_gram(s, vt, alpha=alpha, v=as_vector(v, vt.shape[1]).astype(np.float64, copy=False))
@@ -931,6 +1048,13 @@ class RobustFrequentDirections(FrequentDirections):
     ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
     parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and
     never worse conditioned than A'A + alpha0 I (RFD paper, Theorems 3 and 4).
+
+    Parameters
+    ----------
+    sketch_size, alpha0, beta, buffer_size, solver, center, decay, dtype, compressor
+        Those of FrequentDirections.
+    tolerance, tolerance_relative_to, max_sketch_size
+        Likewise.
 
     Examples
     --------

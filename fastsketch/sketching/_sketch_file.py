@@ -71,6 +71,18 @@ def sketch_file(
     ValueError
         If a file is missing, empty, damaged or of another format, widths differ, or two passes are asked for with decay
         or a compressor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((500, 40))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder, "rows.npy"), rows)
+    ...     sketch = fs.sketch_file(Path(folder, "rows.npy"), 16)
+    >>> sketch
+    <FrequentDirections(sketch_size=16): 500 rows of 40 features>
     """
     sketch = FrequentDirections(**parameters) if sketch_size is None else FrequentDirections(sketch_size, **parameters)
     if as_integer(passes, "passes", 1, 3) == 2:

@@ -91,7 +91,7 @@ class AdaptiveSubgradientClassifier(_Adaptive, LinearClassifier):
     Attributes
     ----------
     classes_ : ndarray
-    coef_ : ndarray (1, n_features_in_) for two classes, else (n_classes, n_features_in_): one against the rest
+    coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.AdaptiveSubgradient
         What has learned, with these labels.
@@ -168,7 +168,7 @@ class AdaptiveSubgradientRegressor(_Adaptive, LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray (n_features_in_,)
+    coef_ : ndarray (n_features,)
     intercept_ : float
     model_ : fastsketch.AdaptiveSubgradient
     n_features_in_, n_iter_ : int

@@ -43,8 +43,8 @@ class SketchCoder(CodeNeighbors):
     ----------
     quantizer_ : fastsketch.SketchQuantizer
     n_bytes_, n_features_in_, n_samples_seen_, n_samples_fit_ : int
-    mean_ : ndarray (n_features_in_,)
-    components_ : ndarray (n_directions, n_features_in_)
+    mean_ : ndarray (n_features,)
+    components_ : ndarray (n_directions, n_features)
 
     Raises
     ------
@@ -107,12 +107,23 @@ class SketchCoder(CodeNeighbors):
         return self.quantizer_.encode(X)
 
     def transform(self, X: Rows) -> NDArray[np.uint8]:
-        """Codes uint8 (n_samples, n_bytes_) of the rows of X."""
+        """Codes uint8 (n_samples, n_bytes) of the rows of X.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
         check_is_fitted(self, "quantizer_")
         return self._codes(self._checked(X, reset=False))
 
     def inverse_transform(self, X: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The rows (n_samples, n_features) that codes (n_samples, n_bytes_) stand for."""
+        """The rows (n_samples, n_features) that codes (n_samples, n_bytes) stand for.
+
+        Parameters
+        ----------
+        X : array_like of uint8 (n_samples, n_bytes)
+            Codes.
+        """
         check_is_fitted(self, "quantizer_")
         return self.quantizer_.decode(X)
 

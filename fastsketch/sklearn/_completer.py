@@ -41,7 +41,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     ----------
     model_ : fastsketch.LowRankModel
     rank_ : int
-    components_ : ndarray (rank_, n_features_in_)
+    components_ : ndarray (rank, n_features)
     n_features_in_ : int
     column_ids_ : fastsketch.features.IdMap or None
         Ids of the columns, if X was a table of them.
@@ -161,12 +161,17 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
 
     @property
     def components_(self) -> NDArray[Any]:
-        """Factors of the columns, (rank_, n_features_in_)."""
+        """Factors of the columns, (rank, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.factors()[1].T
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Factors of every row and its bias, (n_samples, rank_ + 1): what fits its observed entries."""
+        """Factors of every row and its bias, (n_samples, rank + 1): what fits its observed entries.
+
+        Parameters
+        ----------
+        X : sparse (n_samples, n_features), array with NaN for what is missing, or table
+        """
         check_is_fitted(self, "model_")
         table = table_of(X)
         rows = self._checked(X, reset=False) if table is None else table
@@ -174,7 +179,13 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         return np.hstack([folded.factors, folded.biases[:, None]])
 
     def inverse_transform(self, X: Rows) -> NDArray[Any]:
-        """Every entry of rows with these factors and biases, (n_samples, n_features_in_), as predicted."""
+        """Every entry of rows with these factors and biases, (n_samples, n_features), as predicted.
+
+        Parameters
+        ----------
+        X : array_like (n_samples, rank + 1)
+            What ``transform`` gave.
+        """
         check_is_fitted(self, "model_")
         rows = check_array(X)
         if rows.shape[1] != self.rank_ + 1:

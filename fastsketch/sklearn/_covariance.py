@@ -73,19 +73,19 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     Attributes
     ----------
-    location_ : ndarray (n_features_in_,)
+    location_ : ndarray (n_features,)
         Mean, exact; zeros with assume_centered.
-    covariance_, precision_ : ndarray (n_features_in_, n_features_in_)
+    covariance_, precision_ : ndarray (n_features, n_features)
         float64, made when they are read: at large d use ``mahalanobis`` and ``score``, which need O(l d) a row.
     shrinkage_ : float
         The share in use (with "auto", that of the tail).
     eigenvalues_ : ndarray (k,)
-        Of covariance_, those of its kept directions, descending (of the exact matrix the leading sketch_size).
+        Of ``covariance_``, those of its kept directions, descending (of the exact matrix the leading sketch_size).
     noise_variance_ : float
         Mean variance of all other directions; with a sketch the eigenvalue that they share.
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
-        Bound on the spectral norm of the error of covariance_ against the empirical covariance plus alpha0 / n I:
+        Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus alpha0 / n I:
         what the sketch does not know, and shrinkage.
     sketch_ : fastsketch.FrequentDirections
 
@@ -144,6 +144,13 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
         A source (``fs.open_rows``, a data set of HDF5, ...) is read in chunks, and takes no weights.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative: a row of weight w counts as w rows.
         """
         if sample_weight is None and self._fit_source(X):
             return self
@@ -157,7 +164,14 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows."""
+        """Learn from one more batch of any size, or from a source of rows; a row of weight w counts as w rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+        """
         if sample_weight is None and self._partial_fit_source(X):
             return self
         first = not hasattr(self, "sketch_")
@@ -368,7 +382,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Inverse of covariance_ (pseudo-inverse where it is singular), (d, d)."""
+        """Inverse of ``covariance_`` (pseudo-inverse where it is singular), (d, d)."""
         return self._read().matrix.inverse()
 
     @property
@@ -397,14 +411,35 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
 
-        Where covariance_ is singular, of their projections on its range.
+        Where ``covariance_`` is singular, of their projections on its range.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.mahalanobis(X).argmax())
+        7
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         return self._read().matrix.distances(rows, self.location_)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Gaussian log-density of every row of X, (n_samples,); -inf where covariance_ is singular."""
+        """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.score_samples(X).argmin())
+        7
+        """
         distances = self.mahalanobis(X)
         logdet = self._read().matrix.log_determinant
         if np.isneginf(logdet):
@@ -412,7 +447,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return -0.5 * (distances + logdet + self.n_features_in_ * np.log(2 * np.pi))
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where covariance_ is singular."""
+        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where ``covariance_`` is singular."""
         return float(self.score_samples(X_test).mean())
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
@@ -429,6 +464,16 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         ndarray (n_samples,)
             Large for rows that are rare within the subspace. n times it is the part of the squared Mahalanobis
             distance (Hotelling's T^2) that lies there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> int(model.leverage(X).argmax())
+        7
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
@@ -452,6 +497,17 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         ndarray (n_samples,)
             Large for rows unlike any linear mixture of what was seen. Its square is the Q statistic, or squared
             prediction error, of process monitoring.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedCovariance
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> X[7] += 5  # an outlier
+        >>> model = SketchedCovariance().fit(X)
+        >>> distances = model.projection_distance(X, n_components=5)
+        >>> distances.shape
+        (500,)
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)

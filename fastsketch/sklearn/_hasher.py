@@ -49,8 +49,8 @@ class SketchHasher(CodeNeighbors):
     n_bits_, n_features_in_, n_samples_seen_ : int
     n_samples_fit_ : int
         Rows that ``kneighbors`` finds: those of ``fit``.
-    mean_ : ndarray (n_features_in_,)
-    components_ : ndarray (n_bits_, n_features_in_)
+    mean_ : ndarray (n_features,)
+    components_ : ndarray (n_bits, n_features)
         Principal directions of the sketch, before the rotation.
 
     Raises

@@ -107,7 +107,12 @@ class Learned(Begun):
 
     @reads
     def save(self, path: str | PathLike[str]) -> None:
-        """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle."""
+        """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle.
+
+        Parameters
+        ----------
+        path : str or path
+        """
         model = self._learner
         names = getattr(self, "feature_names_in_", None)
         parameters, fixed = self.get_params(deep=False), dict(getattr(self, "_fixed", {}))

@@ -113,6 +113,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         """Learn from one more batch; the first call needs all ``classes``.
 
         class_weight="balanced" counts the labels that have come so far.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,)
+            Labels.
+        classes : array_like, optional
+            All labels that may come.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative.
         """
         first = not hasattr(self, "model_")
         if not first:
@@ -173,17 +183,32 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         return self._split()[1]
 
     def decision_function(self, X: Rows) -> Floats:
-        """Signed scores: (n_samples,) for two classes, else (n_samples, n_classes)."""
+        """Signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
         check_is_fitted(self, "model_")
         return self.model_.decision_function(self._checked_rows(X))
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """The class of the largest score for every row."""
+        """The class of the largest score for every row.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: Rows) -> Floats:
-        """Probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised."""
+        """Probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
         check_is_fitted(self, "model_")
         return self.model_.predict_proba(self._checked_rows(X))
 
@@ -208,7 +233,16 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=epochs)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size."""
+        """Learn from one more batch of any size.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,)
+            Targets.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative.
+        """
         first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
@@ -231,6 +265,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return float(self._split()[1][0])
 
     def predict(self, X: Rows) -> Floats:
-        """Predictions (n_samples,)."""
+        """Predictions (n_samples,).
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
         check_is_fitted(self, "model_")
         return self.model_.predict(self._checked_rows(X))

@@ -53,6 +53,11 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         """Learn from one more batch of any size, or from a source of rows.
 
         What ``fit`` has kept for ``kneighbors`` is given up.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
         """
         if self._partial_fit_source(X):
             return self
@@ -143,6 +148,15 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         NotFittedError, TypeError, ValueError
             If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
             ``fit``, or n_neighbors exceeds its rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchHasher
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> distances, found = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
+        >>> found[:, 0], distances[:, 0]
+        (array([0, 1, 2]), array([0., 0., 0.]))
         """
         check_is_fitted(self)
         if not hasattr(self, "n_samples_fit_"):
@@ -174,6 +188,17 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Merging):
         mode: Literal["connectivity", "distance"] = "connectivity",
     ) -> Any:
         """The neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As for ``kneighbors``.
+        mode : {"connectivity", "distance"}, default "connectivity"
+            Ones, or distances.
+
+        Returns
+        -------
+        csr_matrix (n_queries, n_samples_fit)
 
         Raises
         ------

@@ -88,7 +88,7 @@ class SketchedNewtonClassifier(_Newton, LinearClassifier):
     Attributes
     ----------
     classes_ : ndarray
-    coef_ : ndarray (1, n_features_in_) for two classes, else (n_classes, n_features_in_): one against the rest
+    coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.SketchedNewton
         What has learned, with these labels.
@@ -163,7 +163,7 @@ class SketchedNewtonRegressor(_Newton, LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray (n_features_in_,)
+    coef_ : ndarray (n_features,)
     intercept_ : float
     model_ : fastsketch.SketchedNewton
     n_features_in_, n_iter_ : int

@@ -76,19 +76,19 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
     Attributes
     ----------
-    components_ : ndarray (n_components_, n_features_in_)
+    components_ : ndarray (n_components, n_features)
         Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
         where fewer directions were seen, completed by directions of variance 0.
-    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components_,)
+    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components,)
         Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack".
-    explained_variance_interval_ : ndarray (n_components_, 2)
+    explained_variance_interval_ : ndarray (n_components, 2)
         float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
-    explained_variance_ratio_certified_ : ndarray (n_components_,)
+    explained_variance_ratio_certified_ : ndarray (n_components,)
         The lower ends as shares of the exactly known total: their sum is the least that the first components have.
     error_bound_ : float
-        Bound on the error of every singular_values_ ** 2: the farthest that one lies from an end of its interval.
-    mean_, var_ : ndarray (n_features_in_,)
-        Exact at any sketch_size; var_ is known from the rows, or from an exact sum, not from a sketch alone.
+        Bound on the error of every ``singular_values_ ** 2``: the farthest that one lies from an end of its interval.
+    mean_, var_ : ndarray (n_features,)
+        Exact at any sketch_size; ``var_`` is known from the rows, or from an exact sum, not from a sketch alone.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
@@ -197,6 +197,17 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
 
         Sources and sample_weight are as in ``fit``. With check_input=False X must be as the checks would return it: a
         finite float array or CSR.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedPCA
+        >>> X = np.random.default_rng(0).standard_normal((1000, 30)) * np.arange(1, 31) ** -1.0
+        >>> pca = SketchedPCA(3)
+        >>> for batch in np.array_split(X, 10):
+        ...     _ = pca.partial_fit(batch)
+        >>> pca.explained_variance_.round(2), pca.n_samples_seen_
+        (array([1.  , 0.24, 0.11]), 1000)
         """
         if sample_weight is None and check_input and self._partial_fit_source(X):
             return self
@@ -246,6 +257,17 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         -----
         UserWarning
             If the rows differ from those seen: the estimator stays as it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchedPCA
+        >>> X = np.random.default_rng(0).standard_normal((1000, 200)) * np.arange(1, 201) ** -0.5
+        >>> pca = SketchedPCA(3, solver="gram", sketch_size=20).fit(X)
+        >>> float(np.ptp(pca.explained_variance_interval_[0]).round(3))
+        0.155
+        >>> float(np.ptp(pca.refine(X).explained_variance_interval_[0]).round(3))
+        0.0
         """
         check_is_fitted(self, "sketch_")
         paths = isinstance(X, str | PathLike) or (

@@ -46,7 +46,7 @@ class EASERecommender(Merging):
         With everything else: similar_items, explain, select_ridge, save.
     ridge_ : float
         In use: the one that was given, or was chosen.
-    popularity_ : ndarray (n_features_in_,)
+    popularity_ : ndarray (n_features,)
         Weighted sum of squares of every item's column.
     n_features_in_, n_samples_seen_ : int
     feature_names_in_ : ndarray of str
@@ -121,7 +121,16 @@ class EASERecommender(Merging):
         return self._take(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from the rows of more users, in batches of any size, or from a source of rows."""
+        """Learn from the rows of more users, in batches of any size, or from a source of rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), source, or table
+            Nonnegative.
+        y : ignored
+        sample_weight : array_like (n_samples,), optional
+            How much each user counts.
+        """
         if (table := table_of(X)) is not None:
             self._check_parameters()
             begun = hasattr(self, "model_")
@@ -172,7 +181,12 @@ class EASERecommender(Merging):
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:
-        """Scores (n_samples, n_features_in_) of all items for the user of every row, those of its own items too."""
+        """Scores (n_samples, n_features) of all items for the user of every row, those of its own items too.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or table
+        """
         check_is_fitted(self, "model_")
         return self.model_.decision_block(self._asked(X))
 
@@ -193,6 +207,12 @@ class EASERecommender(Merging):
         """The n items of the highest score for the user of every row of X, best first.
 
         Returns (items, scores), (n_samples, n) both, as ``fastsketch.SketchedEASE.recommend`` has them.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or table
+        n, exclude_seen, exclude, allow
+            As for ``fastsketch.SketchedEASE.recommend``.
         """
         check_is_fitted(self, "model_")
         rows = self._asked(X)

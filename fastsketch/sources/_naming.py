@@ -9,7 +9,25 @@ from fastsketch.sources._source import Source
 
 @contextlib.contextmanager
 def naming(source: Source, start_row: int) -> Generator[None]:
-    """Errors of a model about rows from start_row of a source on name the file, its row and, in text, the line."""
+    """Errors of a model about rows from start_row of a source on name the file, its row and, in text, the line.
+
+    Parameters
+    ----------
+    source : Source
+    start_row : int
+        Where the rows stand in it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.array([[0.0, 1.0], [2.0, np.inf]]))
+    >>> try:
+    ...     with fs.sources.naming(source, start_row=1000):
+    ...         fs.FrequentDirections(2).update(next(iter(source)))
+    ... except ValueError as error:
+    ...     print(error)
+    the rows: rows must be finite: row 1001 holds a NaN or an infinity
+    """
     try:
         yield
     except ValueError as error:

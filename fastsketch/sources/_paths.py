@@ -18,7 +18,23 @@ def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
 
 
 def comes_once(path: str | PathLike[str]) -> bool:
-    """Whether a name is that of a pipe or another stream: its rows come once."""
+    """Whether a name is that of a pipe or another stream: its rows come once.
+
+    Parameters
+    ----------
+    path : str or path
+        "-" is standard input.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from fastsketch.sources import comes_once
+    >>> comes_once("-"), comes_once("rows.npy")
+    (True, False)
+    """
     if os.fspath(path) == STANDARD_INPUT:
         return True
     path = Path(path)

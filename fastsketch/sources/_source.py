@@ -60,6 +60,19 @@ class Source(ABC):
         Whether rows can be read more than once, and from another process.
     first_row : int
         Where the rows of a part begin in the source that was cut; 0 otherwise, and where that is not known (text).
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.arange(12.0).reshape(6, 2))
+    >>> isinstance(source, fs.sources.Source), source.n_rows, source.n_features
+    (True, 6, 2)
+    >>> [part.n_rows for part in source.parts(n_bytes=64)]
+    [4, 2]
+    >>> source.between(4, 6).where(1)
+    'the rows, row 5'
+    >>> sum(len(rows) for rows in source)
+    6
     """
 
     repeatable: bool = True
@@ -79,12 +92,21 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """As ``chunks``, in the thread that asks; the memory of rows is used again for the third chunk after them."""
+        """As ``chunks``, in the thread that asks; the memory of rows is used again for the third chunk after them.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
         """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
 
         Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
+
+        Parameters
+        ----------
+        start_row : int, default 0
         """
         if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
             return ahead(self.read(start_row))
@@ -99,11 +121,20 @@ class Source(ABC):
         """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
 
         Numbers, strings, or objects; what is missing is None or NaN. ValueError if no column lies beside the rows.
+
+        Parameters
+        ----------
+        start_row : int, default 0
         """
         raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
 
     def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """As ``chunks``, with the values (n,) of the column beside the rows."""
+        """As ``chunks``, with the values (n,) of the column beside the rows.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
         if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
             return ahead(self.read_beside(start_row))
         return self.read_beside(start_row)
@@ -126,7 +157,13 @@ class Source(ABC):
         return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
 
     def between(self, start: int, stop: int) -> "Source":
-        """The rows [start, stop) as a source; of sources with n_rows that are repeatable alone."""
+        """The rows [start, stop) as a source; of sources with n_rows that are repeatable alone.
+
+        Parameters
+        ----------
+        start, stop : int
+            Rows, counted from 0 within this source.
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
@@ -134,6 +171,12 @@ class Source(ABC):
 
         The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
         itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+
+        Parameters
+        ----------
+        n_bytes : int
+            Of the rows of a part, about.
+        multiple : int, default 1
         """
         if self.n_rows is None or not self.repeatable or type(self).between is Source.between:
             return [self]
@@ -143,7 +186,13 @@ class Source(ABC):
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
     def varied(self, **fields: Any) -> Self:
-        """The same source with other values of some attributes."""
+        """The same source with other values of some attributes.
+
+        Parameters
+        ----------
+        **fields
+            Attributes and their values.
+        """
         other = object.__new__(type(self))
         for name, value in {**vars(self), **fields}.items():
             setattr(other, name, value)

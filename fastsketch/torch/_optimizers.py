@@ -77,7 +77,13 @@ class _Sketched(Optimizer):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one."""
+        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one.
+
+        Parameters
+        ----------
+        param_group : dict
+            "params", and options by their names.
+        """
         for key in param_group:
             if key in self._RENAMED:
                 raise TypeError(unknown_keyword(type(self).__name__, key, self.defaults, self._RENAMED))
@@ -324,6 +330,24 @@ class AdaFD(_Sketched):
     References
     ----------
     Wan, Zhang, IEEE TPAMI 44 (2022), Algorithm 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastsketch.torch import AdaFD
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Linear(20, 3)
+    >>> optimizer = AdaFD(model.parameters(), lr=1.0, sketch_size=5)
+    >>> [(state["kind"], state["shape"]) for state in optimizer.memory_estimate()]
+    [('sketch', (3, 20)), ('diagonal', (3,))]
+    >>> x, y = torch.randn(64, 20), torch.randint(3, (64,))
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     loss = torch.nn.functional.cross_entropy(model(x), y)
+    ...     loss.backward()
+    ...     _ = optimizer.step()
+    >>> loss.item() < 1.0
+    True
     """
 
     _EVERY_ROUND = True

@@ -262,7 +262,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         return state, {**arrays, **self._packed.arrays()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file that ``fs.load`` reads: whole or not at all, in pieces of a few megabytes."""
+        """Write the state to a file that ``fs.load`` reads: whole or not at all, in pieces of a few megabytes.
+
+        Parameters
+        ----------
+        path : str or path
+        """
         with replacing(path) as file:
             self._write(file)
 
