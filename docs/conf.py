@@ -11,9 +11,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-import fastsketch  # noqa: E402
 import inventories  # noqa: E402
 import stored  # noqa: E402
+
+import fastsketch  # noqa: E402
 
 project = "fastsketch"
 author = "The fastsketch developers"
