@@ -30,12 +30,14 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
+    "citation",
     "formulas",
     "outside",
 ]
 exclude_patterns = ["_build", "_ext", "_static", "_templates", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
+smartquotes = False  # B'B is B transposed times B
 suppress_warnings = ["config.cache"]  # settings of the gallery that are functions
 
 # Pages
@@ -63,6 +65,7 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
