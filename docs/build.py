@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import check_pages
+
 DOCS = Path(__file__).resolve().parent
-HTML = DOCS / "_build" / "html"
+HTML = check_pages.HTML
 MADE = (DOCS / "_build", DOCS / "gallery", DOCS / "api" / "generated")
 
 
@@ -23,8 +25,10 @@ def main():
     command = [sys.executable, "-P", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     command += ["-D", f"plot_gallery={int(not quick)}", str(DOCS), str(HTML)]
     status = subprocess.run(command, check=False).returncode
-    print(f"{HTML / 'index.html'}: {time.perf_counter() - began:.0f} s")
-    return status
+    found = list(check_pages.faults(HTML))
+    print("\n".join(found))
+    print(f"{HTML / 'index.html'}: {len(found)} faults of pages, {time.perf_counter() - began:.0f} s")
+    return status or bool(found)
 
 
 if __name__ == "__main__":

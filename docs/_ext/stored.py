@@ -21,6 +21,7 @@ PICTURES = DOCS / "_static" / "gallery"
 NEEDS = re.compile(r"^# needs: *(.+)$", re.MULTILINE)
 THUMB = (400, 280)
 MARK = ".. GENERATED FROM PYTHON SOURCE LINES"
+TAGS = "id='sg-tag-list' "
 
 
 def examples():
@@ -59,6 +60,11 @@ def was_run(page):
     return ".. image-sg::" in page or "sphx-glr-script-out" in page
 
 
+def title(example):
+    """The first line of its docstring."""
+    return re.search(r'"""\s*(.*)', example.read_text(encoding="utf-8"))[1].strip()
+
+
 def note(example):
     """Why an example was not run, and its stored picture: reStructuredText."""
     lacking = " and ".join(missing(example))
@@ -66,22 +72,35 @@ def note(example):
     picture = PICTURES / f"{example.stem}.png"
     if not picture.exists():
         return f".. note::\n\n   {why}\n\n"
-    title = re.match(r'[ru]*"""\s*(.*)', example.read_text(encoding="utf-8"))
-    alt = title[1].strip() if title else example.stem
-    image = f".. image:: /{picture.relative_to(DOCS).as_posix()}\n   :alt: {alt}\n   :class: sphx-glr-single-img\n\n"
+    where = "/" + picture.relative_to(DOCS).as_posix()
+    image = f".. image:: {where}\n   :alt: {title(example)}\n   :class: sphx-glr-single-img\n\n"
     return f".. note::\n\n   {why} The picture is a stored one.\n\n{image}"
 
 
+def with_note(text, example):
+    """The page of an example, with the note behind its introduction if it was not run."""
+    if was_run(text):
+        return text
+    introduced = text.index(MARK, re.search(r"^=+$", text, re.MULTILINE).end())
+    return text[:introduced] + note(example) + text[introduced:]
+
+
+def with_words(text, titles):
+    """An index of examples whose pictures have words; and one list of tags, as an id may stand but once."""
+    text = re.sub(r"(sphx_glr_(\w+)_thumb\.png\n +:alt:)", lambda found: f"{found[1]} {titles[found[2]]}", text)
+    first, tags, rest = text.partition(TAGS)
+    return first + tags + rest.replace(TAGS, "")
+
+
 def of_page(app, name, source):
-    """Puts the note behind the introduction of an example that was not run."""
-    example = (
-        EXAMPLES.joinpath(*Path(name).relative_to("gallery").parts).with_suffix(".py") if "gallery/" in name else None
-    )
-    if example is None or not example.exists() or was_run(source[0]):
+    """Pages of the gallery, as sphinx-gallery wrote them."""
+    if not name.startswith("gallery/"):
         return
-    title = re.search(r"^=+$", source[0], re.MULTILINE)
-    introduced = source[0].index(MARK, title.end() if title else 0)
-    source[0] = source[0][:introduced] + note(example) + source[0][introduced:]
+    found = {PAGES.name + "/" + path.relative_to(EXAMPLES).with_suffix("").as_posix(): path for path in examples()}
+    if name in found:
+        source[0] = with_note(source[0], found[name])
+    else:
+        source[0] = with_words(source[0], {path.stem: title(path) for path in examples()})
 
 
 def thumbnails(app):
