@@ -5,19 +5,18 @@ An example says what it needs beyond the dependencies in a line of its own, with
     # needs: faiss, torch
 
 It is run if these are there and the build runs the gallery (`make docs`). If it is not run, its page says why and shows
-`_static/gallery/NAME.png`, drawn when it was last run (`python docs/_ext/stored.py` copies the pictures of a full build
-there).
+`_static/gallery/NAME.png`, which `examples/gallery/store_pictures.py` drew.
 """
 
 import importlib.util
 import re
-import shutil
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1]
 EXAMPLES = DOCS.parent / "examples" / "gallery"
 PAGES = DOCS / "gallery"
 PICTURES = DOCS / "_static" / "gallery"
+STYLE = EXAMPLES / "style.mplstyle"
 NEEDS = re.compile(r"^# needs: *(.+)$", re.MULTILINE)
 THUMB = (400, 280)
 MARK = ".. GENERATED FROM PYTHON SOURCE LINES"
@@ -41,8 +40,10 @@ def settings():
     return {
         "examples_dirs": [str(EXAMPLES)],
         "gallery_dirs": [PAGES.name],
+        "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
         "filename_pattern": rf"/({'|'.join(run) or 'none'})\.py$",
         "run_stale_examples": True,  # another library may draw another picture
+        "reset_modules": (in_style,),
         "within_subsection_order": "FileNameSortKey",
         "backreferences_dir": "gallery/backreferences",
         "doc_module": ("fastsketch",),
@@ -53,6 +54,14 @@ def settings():
         "show_signature": False,
         "write_computation_times": False,
     }
+
+
+def in_style(gallery_conf, name):
+    """Before each example: matplotlib as stored pictures are drawn."""
+    import matplotlib as mpl
+
+    mpl.rcdefaults()
+    mpl.style.use(STYLE)
 
 
 def was_run(page):
@@ -114,20 +123,7 @@ def thumbnails(app):
             scale_image(picture, folder / "images" / "thumb" / f"sphx_glr_{example.stem}_thumb.png", *THUMB)
 
 
-def keep():
-    """Copies the first picture of each example that the last build ran to where stored pictures are."""
-    for example in examples():
-        folder = (PAGES / example.relative_to(EXAMPLES)).parent / "images"
-        if was_run((PAGES / example.relative_to(EXAMPLES)).with_suffix(".rst").read_text(encoding="utf-8")):
-            shutil.copyfile(folder / f"sphx_glr_{example.stem}_001.png", PICTURES / f"{example.stem}.png")
-            print(PICTURES / f"{example.stem}.png")
-
-
 def setup(app):
     app.connect("builder-inited", thumbnails, priority=950)
     app.connect("source-read", of_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-if __name__ == "__main__":
-    keep()
