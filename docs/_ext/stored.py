@@ -40,7 +40,7 @@ def settings():
     return {
         "examples_dirs": [str(EXAMPLES)],
         "gallery_dirs": [PAGES.name],
-        "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
+        "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
         "filename_pattern": rf"/({'|'.join(run) or 'none'})\.py$",
         "run_stale_examples": True,  # another library may draw another picture
         "reset_modules": (in_style,),
