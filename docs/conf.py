@@ -24,6 +24,9 @@ language = "en"
 
 extensions = [
     "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
@@ -31,7 +34,7 @@ extensions = [
     "formulas",
     "outside",
 ]
-# reference: until its pages are there
+# what the reference and the pages of benchmarks bring
 extensions += [name for name in ("api_pages", "command_line") if (HERE / "_ext" / f"{name}.py").exists()]
 exclude_patterns = ["_build", "_ext", "_static", "_templates", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
@@ -45,6 +48,10 @@ myst_enable_extensions = ["attrs_inline", "attrs_block", "colon_fence", "deflist
 myst_heading_anchors = 4
 html_math_renderer = "mathml"
 
+# Reference. Types stand in the docstrings, with shapes, once.
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
 intersphinx_mapping = inventories.mapping(HERE / "_build" / "inventories")
 
 # Gallery
@@ -56,7 +63,7 @@ if stored.examples():
 html_theme = "pydata_sphinx_theme"
 html_title = "fastsketch"
 html_static_path = ["_static"]
-html_css_files = sorted(path.name for path in (HERE / "_static").glob("*.css"))
+html_css_files = ["custom.css"]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
