@@ -36,7 +36,7 @@ extensions = [
 ]
 # what the reference and the pages of benchmarks bring
 extensions += [name for name in ("api_pages", "command_line") if (HERE / "_ext" / f"{name}.py").exists()]
-exclude_patterns = ["_build", "_ext", "_static", "_templates", "gallery/**/*.ipynb", "gallery/**/*.py"]
+exclude_patterns = ["_*", "**/_*", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
 smartquotes = False  # B'B is B transposed times B

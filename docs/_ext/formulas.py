@@ -1,25 +1,41 @@
 """Formulas as MathML, which every browser sets without a script, a font or a network, and screen readers read.
 
-docutils has the translator from TeX; Sphinx has the place to put it.
+docutils has the translator from TeX; Sphinx has the place to put it. `\\tag{1}`, which docutils does not know, becomes a
+number beside the formula. What it cannot translate stays TeX, and the build ends with a warning.
 """
 
+import html
+import re
+
 from docutils import nodes
-from docutils.utils.math import latex2mathml
+from docutils.utils.math import MathError, latex2mathml
+from sphinx.util import logging
+
+TAG = re.compile(r"\\tag\{([^}]*)\}")
+log = logging.getLogger(__name__)
 
 
-def mathml(node, block):
-    """The element `math` of a node's TeX."""
-    return latex2mathml.tex2mathml(node.astext(), as_block=block)
+def mathml(text, node, block):
+    """The element `math` of TeX that stands at a node."""
+    try:
+        return latex2mathml.tex2mathml(text, as_block=block)
+    except MathError as error:
+        log.warning("formula: %s", error, location=node)
+        return f"<code>{html.escape(text)}</code>"
 
 
 def visit_inline(translator, node):
-    translator.body.append(mathml(node, block=False))
+    translator.body.append(mathml(node.astext(), node, block=False))
     raise nodes.SkipNode
 
 
 def visit_block(translator, node):
-    translator.body.append(translator.starttag(node, "div", CLASS="formula"))
-    translator.body.append(mathml(node, block=True) + "</div>\n")
+    number = TAG.search(node.astext())
+    formula = mathml(TAG.sub("", node.astext()), node, block=True)
+    beside = f'<span class="formula-number">({number[1]})</span>' if number else ""
+    # what is wider than the page is scrolled, by keyboard too
+    start = translator.starttag(node, "div", CLASS="formula", tabindex="0", role="group", ids=node.get("ids", []))
+    translator.body.append(f"{start}{formula}{beside}</div>\n")
     raise nodes.SkipNode
 
 
