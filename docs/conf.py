@@ -73,6 +73,7 @@ html_theme_options = {
     "logo": {"text": "fastsketch", "alt_text": "fastsketch, first page"},
     "header_links_before_dropdown": 6,
     "navigation_with_keys": True,
+    "collapse_navigation": True,  # the tree of all pages in every page is most of the time of a build
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -1,7 +1,7 @@
 """Formulas as MathML, which every browser sets without a script, a font or a network, and screen readers read.
 
-docutils has the translator from TeX; Sphinx has the place to put it. `\\tag{1}`, which docutils does not know, becomes a
-number beside the formula. What it cannot translate stays TeX, and the build ends with a warning.
+docutils has the translator from TeX; Sphinx has the place to put it. Of what docutils does not know, `\\tag{1}` becomes a
+number beside the formula and `\\dots` low dots. What cannot be translated stays TeX, and the build ends with a warning.
 """
 
 import html
@@ -12,13 +12,14 @@ from docutils.utils.math import MathError, latex2mathml
 from sphinx.util import logging
 
 TAG = re.compile(r"\\tag\{([^}]*)\}")
+DOTS = re.compile(r"\\dots\b")
 log = logging.getLogger(__name__)
 
 
 def mathml(text, node, block):
     """The element `math` of TeX that stands at a node."""
     try:
-        return latex2mathml.tex2mathml(text, as_block=block)
+        return latex2mathml.tex2mathml(DOTS.sub(r"\\ldots", text), as_block=block)
     except MathError as error:
         log.warning("formula: %s", error, location=node)
         return f"<code>{html.escape(text)}</code>"
