@@ -1,6 +1,6 @@
 """Formulas as MathML, which every browser sets without a script, a font or a network, and screen readers read.
 
-docutils has the translator from TeX; Sphinx has the place to put it. Of what docutils does not know, `\\tag{1}` becomes a
+docutils translates TeX, Sphinx has the place to put it. Of what docutils does not know, `\\tag{1}` becomes a
 number beside the formula and `\\dots` low dots. What cannot be translated stays TeX, and the build ends with a warning.
 """
 
