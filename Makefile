@@ -45,7 +45,7 @@ fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under
 docs: .venv/ready  ## the site in docs/_build/html, with every example of the gallery run
 	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
 docs-quick: .venv/ready  ## the site without running the gallery, and its links checked
-	$(PIP) install -q ".[docs]" && $(RUN) docs/build.py --quick
+	$(PIP) install -q ".[docs]" $(TORCH) && $(RUN) docs/build.py --quick
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
