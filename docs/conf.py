@@ -30,12 +30,14 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "api_pages",
     "citation",
+    "command_line",
     "formulas",
     "outside",
+    "stored",
 ]
-# what the reference and the pages of benchmarks bring
-extensions += [name for name in ("api_pages", "command_line") if (HERE / "_ext" / f"{name}.py").exists()]
 exclude_patterns = ["_*", "**/_*", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
@@ -54,10 +56,7 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 intersphinx_mapping = inventories.mapping(HERE / "_build" / "inventories")
 
-# Gallery
-if stored.examples():
-    extensions += ["sphinx_gallery.gen_gallery", "stored"]
-    sphinx_gallery_conf = stored.settings()
+sphinx_gallery_conf = stored.settings()
 
 # Looks
 html_theme = "pydata_sphinx_theme"
@@ -84,16 +83,3 @@ html_theme_options = {
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-
-
-def setup(app):
-    """Until every part of the site is there: leave those out of the first page's tree that are not."""
-
-    def present(app, name, source):
-        if name == "index":
-            lines = source[0].split("\n")
-            source[0] = "\n".join(
-                line for line in lines if not line.endswith("/index") or (HERE / line).parent.is_dir()
-            )
-
-    app.connect("source-read", present)
