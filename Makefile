@@ -42,10 +42,14 @@ test-arm:  ## the C driver for 64-bit ARM under qemu: a digest of all results at
 	mkdir -p build && $(ARM_CC) -std=c11 -O3 -static -Icsrc tests/kernels/asan.c csrc/*.c -lm -lpthread -o build/driver-arm && $(ARM_RUN) build/driver-arm
 fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under a fuzzer: make fuzz SECONDS=600
 	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
+docs: .venv/ready  ## the site in docs/_build/html, with every example of the gallery run
+	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
+docs-quick: .venv/ready  ## the site without running the gallery, and its links checked
+	$(PIP) install -q ".[docs]" $(TORCH) && $(RUN) docs/build.py --quick
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test test-oldest reliability build lint style types asan test-arm fuzz bench asv profile
+.PHONY: demo test test-oldest reliability build lint style types asan test-arm docs docs-quick fuzz bench asv profile
