@@ -22,9 +22,9 @@ from pathlib import Path
 FORMAT = 1
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = (
-    "numpy scipy numba scikit-learn faiss-cpu implicit cmfrec scikit-surprise vowpalwabbit river torch pandas polars "
-    "pyarrow h5py zarr dask distributed lightgbm"
-).split()
+    *("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "implicit", "cmfrec", "scikit-surprise"),
+    *("vowpalwabbit", "river", "torch", "pandas", "polars", "pyarrow", "h5py", "zarr", "dask", "distributed"),
+)
 _open: list[dict] = []
 
 
@@ -50,10 +50,18 @@ def add_table(rows, columns, name, runs, note):
         return
     tables = _open[-1]["tables"]
     name = name or ("main" if not tables else f"table {len(tables) + 1}")
-    found = {"name": name, "columns": list(map(str, columns)), "rows": [list(map(str, row)) for row in rows]}
+    found = {"name": name, "columns": distinct(columns), "rows": [list(map(str, row)) for row in rows]}
     found |= {"runs": runs, "note": note}
     same = [k for k, table in enumerate(tables) if table["name"] == name]
     tables[same[0] if same else len(tables) :] = [found, *(tables[same[0] + 1 :] if same else [])]
+
+
+def distinct(columns):
+    """Names that a page can refer to: the second "ratio" is "ratio, " and the name of the column before it."""
+    names = []
+    for column in map(str, columns):
+        names.append(f"{column}, {names[-1]}" if column in names else column)
+    return names
 
 
 def add_timing(name, clock, runs):
