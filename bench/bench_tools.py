@@ -92,14 +92,16 @@ def gemm_rate(dtype, n=1500):
 
 
 def table(rows, columns, name="", *, runs=None, note=""):
-    """Print a Markdown table, keep it in the record of the command under this name, and return its text."""
+    """Print a Markdown table and keep it in the record of the command under this name.
+
+    runs: of how many runs a cell is and how they became one, a number or words; note: a sentence under the table.
+    """
     rows = list(rows)
     store.add_table(rows, columns, name, runs, note)
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     text = "\n".join(lines)
-    print("\n" + text + "\n", flush=True)
-    return text
+    print("\n" + (f"{note}\n\n" if note else "") + text + "\n", flush=True)
 
 
 def read_idx(path):

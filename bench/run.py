@@ -98,7 +98,7 @@ def main():
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
-        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
+        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for results")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
         if name == "sources":
