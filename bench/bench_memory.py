@@ -57,6 +57,8 @@ def memory(args):
 
 def cold(args):
     """Seconds in fresh processes, interleaved, minimum of several."""
+    script = Path(sys.executable).with_name("fastsketch")
+    program = [str(script)] if script.exists() else [sys.executable, "-m", "fastsketch"]
     commands = {
         "python": [sys.executable, "-c", "pass"],
         "import scipy.linalg": [sys.executable, "-c", "import scipy.linalg"],
@@ -66,7 +68,7 @@ def cold(args):
             "-c",
             "import fastsketch as fs; fs.FrequentDirections(8).update([[1., 2.]])",
         ],
-        "fastsketch --help": [str(Path(sys.executable).with_name("fastsketch")), "--help"],
+        "fastsketch --help": [*program, "--help"],
     }
     times = {name: [] for name in commands}
     for _ in range(5 if args.quick else 15):
