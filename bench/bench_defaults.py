@@ -105,9 +105,9 @@ def sketch_defaults(args):
 def _sketch_errors(rows, size, options):
     """(error of A'A, error of solutions for some of the rows, for random vectors, seconds)."""
     rows = rows.toarray() if sparse.issparse(rows) else rows
-    start = time.perf_counter()
+    start = time.process_time()
     model = fs.FrequentDirections(size, solver="gram", **options).update(rows)
-    taken = time.perf_counter() - start
+    taken = time.process_time() - start
     exact = rows.T @ rows
     largest = np.linalg.norm(exact, 2)
     ridge = RIDGE * largest
@@ -155,9 +155,9 @@ def hash_defaults(args):
                 for label, options in HASHES.items():
                     size = options.get("sketch_size", 2) * n_bits
                     model = fs.SketchHash(n_bits, seed=split, **{**options, "sketch_size": size})
-                    start = time.perf_counter()
+                    start = time.process_time()
                     model.update(base).projection  # noqa: B018
-                    taken = time.perf_counter() - start
+                    taken = time.process_time() - start
                     precision = [
                         mean_average_precision(model, asked, base, near)
                         for asked, near in zip(queries, relevant, strict=True)
@@ -184,13 +184,13 @@ def _estimators(scores, name, rows, targets, candidates, score):
         first, second = int(0.56 * len(order)), int(0.7 * len(order))
         train, *others = [(rows[part], targets[part]) for part in np.split(order, [first, second])]
         for label, make in candidates.items():
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 model = make().fit(*train)
                 found = [score(model, *part) for part in others]
             except FloatingPointError:
                 found = [np.nan, np.nan]
-            scores.add((name,), label, *found, time.perf_counter() - start)
+            scores.add((name,), label, *found, time.process_time() - start)
 
 
 SETS = ("a9a", "mushrooms", "w8a", "farm-ads", "news20", "breast cancer", "breast cancer, scaled")
@@ -303,13 +303,13 @@ def lowrank_defaults(args):
             cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
             for rank in ranks:
                 for label, options in MODELS.items():
-                    line, start = [], time.perf_counter()
+                    line, start = [], time.process_time()
                     for train, held in ((order[:inner], order[inner:cut]), (order[:cut], order[cut:])):
                         x = matrix(found, train, values.astype(np.float32))
                         model = fs.LowRankModel(rank, loss=loss, **options).fit(x)
                         z = model.decision_function(rows[held], columns[held])
                         line.append(_error(loss, z, values[held].astype(np.float64)))
-                    scores.add((name, loss, rank), label, *line, time.perf_counter() - start)
+                    scores.add((name, loss, rank), label, *line, time.process_time() - start)
         print(name, loss, flush=True)
     _own_against_others(scores)
     scores.each()

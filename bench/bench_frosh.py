@@ -250,10 +250,10 @@ def frosh(args):
             def timed(name, make, rows=rows, truth=truth, norm=norm, found=found):
                 times, sketch = [], None
                 for _ in range(2):
-                    start = time.perf_counter()
+                    start = time.process_time()
                     sketch = make().update(rows)
                     b = sketch.sketch()
-                    times.append(time.perf_counter() - start)
+                    times.append(time.process_time() - start)
                 found[name] = (relative_error(truth, b, norm), min(times))
 
             # the same l rows for both: FD's doubled buffer holds l / 2 kept rows, and so does FFD's

@@ -74,14 +74,14 @@ def dfrosh(n_bits, rows, parts=5, rotation="random"):
     """FROSH on five machines, here in turn: the model, seconds of the slowest part, seconds of the merge."""
     models, times = [], []
     for part, piece in enumerate(np.array_split(rows, parts)):
-        start = time.perf_counter()
+        start = time.process_time()
         models.append(fs.SketchHash(n_bits, rotation=rotation, part=part).update(piece).seal())
-        times.append(time.perf_counter() - start)
-    start = time.perf_counter()
+        times.append(time.process_time() - start)
+    start = time.process_time()
     whole = models[0]
     for model in models[1:]:
         whole.merge(model)
-    return whole, max(times), time.perf_counter() - start
+    return whole, max(times), time.process_time() - start
 
 
 def methods(n_bits, rows):

@@ -71,13 +71,13 @@ def newton(args):
                             size, method=method, alpha0=alpha0, **PAPERS
                         )
                 for label, model in models.items():
-                    start = time.perf_counter()
+                    start = time.process_time()
                     try:
                         model.update(x, y)
                         scores.setdefault(label, []).append(accuracy(model, test, truth))
                     except FloatingPointError:
                         scores.setdefault(label, []).append(np.nan)
-                    times.setdefault(label, []).append((time.perf_counter() - start) / len(y))
+                    times.setdefault(label, []).append((time.process_time() - start) / len(y))
             for label, values in scores.items():
                 shown = f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}"
                 out.append(

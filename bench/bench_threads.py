@@ -51,7 +51,7 @@ def _one(name, run, counts, repeats):
     for _ in range(repeats):
         for n in times:
             with fs.thread_limit(n):
-                times[n].append(seconds(run))
+                times[n].append(seconds(run, time.perf_counter))
                 gemm[n].append(_gemm())
     lines = []
     for n in counts:
@@ -189,8 +189,8 @@ def _side_by_side(repeats):
             with fs.thread_limit(limit):
                 alone, both = [], []
                 for _ in range(repeats):
-                    alone.append(seconds(work))
-                    both.append(seconds(lambda work=work: _in_threads(work, 2)))
+                    alone.append(seconds(work, time.perf_counter))
+                    both.append(seconds(lambda work=work: _in_threads(work, 2), time.perf_counter))
             one, two = np.median(alone), np.median(both)
             line += [f"{one * 1e3:.0f}", f"{two * 1e3:.0f}", f"{2 * one / two:.2f}"]
         out.append(line)

@@ -35,17 +35,15 @@ def header():
     )
 
 
-def seconds(function, clock=time.perf_counter):
+def seconds(function, clock=time.process_time):
+    """Seconds of the processor: what runs in one thread is not slower for others on the machine."""
     start = clock()
     function()
     return clock() - start
 
 
-def interleaved(functions, repeats=5, clock=time.perf_counter, name_of_runs=""):
-    """{name: (min, median) seconds} of functions run in turn.
-
-    For what runs in one thread `clock=time.process_time` leaves out the time in which others had the core.
-    """
+def interleaved(functions, repeats=5, clock=time.process_time, name_of_runs=""):
+    """{name: (min, median) seconds} of functions run in turn; of the processor, if no other clock is given."""
     times = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():

@@ -33,7 +33,7 @@ REFERENCE = re.compile(
     rf"(?P<command>[a-z]\w*)(?:/(?P<name>{_quoted}|[\w-]+))?(?:\[(?P<where>(?:{_quoted}|[^\]\"])*)\])?"
     rf"\.(?P<column>{_quoted}|{_words})"
 )
-NUMBER = re.compile(r"[<>~]?\s*([-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)")
+NUMBER = re.compile(r"[<>~]?\s*([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)")
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
