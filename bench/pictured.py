@@ -91,6 +91,7 @@ def size_of(found):
 RECOMMENDERS = ("popularity", "item-knn", "PureSVD", "EASE, exact", "implicit ALS, as it comes", "implicit ALS, tuned",
                 "cmfrec CMF_implicit, as it comes", "cmfrec CMF_implicit, tuned", "SketchedEASE, l = 64, as it comes",
                 "SketchedEASE, l = 256, as it comes")
+CODES = ("SketchQuantizer", "OPQ", "PQ", "PCA, SQ4", "PCA, RaBitQ", "SketchHash, Hamming")
 PCA = ("SketchedPCA, fit", "partial_fit", "gram", "IncrementalPCA", "PCA eigh", "PCA randomized")
 PICTURED = {
     "speed": [
@@ -173,9 +174,8 @@ PICTURED = {
     ],
     "codes": [
         Lines(name, label=("method",), spread_over=r"(\d+) bytes", along="bytes a row", axis="recall@10, raw",
-              title=title or name, across=2, where={"method": ("SketchQuantizer", "OPQ", "PQ", "PCA, SQ4", "PCA, RaBitQ",
-              "SketchHash, Hamming")}, least=0)
-        for name, title in (("sift5k", "sift5k"), ("mnist", "MNIST"), ("patches", "patches"), ("generated", ""))
+              title=name, across=2, least=0, where={"method": CODES})
+        for name in ("sift5k", "mnist", "patches", "generated")
     ],
     "encoding": [
         Bars("main", ("d", "instructions"), ("SketchQuantizer", "PQ", "OPQ", "PCA, SQ4"), where={"bytes": ("16",)},
@@ -272,6 +272,33 @@ PICTURED = {
              where={"method": RECOMMENDERS}, title="ML-1M, users held out"),
         Bars("ml-1m-users", ("method",), ("s, fit",), ours="Sketched", across=2, log=True, axis="seconds to fit",
              where={"method": RECOMMENDERS}),
+    ],
+    "memory": [Bars("main", ("GB of file",), ("MB before", "MB above"), axis="MB",
+               title="A file of so many GB, l = 128")],
+    "cold": [Bars("main", ("command",), ("min ms",), ours="fastsketch", axis="milliseconds, fresh processes",
+             title="Imports")],
+    "servers": [Bars("main", ("setting",), ("of the best",), ours="defaults", axis="of the best setting's time",
+                title="Eight Python threads, a sketch each")],
+    "hashthreads": [Bars("main", ("BLAS setting",), ("s",), ours="default", axis="seconds",
+                    title="Eight Python threads, a hash each")],
+    "widehash": [Bars("main", ("rows", "m"), ("l d, MB", "more while learning, MB", "more with the read-out, MB"),
+                 axis="MB", title="FROSH of 25,600 columns: rows, m")],
+    "first": [
+        Bars("main", ("first update or fit",), ("CPU s",), ours=".", axis="processor seconds, imports included", mark=2,
+             title="First updates in fresh processes"),
+    ],
+    "processors": [
+        Bars("main", ("what",), ("AVX-512, new", "AVX2", "SSE2"), axis="as named", log=True, title="Whole calls"),
+    ],
+    "sources": [
+        Bars("main", ("set",), ("plain reader, 8 MB a time", "`open_rows`"), log=True,
+             axis="GB a second of the processor", title="Rows from files"),
+        Bars("main", ("set", "way"), ("GB/s of CPU time",), log=True, ours="open_rows|sketch",
+             axis="GB a second of the processor", title="Rows from files"),
+    ],
+    "items": [
+        Bars("main", ("what",), ("measured",), where={"what": ("project, ms", "best 1, ms", "read items, ms",
+             "best 64, ms", "gemm 64, ms")}, axis="milliseconds", ours="best", title="A million items"),
     ],
     "jobs": [
         Bars("main", ("work",), ("one worker", "two processes", "two threads", "two workers of Dask"), mark=0.95,

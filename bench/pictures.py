@@ -10,7 +10,6 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 
 from pages import NUMBER
 from pictured import PICTURED, Bars, Lines
@@ -158,7 +157,7 @@ def short(number):
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if number >= size * (10 if unit == "k" else 1):
             return f"{number / size:.4g}{unit}"
-    return f"{number:,.4g}" if number >= 1e-4 else f"{number:.0e}"
+    return f"{number:,.4g}" if number >= 1e-4 or not number else f"{number:.0e}"
 
 
 def bars(axes, entry, series):
@@ -220,19 +219,17 @@ def curves(axes, entry, series):
         axes.set_ylim(bottom=entry.least)
 
 
-def picture(command, folder=RESULTS):
-    """Draw the picture of a stored result; returns its path."""
-    record = json.loads((Path(folder) / f"{command}.json").read_text(encoding="utf-8"))
-    path = Path(folder) / f"{command}.png"
-    draw(record, path)
-    return path
+def picture(result):
+    """Draw the picture of a stored result beside it; returns its path."""
+    draw(json.loads(result.read_text(encoding="utf-8")), result.with_suffix(".png"))
+    return result.with_suffix(".png")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commands", nargs="*", help="all that have a result if not given")
     for command in parser.parse_args().commands or sorted(p.stem for p in RESULTS.glob("*.json") if "." not in p.stem):
-        path = picture(command)
+        path = picture(RESULTS / f"{command}.json")
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -14,7 +14,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_name] = "1"
 
 import argparse  # noqa: E402
-import importlib  # noqa: E402
+import importlib.util  # noqa: E402
 import tempfile  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -149,12 +149,17 @@ def main():
         "lowrank_defaults": "defaults",
     }.get(args.command, args.command)
     from bench_tools import header
-    from store import recording
+    from store import file_of, recording
 
     print(header())
     options = {name: value for name, value in vars(args).items() if name not in ("command", "out", "scratch")}
     with recording(args.command, options, args.out):
         getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
+    result = args.out / file_of(args.command, options)
+    if result.exists() and importlib.util.find_spec("matplotlib"):
+        from pictures import picture
+
+        print(picture(result))
 
 
 if __name__ == "__main__":
