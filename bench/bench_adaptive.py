@@ -104,15 +104,24 @@ def regression(args):
             ]
         )
         print(*out[-1], flush=True)
-    text = table(out, ["method", "form", "regret", "target", "best learning rate", "delta", "us a round"])
-    text += "\n\n" + table(
+    streams = f"{len(seeds)} streams (ADA-FULL and ADA-LR: 2), mean +- standard deviation"
+    columns = ["method", "form", "regret", "target", "best learning rate", "delta", "us a round"]
+    table(out, columns, "main", runs=streams)
+    table(
         [[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
         ["method", "form", *(f"rate {rate:g}" for rate in RATES)],
+        "rates",
+        runs=f"{len(seeds)} streams (ADA-FULL and ADA-LR: 2), means",
     )
-    text += "\n\n" + _speed() + "\n\n" + _sizes(args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "regression.md").write_text(text + "\n")
-    _picture(curves, args.out / "regression.png")
+    table(
+        [[500 * k, *(f"{curve[k]:.0f}" for curve in curves.values())] for k in range(len(rows) // 500 + 1)],
+        ["rounds", *(f"{NAMES[method]}, {form}" for method, form in curves)],
+        "curves",
+        runs=1,
+        note="Regret of the stream with seed 0, best step sizes.",
+    )
+    _speed()
+    _sizes(args)
 
 
 def _round(rows, y, n, tau=20, **options):
@@ -140,7 +149,7 @@ def _speed():
         ours = _round(rows, y, 100 if method == "ada_full" else 3000, method=method, learning_rate=0.01, delta=1.0)
         theirs = min(seconds(call) for _ in range(2)) / n
         out.append([NAMES[method], f"{1e6 * ours:.1f}", f"{1e6 * theirs:.0f}", f"{theirs / ours:.1f}"])
-    return table(out, ["method", "us a round", "NumPy, us", "ratio"])
+    table(out, ["method", "us a round", "NumPy, us", "ratio"], "numpy", runs="the least of 3 (NumPy: of 2)")
 
 
 def _sizes(args):
@@ -151,10 +160,10 @@ def _sizes(args):
         for method in ("ada_ffd", "ada_fd", "radagrad", "fd_son"):
             if tau > 80 and method in ("radagrad", "fd_son"):
                 continue
-            start = time.perf_counter()
+            start = time.process_time()
             searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
             grid = fs.AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
-            taken = time.perf_counter() - start
+            taken = time.process_time() - start
             best = grid.best()
             one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
             out.append(
@@ -169,27 +178,8 @@ def _sizes(args):
                 ]
             )
             print(*out[-1], flush=True)
-    return table(out, ["tau", "method", "regret", "best learning rate", "delta", "us a round", "s for the whole grid"])
-
-
-def _picture(curves, path):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
-    for axis, form in zip(axes, ("dual_averaging", "mirror_descent"), strict=True):
-        for (method, of), curve in curves.items():
-            if of == form:
-                axis.plot(np.arange(len(curve)) * 500, curve, label=NAMES[method])
-        axis.set(xlabel="rounds", title="dual averaging" if form == "dual_averaging" else "mirror descent")
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("regret")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    print(path)
+    columns = ["tau", "method", "regret", "best learning rate", "delta", "us a round", "s for the whole grid"]
+    table(out, columns, "tau", runs="1 stream; times of a round: the least of 3")
 
 
 # -- section 5.3 -----------------------------------------------------------------------------------------------------
@@ -250,9 +240,9 @@ def classification(args):
             results = []
             for seed in range(1 if args.quick else 3):
                 order = np.random.default_rng(seed).permutation(len(x))
-                start = time.perf_counter()
+                start = time.process_time()
                 mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
-                taken = time.perf_counter() - start
+                taken = time.process_time() - start
                 scores = np.stack([model.decision_function(test) for model in models], axis=1)
                 right = classes[scores.argmax(axis=1)] == truth
                 results.append((mistakes / len(classes), 100 * np.mean(right), taken))
@@ -271,12 +261,12 @@ def classification(args):
                 ]
             )
             print(*out[-1], flush=True)
-    text = table(
+    table(
         out,
         ["set", "method", "form", "learning rate", "delta", "mistakes a class", "test accuracy, %", "s", "us a round"],
+        "main",
+        runs=f"{1 if args.quick else 3} orders of the rows, mean +- standard deviation",
     )
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "classification.md").write_text(text + "\n")
 
 
 def _mistakes(x, y, classes, method, form, eta, delta):
@@ -347,7 +337,7 @@ def cnn(args):
     def run(make, lr, epochs, seed):
         torch.manual_seed(seed)
         model = network()
-        optimizer, losses, start = make(model, lr), [], time.perf_counter()
+        optimizer, losses, start = make(model, lr), [], time.process_time()
         inside = 0.0
         for _ in range(epochs):
             model.train()
@@ -358,12 +348,12 @@ def cnn(args):
                 if not torch.isfinite(loss):
                     return np.inf, 0.0, 0.0, 0.0
                 loss.backward()
-                before = time.perf_counter()
+                before = time.process_time()
                 optimizer.step()
-                inside += time.perf_counter() - before
+                inside += time.process_time() - before
                 total += loss.item() * len(part)
             losses.append(total / n)
-        taken = time.perf_counter() - start
+        taken = time.process_time() - start
         model.eval()
         with torch.no_grad():
             right = sum(
@@ -392,8 +382,5 @@ def cnn(args):
             ]
         )
         print(*out[-1], flush=True)
-    text = table(
-        out, ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch", "ms a step of the optimizer"]
-    )
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "cnn.md").write_text(text + "\n")
+    columns = ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch", "ms a step of the optimizer"]
+    table(out, columns, "main", runs=f"{seeds} seeds, mean +- standard deviation")

@@ -170,9 +170,3 @@ def _number(text):
         return float(text), ""
     except ValueError:
         return float("inf"), text
-
-
-def write(args, name, text):
-    """The table of a command among its results."""
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / f"{name}.md").write_text(text + "\n")

@@ -34,7 +34,7 @@ def classes(args):
                     continue
                 out.append([f"{name}.{method}", *_one(bench, method, values)])
                 out[-1].insert(1, ", ".join(f"{p}={v}" for p, v in zip(cls.param_names, values, strict=True)))
-    table(out, ["bench", "parameters", "result"])
+    table(out, ["bench", "parameters", "result"], "main", runs="times: the least of 5")
 
 
 def _one(bench, method, values):

@@ -121,7 +121,8 @@ def codedrift(args):
                          for c in (10, 100))  # fmt: skip
             cells.append(f"{raw:.3f} / {wide:.3f}")
         lines.append([name, len([g for g in index.generations if g["n_rows"]]), *cells])
-    print(
-        f"{len(rows):,} rows of {N_FEATURES} features in {PARTS} parts, {N_BYTES} bytes a row: recall@10, raw / of 100"
+    note = (
+        f"{len(rows):,} rows of {N_FEATURES} features in {PARTS} parts, {N_BYTES} bytes a row: recall@10, raw / of 100."
     )
-    table(lines, ["way", "generations", *(f"queries of the {when} part" for when in asked)])
+    columns = ["way", "generations", *(f"queries of the {when} part" for when in asked)]
+    table(lines, columns, "main", runs=f"1 stream, {len(queries[0])} queries of each part", note=note)

@@ -8,6 +8,7 @@ import numpy as np
 
 import bench_code_sets as sets
 import fastsketch as fs
+import store
 from bench_code_peers import peers
 from bench_tools import table
 
@@ -103,7 +104,7 @@ class Kept:
 
 def codes(args):
     """Measure what is asked for and print the tables of all that was measured."""
-    kept = Kept(args.out / "codes.json")
+    kept = Kept(store.partial(args))
     chosen = args.sets.split(",") if args.sets else list(sets.QUICK if args.quick else sets.SETS)
     sizes = [int(n) for n in args.bytes.split(",")] if args.bytes else BYTES
     for name in chosen:
@@ -149,18 +150,21 @@ def _tables(kept, name):
     sizes = sorted({one["asked"] for one in mine})
     methods = list(dict.fromkeys(one["method"] for one in mine))
     kinds = {
-        f"{name}: recall@10, raw / of 30 candidates rescored / of 100": ("10", "10 of 30", "10 of 100"),
-        f"{name}: recall@1, raw / of 30 rescored": ("1", "1 of 30"),
-        f"{name}: recall@100, raw": ("100",),
+        "": ("recall@10, raw / of 30 candidates rescored / of 100", ("10", "10 of 30", "10 of 100")),
+        "-first": ("recall@1, raw / of 30 rescored", ("1", "1 of 30")),
+        "-hundred": ("recall@100, raw", ("100",)),
     }
-    for title, whats in kinds.items():
-        print(title)
-        table(
-            [[m, *(_cell(kept.get(name, m, n), whats) for n in sizes)] for m in methods], ["method", *map(str, sizes)]
-        )
-    print(f"{name}: seconds of learning, thousands of rows encoded a second; one core")
+    columns = ["method", *(f"{n} bytes" for n in sizes)]
+    for kind, (note, whats) in kinds.items():
+        lines = [[m, *(_cell(kept.get(name, m, n), whats) for n in sizes)] for m in methods]
+        table(lines, columns, _name(name) + kind, runs="1 split", note=f"{name}: {note}.")
     costs = [[m, *(_cost(kept.get(name, m, n)) for n in sizes)] for m in methods]
-    table(costs, ["method", *map(str, sizes)])
+    note = f"{name}: seconds of learning, thousands of rows encoded a second; one core."
+    table(costs, columns, f"{_name(name)}-seconds", runs=1, note=note)
+
+
+def _name(of_set):
+    return of_set.lower().replace(", ", "-").replace(" ", "-")
 
 
 def _cell(one, whats):

@@ -139,4 +139,4 @@ def first(args):
             )
             print(*out[-1], flush=True)
     heads = ["s", "CPU s", "compiled", "next process, s", "read-only, s", "four at once, s", "CPU s"]
-    table(out, ["first update or fit", *heads])
+    table(out, ["first update or fit", *heads], "main", runs=1)

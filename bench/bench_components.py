@@ -199,9 +199,8 @@ def components(args):
         if found.result:
             print(f"{name}: {found.result[0].shape[0]:,} x {found.result[0].shape[1]:,}", flush=True)
         cases += found.result
-    text = "\n\n".join([*tables(cases), verdict(cases)])
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "components.md").write_text(text + "\n")
+    tables(cases, 1 if args.quick else 3)
+    verdict(cases)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -234,26 +233,30 @@ def seconds_of(case, way):
     return f"{np.median(taken):.3g}{spread}"
 
 
-def tables(cases):
+def tables(cases, repeats):
     head = ["set", "rows", *WAYS]
-    print(f"\nCells: {' / '.join(f'k = {case.k}' for case in cases if case.name == cases[0].name)}.")
-    for title, cell in (
-        ("Worst relative error of the first k variances", lambda case, way: share(case.quality(way).worst)),
-        ("Their median relative error", lambda case, way: share(case.quality(way).median)),
-        ("Captured-variance deficit", lambda case, way: f"{max(case.quality(way).deficit, 0.0):.1e}"),
-        ("Seconds", seconds_of),
-        ("Peak memory beyond the rows, MB", lambda case, way: f"{max(f.megabytes for f in case.runs[way]):.3g}"),
+    cells = f"Cells: {' / '.join(f'k = {case.k}' for case in cases if case.name == cases[0].name)}."
+    for name, title, cell in (
+        ("worst", "Worst relative error of the first k variances", lambda case, way: share(case.quality(way).worst)),
+        ("median", "Median relative error of the first k variances", lambda case, way: share(case.quality(way).median)),
+        ("deficit", "Captured-variance deficit", lambda case, way: f"{max(case.quality(way).deficit, 0.0):.1e}"),
+        ("seconds", "Seconds of the processor, median +- half the range", seconds_of),
+        (
+            "memory",
+            "Peak memory beyond the rows, MB",
+            lambda case, way: f"{max(f.megabytes for f in case.runs[way]):.3g}",
+        ),
     ):
-        print(title + ":")
-        yield f"{title}:\n\n" + table(by_way(cases, cell), head)
-    print("Certificates, drifts, intervals:")
-    yield table([_certificates(case) for case in cases], CERTIFICATES)
-    print("One extra pass after solver='gram':")
-    yield table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN)
-    print("Rules of the sketch, one pass and after an extra one, l = 2 k + 10; worst of all sets (of them meet it):")
-    yield table(frontier(cases, share), HEAD)
-    print("Audits of Tracked FD, l = 30:")
-    yield table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT)
+        runs = f"{repeats} runs, 1 of what takes longer" if name == "seconds" else 1
+        table(by_way(cases, cell), head, name, runs=runs, note=f"{title}. {cells}")
+    note = "Ways, certificates, drifts, intervals."
+    table([_certificates(case) for case in cases], CERTIFICATES, "ways", runs=1, note=note)
+    note = "One extra pass after solver='gram'."
+    table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN, "refine", runs=1, note=note)
+    note = "Rules of the sketch, one pass and after an extra one, l = 2 k + 10: worst of all sets (of them meet it)."
+    table(frontier(cases, share), HEAD, "rules", runs=1, note=note)
+    note = "Audits of Tracked FD, l = 30."
+    table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT, "audits", runs=1, note=note)
 
 
 CERTIFICATES = [
@@ -373,8 +376,7 @@ def verdict(cases):
         ("audit: error against the true one", 0.01, audits, off, share),
     ]
     out = [_judged(*group) for group in groups if group[2]]
-    print("Targets:")
-    return table(out, ["target", "asked", "farthest", "at", "met", "missed by"])
+    table(out, ["target", "asked", "farthest", "at", "met", "missed by"], "targets", runs=1)
 
 
 def of(cases, *kinds):

@@ -25,9 +25,8 @@ FACTORS = 10
 def covariance(args):
     """Both tables."""
     shapes = [(100, 20_000), (300, 60_000), (1000, 100_000), (1000, 20_000)]
-    texts = [calibration(shapes[:1] if args.quick else shapes), *likelihood(quick=args.quick)]
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "covariance.md").write_text("\n\n".join(texts) + "\n")
+    calibration(shapes[:1] if args.quick else shapes)
+    likelihood(quick=args.quick)
 
 
 # -- calibration -------------------------------------------------------------------------------------------------------
@@ -44,7 +43,7 @@ def calibration(shapes):
             cells = [f"{middle[k]:.2f}% ({low[k]:.2f} .. {high[k]:.2f})" for k in (0, 1)]
             lines.append([d, n, name, *cells, f"{np.mean([s[2] for s in shares]):.1e}"])
     head = ["d", "rows", "estimator", f"beyond 1%, median of {SEEDS} seeds (range)", "beyond 5%", "shrinkage_"]
-    return table(lines, head)
+    table(lines, head, "outliers", runs=f"{SEEDS} seeds, median and range")
 
 
 def _shares(d, n, seed):
@@ -131,14 +130,13 @@ def likelihood(*, quick):
                     found = [model.score(part) for part in (validation, test)]
                 seconds.setdefault((label, name), []).append(time.process_time() - start)
                 scores.setdefault((label, name), []).append(found)
-    texts = []
+    runs = f"{SEEDS} permutations, mean +- standard deviation"
     for k, part in enumerate(("validation", "test")):
         lines = [[label, *(_cell(np.array(scores[label, name])[:, k]) for name in sets)] for label in CANDIDATES]
         head = [f"log-likelihood of {part} rows", *(f"{name}, d = {rows.shape[1]}" for name, rows in sets.items())]
-        texts.append(table(lines, head))
+        table(lines, head, part, runs=runs)
     lines = [[label, *(f"{min(seconds[label, name]):.2f}" for name in sets)] for label in CANDIDATES]
-    texts.append(table(lines, ["CPU seconds, fit and scores", *sets]))
-    return texts
+    table(lines, ["CPU seconds, fit and scores", *sets], "seconds", runs=f"the least of {SEEDS}")
 
 
 def _cell(values):

@@ -17,6 +17,7 @@ from bench_online import labelled, two_classes
 from bench_tools import dataset, table
 
 SPLITS = 3
+RUNS = f"{SPLITS} splits, mean +- standard deviation"
 
 
 def shown(values, digits):
@@ -42,7 +43,7 @@ class Scores:
         raised = f" ({len(values) - len(ended)} raised)" if len(ended) < len(values) else ""
         return [(shown(ended[:, k], self.digits) if len(ended) else "") + raised for k in (0, 1)]
 
-    def each(self):
+    def each(self, name="each"):
         """The table of all problems."""
         out = []
         for problem, lines in self.found.items():
@@ -51,9 +52,9 @@ class Scores:
                 values = np.array(values)
                 out.append([*problem, candidate, *self.cells(values), f"{values[:, 2].min() / base:.1f}"])
         head = ["candidate", f"{self.measure}, validation", "test", "time / first"]
-        return table(out, [*self.head, *head])
+        table(out, [*self.head, *head], name, runs=RUNS)
 
-    def means(self):
+    def means(self, name="means"):
         """The table of means over the problems; of times, the geometric one."""
         out, problems = [], list(self.found.values())
         for candidate in problems[0] if problems else ():
@@ -64,12 +65,8 @@ class Scores:
             raised = int(np.isnan(values[:, :, 0]).sum())
             cells = [shown(mean[:, k], self.digits) for k in (0, 1)]
             out.append([candidate, *cells, f"{ratio:.1f}", raised or ""])
-        return table(out, ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"])
-
-
-def write(args, name, *tables):
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / f"{name}.md").write_text("\n\n".join(tables) + "\n")
+        columns = ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"]
+        table(out, columns, name, runs=RUNS)
 
 
 def named(cls, *choices):
@@ -100,15 +97,17 @@ def sketch_defaults(args):
                     errors = [_sketch_errors(half, size, options) for half in halves]
                     for k, scores in enumerate(measures):
                         scores.add((name, size), label, *(half[k] for half in errors), errors[0][-1])
-    write(args, "sketch_defaults", *(text for scores in measures for text in (scores.means(), scores.each())))
+    for name, scores in zip(("error", "solve-rows", "solve-random"), measures, strict=True):
+        scores.means(f"{name}-means")
+        scores.each(f"{name}-each")
 
 
 def _sketch_errors(rows, size, options):
     """(error of A'A, error of solutions for some of the rows, for random vectors, seconds)."""
     rows = rows.toarray() if sparse.issparse(rows) else rows
-    start = time.perf_counter()
+    start = time.process_time()
     model = fs.FrequentDirections(size, solver="gram", **options).update(rows)
-    taken = time.perf_counter() - start
+    taken = time.process_time() - start
     exact = rows.T @ rows
     largest = np.linalg.norm(exact, 2)
     ridge = RIDGE * largest
@@ -156,15 +155,16 @@ def hash_defaults(args):
                 for label, options in HASHES.items():
                     size = options.get("sketch_size", 2) * n_bits
                     model = fs.SketchHash(n_bits, seed=split, **{**options, "sketch_size": size})
-                    start = time.perf_counter()
+                    start = time.process_time()
                     model.update(base).projection  # noqa: B018
-                    taken = time.perf_counter() - start
+                    taken = time.process_time() - start
                     precision = [
                         mean_average_precision(model, asked, base, near)
                         for asked, near in zip(queries, relevant, strict=True)
                     ]
                     scores.add((name, n_bits), label, *precision, taken)
-    write(args, "hash_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def _vectors(name, split):
@@ -184,13 +184,13 @@ def _estimators(scores, name, rows, targets, candidates, score):
         first, second = int(0.56 * len(order)), int(0.7 * len(order))
         train, *others = [(rows[part], targets[part]) for part in np.split(order, [first, second])]
         for label, make in candidates.items():
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 model = make().fit(*train)
                 found = [score(model, *part) for part in others]
             except FloatingPointError:
                 found = [np.nan, np.nan]
-            scores.add((name,), label, *found, time.perf_counter() - start)
+            scores.add((name,), label, *found, time.process_time() - start)
 
 
 SETS = ("a9a", "mushrooms", "w8a", "farm-ads", "news20", "breast cancer", "breast cancer, scaled")
@@ -209,7 +209,8 @@ def online_defaults(args):
         found = two_kinds(name)
         if found is not None:
             _estimators(scores, name, *found, newton | adaptive, _balanced_error)
-    write(args, "online_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def two_kinds(name):
@@ -259,7 +260,8 @@ def regression_defaults(args):
         _estimators(scores, name, rows, y, candidates, lambda model, *part: model.score(*part))
         if args.quick:
             break
-    write(args, "regression_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def real_targets():
@@ -301,15 +303,16 @@ def lowrank_defaults(args):
             cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
             for rank in ranks:
                 for label, options in MODELS.items():
-                    line, start = [], time.perf_counter()
+                    line, start = [], time.process_time()
                     for train, held in ((order[:inner], order[inner:cut]), (order[:cut], order[cut:])):
                         x = matrix(found, train, values.astype(np.float32))
                         model = fs.LowRankModel(rank, loss=loss, **options).fit(x)
                         z = model.decision_function(rows[held], columns[held])
                         line.append(_error(loss, z, values[held].astype(np.float64)))
-                    scores.add((name, loss, rank), label, *line, time.perf_counter() - start)
+                    scores.add((name, loss, rank), label, *line, time.process_time() - start)
         print(name, loss, flush=True)
-    write(args, "lowrank_defaults", _own_against_others(scores), scores.each())
+    _own_against_others(scores)
+    scores.each()
 
 
 def _own_against_others(scores):
@@ -324,7 +327,7 @@ def _own_against_others(scores):
     head = ["defaults, validation", "test"]
     for what in ("best other ridge", "best other bias_ridge"):
         head += [what, "validation", "test"]
-    return table(out, [*scores.head, *head, "no sweeps, validation", "test"])
+    table(out, [*scores.head, *head, "no sweeps, validation", "test"], "own", runs=RUNS)
 
 
 def _problems(args):

@@ -108,5 +108,5 @@ def drift(args):
         [name, *(f"{np.mean(errors[name, kind]):.1f} +- {np.std(errors[name, kind], ddof=1):.1f}" for kind in STREAMS)]
         for name in [*learners, "the truth"]
     ]
-    print(f"{n:,} rows of {N_FEATURES} features, {seeds} seeds: % of wrong predictions, and their standard deviation")
-    table(lines, ["learner", *STREAMS])
+    note = f"{n:,} rows of {N_FEATURES} features: % of wrong predictions."
+    table(lines, ["learner", *STREAMS], "main", runs=f"{seeds} seeds, mean +- standard deviation", note=note)

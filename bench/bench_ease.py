@@ -149,10 +149,13 @@ def ease(args):
         for kind in ("entries", "users"):
             for power in (0.0, 0.5):
                 found = {}
-                for seed in range(1 if args.quick or name == "power law" else 2):
+                seeds = 1 if args.quick or name == "power law" else 2
+                for seed in range(seeds):
                     _compare(Validation(x, kind, seed), power, found)
-                print(f"\n{name}, held-out {kind}, activity_power {power:g}: NDCG@{DEPTH} @ ridge, mean of seeds")
-                table([(what, *_means(values)) for what, values in found.items()], COLUMNS)
+                lines = [(what, *_means(values)) for what, values in found.items()]
+                label = f"{name} {kind} {power:g}".lower().replace(" ", "-").replace(".", "")
+                note = f"{name}, held-out {kind}, activity_power {power:g}: NDCG@{DEPTH} @ ridge."
+                table(lines, COLUMNS, label, runs=f"{seeds} split{'s, mean' if seeds > 1 else ''}", note=note)
                 sys.stdout.flush()
 
 

@@ -138,8 +138,8 @@ def fwht(args):
                     f"{others[best] / times['ours']:.1f} ({best})" if best else "",
                 ]
             )
-    text = table(out, ["between", "shape", "dtype", "MB", "ms", "of a copy", "numpy / ours", "best package / ours"])
-    _write(args, "fwht.md", text)
+    columns = ["between", "shape", "dtype", "MB", "ms", "of a copy", "numpy / ours", "best package / ours"]
+    table(out, columns, "main", runs="the least of 5 in turn")
 
 
 # -- srht ------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,8 @@ def srht(args):
                     out.append(
                         [np.dtype(dtype).name, q, label, center, f"{value * 1e3:.0f}", f"{value / times['read']:.2f}"]
                     )
-    text = table(out, ["dtype", "q of 4 d rows", "map", "centred", "ms", "in reads of A (sum)"])
+    columns = ["dtype", "q of 4 d rows", "map", "centred", "ms", "in reads of A (sum)"]
+    table(out, columns, "main", runs=f"the least of {3 if args.quick else 5} in turn")
     errors = []
     for name, rows in (("FROSH 5.1", frosh_rows(8192, 256, rng)), ("ten heavy rows", _heavy(rng))):
         truth = rows.T @ rows
@@ -184,8 +185,7 @@ def srht(args):
                     found.append(np.linalg.norm(truth - b.T @ b, 2) / scale)
                 cells.append(f"{np.mean(found):.3f}")
             errors.append([name, q, *cells])
-    text += "\n\n" + table(errors, ["rows (8,192 x 256)", "q of 1,024 rows", *KINDS])
-    _write(args, "srht.md", text)
+    table(errors, ["rows (8,192 x 256)", "q of 1,024 rows", *KINDS], "error", runs="5 seeds, means")
 
 
 def compress_all(kind, q, rows, center):
@@ -238,7 +238,7 @@ def frosh(args):
     }
     if args.quick:
         axes = {"l": (16, 64), "d": (64, 256), "n": (50_000, 100_000)}
-    out, curves = [], {}
+    out = []
     for axis, values in axes.items():
         for value in values:
             size = {**base, axis: value}
@@ -250,10 +250,10 @@ def frosh(args):
             def timed(name, make, rows=rows, truth=truth, norm=norm, found=found):
                 times, sketch = [], None
                 for _ in range(2):
-                    start = time.perf_counter()
+                    start = time.process_time()
                     sketch = make().update(rows)
                     b = sketch.sketch()
-                    times.append(time.perf_counter() - start)
+                    times.append(time.process_time() - start)
                 found[name] = (relative_error(truth, b, norm), min(times))
 
             # the same l rows for both: FD's doubled buffer holds l / 2 kept rows, and so does FFD's
@@ -264,7 +264,6 @@ def frosh(args):
                     f"FFD m={tau}d", lambda q=q, c=c: fs.FrequentDirections(q, method="fd", solver="gram", compressor=c)
                 )
             timed("exact", lambda q=q: fs.FrequentDirections(q, method="fd", solver="exact"))
-            curves.setdefault(axis, []).append((value, found))
             fd = found["FD"]
             for name, (error, t) in found.items():
                 out.append(
@@ -279,42 +278,9 @@ def frosh(args):
                     ]
                 )
             print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
-    text = table(out, ["varied", "value", "method", "relative error", "/ FD", "ms", "FD / this"])
-    _write(args, "frosh.md", text)
-    _draw(curves, base, args.out / "frosh.png")
-
-
-def _draw(curves, base, path):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, len(curves))
-    for column, (axis, points) in enumerate(curves.items()):
-        fixed = ", ".join(f"{k} = {v:,}" for k, v in base.items() if k != axis)
-        for name in points[0][1]:
-            style = {"FD": ("k", "o"), "exact": ("0.6", "x")}.get(name, (None, "."))
-            for line, ax in enumerate(axes[:, column]):
-                ax.loglog(
-                    [v for v, _ in points],
-                    [found[name][line] for _, found in points],
-                    color=style[0],
-                    marker=style[1],
-                    lw=1.2,
-                    ms=5,
-                    label=name,
-                )
-                ax.grid(True, which="both", alpha=0.25)
-                ax.set_xlabel(axis)
-                ax.set_xticks([], minor=True)
-                ax.set_xticks([v for v, _ in points], [f"{v:,}" for v, _ in points], fontsize=8, rotation=30)
-        axes[0][column].set_title(fixed, fontsize=10)
-    axes[0][0].set_ylabel("||A'A - B'B|| / ||A||_F^2")
-    axes[1][0].set_ylabel("seconds")
-    axes[0][0].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    print(f"written: {path}")
+    columns = ["varied", "value", "method", "relative error", "/ FD", "ms", "FD / this"]
+    note = f"{', '.join(f'{name} = {size:,}' for name, size in base.items())} unless varied."
+    table(out, columns, "main", runs="1 stream; times: the least of 2", note=note)
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------
@@ -355,7 +321,7 @@ def hashthreads(args):
         times[name] = json.loads(done.stdout)
     for name, value in times.items():
         out.append([name, f"{value:.2f}", f"{value / min(times.values()):.2f}"])
-    table(out, ["BLAS setting", "s", "of the best"])
+    table(out, ["BLAS setting", "s", "of the best"], "main", runs="the least of 3")
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -421,9 +387,6 @@ def widehash(args):
             "more with the read-out, MB",
             "s",
         ],
+        "main",
+        runs=1,
     )
-
-
-def _write(args, name, text):
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / name).write_text(text + "\n")

@@ -83,7 +83,7 @@ def groups(args):
         "to the sum",
         "to the loop",
     ]
-    texts = [table(lines, heads)]
+    table(lines, heads, "main", runs=f"the least of {1 if args.quick else 5} in turn")
     cases = [(1000, 200, 1e9), (100_000, 5, 3e8), (100_000, 40, 5e8)]
     lines = []
     for case in [(500, 20, 2e6)] if args.quick else cases:
@@ -106,9 +106,7 @@ def groups(args):
             ]
         )
     heads = ["groups", "rows of each", "max_memory, MB", "peak, MB", "to disk", "us/row", "save, s", "file, MB"]
-    texts.append(table(lines, heads))
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "groups.md").write_text("\n\n".join(texts) + "\n")
+    table(lines, heads, "memory", runs=1)
 
 
 def _loop(fs, rows, keys):

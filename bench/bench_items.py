@@ -102,16 +102,13 @@ def items(args):
         rows = events(n_users, n_items, np.random.default_rng(0))
         for name in ("data", "indices", "indptr"):
             np.save(Path(folder) / f"{name}.npy", getattr(rows, name))
-        print(f"{n_users:,} users x {n_items:,} items, {rows.nnz:,} events, l = {size}", flush=True)
         command = [sys.executable, __file__, folder, str(size), str(n_items)]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     found["best 1 / read"] = found["best 1, ms"] / found["read items, ms"]
     found["gemm / best 64"] = found["gemm 64, ms"] / found["best 64, ms"]
-    text = table(
-        [[name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"] for name, value in found.items()], ["", ""]
-    )
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "items.md").write_text(text + "\n")
+    lines = [[name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"] for name, value in found.items()]
+    note = f"{n_users:,} users x {n_items:,} items, {rows.nnz:,} events, l = {size}."
+    table(lines, ["what", "measured"], "main", runs=1, note=note)
 
 
 if __name__ == "__main__":

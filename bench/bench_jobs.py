@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench_tools import table
+
 D = 1024
 WORK = ("sketch", "exact", "hash", "encode", "items")
 USERS, ITEMS = 2_000_000, 20_000
@@ -147,7 +149,7 @@ def write_users(folder, n_users):
 
 # -- the table -------------------------------------------------------------------------------------------------------
 def jobs(args):
-    """Measure and write bench/results/jobs.txt."""
+    """The table of rates and processor time by those of two one-core runs side by side."""
     folder = args.scratch / "fastsketch-jobs"
     folder.mkdir(exist_ok=True)
     n_rows, repeats = (1 << 17, 1) if args.quick else (1 << 20, 3)
@@ -157,7 +159,7 @@ def jobs(args):
     runs = [("processes", 1), ("processes", 2), ("threads", 2), ("dask", 2)]
     if os.environ.get("ENGINES"):
         runs = [run for run in runs if run[0] in os.environ["ENGINES"].split(",")]
-    lines = [f"{'work':8}{'side by side s':>16}" + "".join(f"{f'{engine} {n}':>16}" for engine, n in runs)]
+    lines = []
     for work in os.environ.get("WORK", ",".join(WORK)).split(","):
         pairs, found = [], {run: [] for run in runs}
         for _ in range(repeats):
@@ -166,14 +168,16 @@ def jobs(args):
             for engine, n in runs:
                 seconds, used = seconds_of(child(folder, "job", work, engine, n))
                 found[engine, n].append((best / seconds, least / used))
-        shares = ""
-        for run in runs:
-            rate, work_share = (statistics.median(part) for part in zip(*found[run], strict=True))
-            shares += f"{rate:>10.2f}{work_share:>6.2f}"
-        lines.append(f"{work:8}{statistics.median(pairs):>16.2f}{shares}")
-        print(lines[-1], flush=True)
-    args.out.mkdir(exist_ok=True)
-    (args.out / "jobs.txt").write_text("\n".join(lines) + "\n")
+        lines.append([work, f"{statistics.median(pairs):.2f}", *(_shares(found[run]) for run in runs)])
+        print(*lines[-1], flush=True)
+    columns = ["work", "side by side, s", *(f"{engine}, {n}" for engine, n in runs)]
+    note = "Share of the rate side by side (least to most), share of its processor time."
+    table(lines, columns, "main", runs=f"{repeats} in turn, medians", note=note)
+
+
+def _shares(pairs):
+    rates, work = zip(*pairs, strict=True)
+    return f"{statistics.median(rates):.2f} ({min(rates):.2f} to {max(rates):.2f}), {statistics.median(work):.2f}"
 
 
 if __name__ == "__main__":

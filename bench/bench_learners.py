@@ -2,17 +2,20 @@
 
 Every figure is a mean over five seeds and its spread: a seed changes the order in which training rows come and, where a
 set has no test part of its own, the split too. Differences are of the same seed, with the standard error of their mean.
-Results are kept in learners.json of --out: --only ours (or a part of a label) measures that again and keeps the rest.
+What was measured so far is kept in learners.partial.json of --out: --only ours (or a part of a label) measures that
+again and keeps the rest.
 """
 
 import json
 
 import numpy as np
 
+import store
 from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON, OF_NUMBERS
 from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
 from bench_tools import table
 
+NAMES = {"accuracy": "accuracy", "log_loss": "log-loss", "rmse": "error", "seconds": "seconds"}
 TOLERANCE = 0.3  # points of accuracy that count as even
 # Columns of the summaries, and how the labels of their learners begin.
 FAMILIES = {
@@ -32,8 +35,8 @@ UNSCALED = ("madelon", "Isolet", "breast cancer", "clicks", "heavy tails", "diab
 
 def learners(args):
     """Accuracy and log loss of one pass on every set, peers, differences; and errors on sets of real targets."""
+    file = store.partial(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    file = args.out / "learners.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
     for name in args.sets.split(",") if args.sets else SETS:
         results = kept.setdefault(name, {})
@@ -49,9 +52,12 @@ def learners(args):
                         done[str(seed)] = one(learner, task, seed)
                         print(name, seed, learner.label, done[str(seed)], flush=True)
                         file.write_text(json.dumps(kept, indent=1) + "\n")
-    text = "\n\n".join(_set_table(name, kept[name]) for name in SETS if kept.get(name))
-    text += "\n\n" + matrices(kept) + "\n\n" + verdicts(kept)
-    (args.out / "learners.md").write_text(text + "\n")
+    runs = f"{1 if args.quick else SPLITS} seeds, mean +- standard deviation"
+    for name in SETS:
+        if kept.get(name):
+            _set_table(name, kept[name], runs)
+    matrices(kept, runs)
+    verdicts(kept, runs.replace("deviation", "error"))
 
 
 def _wanted(learner, task, only):
@@ -99,8 +105,7 @@ def _cell(found, digits):
     return f"{found.mean():.{digits}f} +- {found.std():.{digits}f}" if found.mean() < 1e4 else f"{found.mean():.0e}"
 
 
-def _set_table(name, results):
-    print(f"\n### {name}")
+def _set_table(name, results, runs):
     measures = {"accuracy": ("accuracy, %", 2), "log_loss": ("log loss", 4)}
     if name not in CLASSIFIED:
         measures = {"rmse": ("root mean squared error", 3), "mae": ("mean absolute error", 3)}
@@ -115,13 +120,13 @@ def _set_table(name, results):
         cells[0] = failed[0] if failed else cells[0]
         lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.3f}"])
     best = _best_possible(name)
-    head = f"### {name}" + ("" if best is None else f" (best possible log loss {best:.4f})")
-    return head + "\n\n" + table(lines, ["learner", "passes", *(words for words, _ in measures.values()), "s"])
+    note = f"{name}." + ("" if best is None else f" Best possible log loss: {best:.4f}.")
+    columns = ["learner", "passes", *(words for words, _ in measures.values()), "s"]
+    table(lines, columns, name.lower().replace(" ", "-"), runs=runs, note=note)
 
 
-def matrices(kept):
+def matrices(kept, runs):
     """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
-    texts = []
     measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 3)}
     for measure, (sign, digits) in measures.items():
         lines = []
@@ -129,9 +134,8 @@ def matrices(kept):
             cells = [_best_cell(results, start, measure, sign, digits) for start in FAMILIES.values()]
             if any(cells):
                 lines.append([name, *cells])
-        print(f"\n### {measure}")
-        texts.append(f"### {measure}\n\n" + table(lines, ["set", *FAMILIES]))
-    return "\n\n".join(texts)
+        if lines:
+            table(lines, ["set", *FAMILIES], NAMES[measure], runs=runs)
 
 
 def _best_cell(results, start, measure, sign, digits):
@@ -173,10 +177,9 @@ def paired(mine, theirs):
     return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
 
 
-def verdicts(kept):
+def verdicts(kept, runs):
     """Ours as they come against the best one-pass learner of other libraries, and the log loss beside its bounds."""
-    texts = []
-    for label in (NEWTON, ADAPTIVE):
+    for kind, label in (("newton", NEWTON), ("adaptive", ADAPTIVE)):
         right, chance, numbers = [], [], []
         for name, results in kept.items():
             mine = label if name in CLASSIFIED else OF_NUMBERS[label]
@@ -187,15 +190,14 @@ def verdicts(kept):
                 chance.append(_chance(name, results, mine))
             else:
                 numbers.append(_number(name, results, mine))
-        print(f"\n### {label}")
-        texts.append(f"### {label}")
-        heads = ["set", "accuracy, %", "best peer of one pass", "accuracy, %", "difference, points", "verdict"]
-        texts.append(table([line for line in right if line], heads))
-        heads = ["set", "log loss", "best peer of one pass", "log loss", "difference", "of the ceiling", "constant"]
-        texts.append(table([line for line in chance if line], heads))
-        heads = ["set", "error", "best peer of one pass", "error", "difference", "of the ceiling", "verdict"]
-        texts.append(table([line for line in numbers if line], heads))
-    return "\n\n".join(texts)
+        peer = "best peer of one pass"
+        for measure, lines, heads in (
+            ("accuracy", right, ["accuracy, %", peer, "its accuracy, %", "difference, points", "verdict"]),
+            ("log_loss", chance, ["log loss", peer, "its log loss", "difference", "of the ceiling", "constant"]),
+            ("rmse", numbers, ["error", peer, "its error", "difference", "of the ceiling", "verdict"]),
+        ):
+            if lines:
+                table(lines, ["set", *heads], f"{kind}-{NAMES[measure]}", runs=runs, note=f"{label}.")
 
 
 def _right(name, results, label):

@@ -1,15 +1,17 @@
 """Every C loop at every level of instructions: is one slower than the level below it?"""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench_tools import ROOT
+from bench_tools import ROOT, table
 
 # As setup.py has them.
 FLAGS = ("-O3", "-std=c11", "-ffp-contract=off")
+LINE = re.compile(r"(.+?)\s+(\d+ x \d+ x \d+)\s+(.*)")  # a loop, its sizes, a time for each level
 
 
 def levels(args):
@@ -19,4 +21,17 @@ def levels(args):
         sources = [ROOT / "bench" / "levels.c", *sorted((ROOT / "csrc").glob("*.c"))]
         compiler = os.environ.get("CC", "cc")
         subprocess.run([compiler, *FLAGS, f"-I{ROOT / 'csrc'}", *sources, "-lm", "-lpthread", "-o", driver], check=True)
-        sys.exit(subprocess.run([driver, "7" if args.quick else "25"], check=False).returncode)
+        repeats = 7 if args.quick else 25
+        done = subprocess.run([driver, str(repeats)], check=False, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, flush=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    head, *lines = done.stdout.splitlines()
+    found = head.split()[1:]
+    rows = []
+    for line in lines:
+        name, size, rest = LINE.fullmatch(line).groups()
+        times = [cell.replace("-", "") for cell in rest.split()[: len(found)]]
+        rows.append([name, size, *times])
+    columns = ["loop", "size", *(f"{level}, us" for level in found)]
+    table(rows, columns, "main", runs=f"the least of {repeats} in turn", note="No level is slower than the one below.")

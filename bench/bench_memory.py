@@ -34,14 +34,13 @@ def memory(args):
             np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (n, 1024)})
             for _ in range(0, n, 4096):
                 file.write(rng.standard_normal((min(4096, n), 1024)).tobytes())
-        start = time.perf_counter()
+        start, size = time.perf_counter(), path.stat().st_size
         out = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
         before, after, rows = map(int, out.stdout.split())
-        print(
-            f"{path.stat().st_size / 1e9:.2f} GB, {rows:,} rows in {time.perf_counter() - start:.0f} s: "
-            f"{before / 1e3:.0f} MB before, peak {after / 1e3:.0f} MB, {(after - before) / 1e3:.0f} MB above "
-            "(target: at most 150 MB)"
-        )
+        taken = time.perf_counter() - start
+    line = [f"{size / 1e9:.2f}", f"{rows:,}", f"{taken:.0f}", f"{before / 1e3:.0f}", f"{after / 1e3:.0f}"]
+    columns = ["GB of file", "rows", "s", "MB before", "MB at the peak", "MB above"]
+    table([[*line, f"{(after - before) / 1e3:.0f}"]], columns, "main", runs=1, note="l = 128; target: 150 MB above.")
     out = []
     for d, size, count in [(2048, 64, 1000), (8192, 128, 2000), (8192, 128, 6000)]:
         rows = np.random.default_rng(0).standard_normal((count, d))
@@ -52,11 +51,14 @@ def memory(args):
         tracemalloc.stop()
         allowed = 8 * (2 * size * d + 3 * (2 * size) ** 2)
         out.append([d, size, count, f"{peak / 1e6:.2f}", f"{allowed / 1e6:.2f}", f"{peak / allowed:.2f}"])
-    table(out, ["d", "l", "rows in one update", "peak MB", "(l+b) d + 3 (l+b)^2, MB", "ratio"])
+    columns = ["d", "l", "rows in one update", "peak MB", "(l+b) d + 3 (l+b)^2, MB", "ratio"]
+    table(out, columns, "update", runs=1)
 
 
 def cold(args):
     """Seconds in fresh processes, interleaved, minimum of several."""
+    script = Path(sys.executable).with_name("fastsketch")
+    program = [str(script)] if script.exists() else [sys.executable, "-m", "fastsketch"]
     commands = {
         "python": [sys.executable, "-c", "pass"],
         "import scipy.linalg": [sys.executable, "-c", "import scipy.linalg"],
@@ -66,7 +68,7 @@ def cold(args):
             "-c",
             "import fastsketch as fs; fs.FrequentDirections(8).update([[1., 2.]])",
         ],
-        "fastsketch --help": [str(Path(sys.executable).with_name("fastsketch")), "--help"],
+        "fastsketch --help": [*program, "--help"],
     }
     times = {name: [] for name in commands}
     for _ in range(5 if args.quick else 15):
@@ -81,6 +83,8 @@ def cold(args):
             for name, t in times.items()
         ],
         ["command", "min ms", "median ms", "of scipy.linalg"],
+        "main",
+        runs=f"{5 if args.quick else 15} in turn",
     )
 
 
@@ -124,4 +128,5 @@ def servers(args):
         )
         out.append([name, float(run.stdout)])
     best = min(value for _, value in out)
-    table([[name, f"{value:.3f}", f"{value / best:.2f}"] for name, value in out], ["setting", "s", "of the best"])
+    lines = [[name, f"{value:.3f}", f"{value / best:.2f}"] for name, value in out]
+    table(lines, ["setting", "s", "of the best"], "main", runs="the least of 3")

@@ -42,11 +42,9 @@ def _rates(cases, n, repeats=5):
     return {name: n / best for name, (best, _) in interleaved(cases, repeats).items()}
 
 
-def _show(title, rates, first):
-    table(
-        [[name, f"{rate:,.0f}", f"{rates[first] / rate:.2f}"] for name, rate in rates.items()],
-        [title, "rows/s", f"{first} is faster by"],
-    )
+def _show(name, title, rates, first, repeats=5):
+    lines = [[what, f"{rate:,.0f}", f"{rates[first] / rate:.2f}"] for what, rate in rates.items()]
+    table(lines, [title, "rows/s", f"{first} is faster by"], name, runs=f"the least of {repeats} in turn")
 
 
 def _encode(rows):
@@ -59,7 +57,7 @@ def _encode(rows):
         "NameHash(18)": lambda: NameHash(18).encode(rows),
         "FeatureHasher(2**18)": lambda: hasher.transform(rows),
     }
-    _show("14 names a row, hashed", _rates(hashing, len(rows)), "NameHash(18)")
+    _show("hashed", "14 names a row, hashed", _rates(hashing, len(rows)), "NameHash(18)")
     known = DictVectorizer().fit(rows)
     kinds = {
         "Vocabulary, known names": lambda: kept.encode(rows),
@@ -67,7 +65,7 @@ def _encode(rows):
         "DictVectorizer.transform": lambda: known.transform(rows),
         "DictVectorizer.fit_transform": lambda: DictVectorizer().fit_transform(rows),
     }
-    _show("14 names a row, kept", _rates(kinds, len(rows)), "Vocabulary, known names")
+    _show("kept", "14 names a row, kept", _rates(kinds, len(rows)), "Vocabulary, known names")
 
 
 def _learn(rows, labels):
@@ -98,7 +96,7 @@ def _learn(rows, labels):
     }
     rates |= _rates(single, few, 3)
     rates |= _rivers(rows[:few], labels[:few])
-    _show("learning", rates, "SketchedNewton(20), dicts")
+    _show("learning", "learning", rates, "SketchedNewton(20), dicts", "3 (river: 1)")
 
 
 def _rivers(rows, labels):
@@ -110,10 +108,10 @@ def _rivers(rows, labels):
 
     def learn(make):
         model = make()
-        start = time.perf_counter()
+        start = time.process_time()
         for row, label in zip(rows, labels, strict=True):
             model.learn_one(row, label)
-        return len(rows) / (time.perf_counter() - start)
+        return len(rows) / (time.process_time() - start)
 
     def regression():
         encoded = compose.SelectType(str) | preprocessing.OneHotEncoder()
@@ -125,11 +123,11 @@ def _rivers(rows, labels):
         for row in rows
     ]
     alone = linear_model.LogisticRegression(optim.AdaGrad(0.1))
-    start = time.perf_counter()
+    start = time.process_time()
     for row, label in zip(flat, labels, strict=True):
         alone.learn_one(row, label)
     return {
-        "river LogisticRegression, learn_one, words put together before": len(rows) / (time.perf_counter() - start),
+        "river LogisticRegression, learn_one, words put together before": len(rows) / (time.process_time() - start),
         "river OneHotEncoder | LogisticRegression, learn_one": learn(regression),
     }
 
@@ -155,5 +153,5 @@ def _read(args, rows, labels):
         cases["pandas.read_csv, to_dict"] = lambda: pandas.read_csv(path).to_dict("records")
     except ImportError:
         print("pandas: not installed")
-    _show("a csv table of 14 columns", _rates(cases, len(rows), 3), "TableRows")
+    _show("reading", "a csv table of 14 columns", _rates(cases, len(rows), 3), "TableRows", 3)
     path.unlink()

@@ -1,9 +1,8 @@
-"""What each rank or iteration is worth (GLRL, Figures 1 and 2): errors against seconds, table and picture."""
+"""What each rank or iteration is worth (GLRL, Figures 1 and 2): errors against seconds."""
 
 import numpy as np
 
 import fastsketch as fs
-from bench_choice import write
 from bench_lowrank_sets import halves, links_of, matrix, ratings_of, tenths
 from bench_signs import BARE as PLAIN
 from bench_signs import GREEDY as SIGNS
@@ -28,8 +27,14 @@ def paths(args):
         for panel, lines in panels.items()
         for label, points in lines.items()
     ]
-    write(args, "paths", table(out, ["what", "method", "points", "s", "at the end"]))
-    _draw(args, panels)
+    table(out, ["what", "method", "points", "s", "at the end"], "main", runs="1 split")
+    lines = [
+        [panel, label, f"{seconds:.4g}", f"{value:.4g}"]
+        for panel, methods in panels.items()
+        for label, points in methods.items()
+        for seconds, value in points
+    ]
+    table(lines, ["what", "method", "s", "value"], "curves", runs="1 split")
 
 
 def _links(found, *, penalty):
@@ -84,22 +89,3 @@ def _stars(found):
             error = np.abs(np.clip(mean + spread * z, 1, 5) - values[test]).mean() / spread
             lines[label].append((line["seconds"], error))
     return lines
-
-
-def _draw(args, panels):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for axis, (panel, lines) in zip(axes, panels.items(), strict=False):
-        for label, points in lines.items():
-            axis.semilogx(*zip(*((max(t, 1e-3), v) for t, v in points), strict=True), marker=".", label=label)
-        axis.set(xlabel="seconds", title=panel)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    if LINKS in panels:
-        axes[0].set_ylim(bottom=80)
-    figure.savefig(args.out / "paths.png", dpi=110)
-    print(args.out / "paths.png")

@@ -48,7 +48,8 @@ def processors(args):
                 values = found.get((name, machine, build), [])
                 row.append(f"{np.median(values):.3g} ({min(values):.3g} .. {max(values):.3g})" if values else "")
         rows.append(row)
-    table(rows, ["what", *(f"AVX-512, {build}" for build in builds), *list(MACHINES)[1:]])
+    columns = ["what", *(f"AVX-512, {build}" for build in builds), *list(MACHINES)[1:]]
+    table(rows, columns, "main", runs=f"{1 if args.quick else 3} rounds, median (lowest .. highest)")
 
 
 def _best(function, repeats):

@@ -219,21 +219,19 @@ def ranking(args):
     """NDCG@20, Recall@20, seconds, memory on MovieLens and Epinions, everybody tuned on validation events."""
     plan = [("ML-100K", kind) for kind in ("random", "users", "time", "last")]
     plan += [("ML-1M", "random"), ("ML-1M", "users"), ("Epinions", "random")]
-    args.out.mkdir(parents=True, exist_ok=True)
-    texts, starts = [], {}
+    starts = {}
     for name, kind in plan[:1] if args.quick else plan:
         entries = entries_of(name)
         if entries is not None:
             splits = 1 if args.quick or kind in ("time", "last") else 2 if name == "Epinions" else SPLITS
-            texts += part(name, kind, entries, splits, starts)
-            (args.out / "ranking.md").write_text("\n\n".join(texts) + "\n")
+            part(name, kind, entries, splits, starts)
 
 
 def part(name, kind, entries, splits, starts):
     """The tables of one set and kind of split; starts: what was chosen for another kind, where the search begins."""
     chosen, lines = choose(name, kind, entries, METHODS, starts, several=splits > 1)
     results = measure([split_of(entries, kind, seed) for seed in range(splits)], chosen)
-    return tables(name, kind, entries, splits, lines, results)
+    tables(name, kind, entries, splits, lines, results)
 
 
 def choose(name, kind, entries, methods, starts, several=True):
@@ -267,10 +265,13 @@ def choose(name, kind, entries, methods, starts, several=True):
 def tables(name, kind, entries, splits, lines, results):
     asked = round(np.mean([np.sum(~np.isnan(values)) for values in next(iter(results.values())).ndcg]))
     events, (m, n) = np.sum(entries.stars >= 4), entries.shape
-    head = f"### {name}, {kind}: {m} x {n}, {events} events, {asked} users asked"
-    print(f"\n{head}\n\nchosen on validation events")
-    choices = table(lines, ["method", "chosen", "NDCG@20 there", "fits", "s", "values"])
-    return [head, choices, _table(results, splits), _targets(results)]
+    label = f"{name}-{kind}".lower()
+    note = f"{name}, {kind}: {m} x {n}, {events} events, {asked} users asked."
+    columns = ["method", "chosen", "NDCG@20 there", "fits", "s", "values"]
+    table(lines, columns, f"{label}-chosen", runs=1, note=f"{note} Chosen on validation events.")
+    runs = f"{splits} splits, mean +- standard deviation" if splits > 1 else "1 split"
+    _table(results, splits, label, runs=runs, note=note)
+    _targets(results, f"{label}-svds", runs=runs, note=note)
 
 
 class Result(NamedTuple):
@@ -311,7 +312,7 @@ def _paired(one, other):
     return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap) / splits)
 
 
-def _table(results, splits):
+def _table(results, splits, name, **about):
     ours = results.get(f"{OURS}, as it comes")
     lines = []
     for label, result in results.items():
@@ -341,10 +342,10 @@ def _table(results, splits):
         "ms a user",
         "MB",
     ]
-    return table(lines, columns)
+    table(lines, columns, name, **about)
 
 
-def _targets(results):
+def _targets(results, name, **about):
     """Ours in one pass against the formula on singular vectors of the whole, and as a share of exact EASE."""
     exact = results.get("EASE, exact")
     lines = []
@@ -357,8 +358,8 @@ def _targets(results):
                 cells += [f"{_mean(theirs):.4f}", "{:+.4f} +- {:.4f}".format(*_paired(mine.ndcg, theirs.ndcg))]
             share = "" if exact is None else f"{_mean(mine) / _mean(exact):.1%}"
             lines.append([size, way, f"{_mean(mine):.4f}", *cells, share])
-    columns = ["l", "ours", "NDCG@20", "formula on svds", "ours less it", "the same, users weighted", "ours less it"]
-    return table(lines, [*columns, "of exact EASE"])
+    columns = ["l", "ours", "NDCG@20", "formula on svds", "ours less it", "the same, users weighted", "ours less that"]
+    table(lines, [*columns, "of exact EASE"], name, **about)
 
 
 def _mean(result):

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_choice import Comparison, Way, chosen, less, seconds_of, spread, write
+from bench_choice import Comparison, Way, chosen, less, seconds_of, spread
 from bench_lowrank_sets import halves, ratings_of
 from bench_tools import table
 from fastsketch.baselines import AISImpute, AltMin
@@ -22,7 +22,8 @@ def ratings(args):
             out += _ratings(name, found, 2 if args.quick else 5)
     pair = f"less {REFERENCE}"
     head = ["set", "method", "MAE", f"MAE {pair}", "RMSE", f"RMSE {pair}", "s, processor", "s, clock", "chosen"]
-    write(args, "ratings", table(out, head))
+    runs = f"{2 if args.quick else 5} splits, mean +- standard deviation; seconds: mean"
+    table(out, head, "main", runs=runs)
 
 
 def _ratings(name, found, splits):

@@ -98,6 +98,8 @@ def routes(args):
             for name, value in found.items()
         ],
         ["coefficient", "in the model, s", "here, s", "ratio"],
+        "coefficients",
+        runs="the least of 3",
     )
     out = []
     shapes = [(200, 10_000, 10), (1_427, 4_322, 10), (20_000, 784, 10), (8_000, 2_048, 32), (6_000, 4_096, 10)]
@@ -115,4 +117,5 @@ def routes(args):
             out.append(
                 [f"{n:,} x {d:,}", k, route.way, f"{told:.2f}", f"{took:.2f}", f"{route.bytes / 1e6:.0f}", taken]
             )
-    table(out, ["rows", "components", "way", "model, s", "measured, s", "model, MB", "taken"])
+    columns = ["rows", "components", "way", "model, s", "measured, s", "model, MB", "taken"]
+    table(out, columns, "main", runs="the least of 2")

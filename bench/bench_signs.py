@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastsketch as fs
-from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread, write
+from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread
 from bench_lowrank_sets import links_of, tenths
 from bench_tools import table
 from fastsketch.baselines import AISImpute, AltMin
@@ -24,7 +24,8 @@ def signs(args):
         if found is not None:
             out += _signs(name, found, 2 if args.quick else 5)
     head = ["set", "method", "accuracy, %", f"less {BASE}", "s, processor", "s, clock", "chosen"]
-    write(args, "signs", table(out, head))
+    runs = f"{2 if args.quick else 5} splits, mean +- standard deviation; seconds: mean"
+    table(out, head, "main", runs=runs)
 
 
 def _signs(name, found, splits):

@@ -176,6 +176,8 @@ def sources(args):
             "of the best plain reader's",
             "MB above imports",
         ],
+        "main",
+        runs=f"{repeats}, the sketch 1",
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastsketch as fs
-from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread, write
+from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread
 from bench_lowrank_sets import halves, ratings_of
 from bench_tools import table
 from fastsketch.baselines import ADMML1, WibergL1
@@ -31,7 +31,8 @@ def stars(args):
         out += _compared("ML-1M", large, list(_ways(once=True)), splits)
     pair = "less biases alone, spreads"
     head = ["set", "method", "MABS, spreads", pair, "MABS, stars", "s, processor", "s, clock", "chosen"]
-    write(args, "stars", table(out, head))
+    runs = f"{splits} splits, mean +- standard deviation; seconds: mean"
+    table(out, head, "main", runs=runs)
 
 
 def _compared(name, found, ways, splits):

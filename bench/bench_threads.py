@@ -25,14 +25,12 @@ def threads(args):
         if args.quick:
             cases = cases[:1] + cases[-1:]
         counts = sorted({2, cpus.usable()} - {1})
-        print(f"{cpus.usable()} cores; the pool has {pool.get()} threads")
         rows = []
         for name, run in cases:
             rows += _one(name, run, counts, 3 if args.quick else 7)
-        text = table(rows, COLUMNS)
-    text += "\n" + _side_by_side(3 if args.quick else 5)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "threads.md").write_text(text + "\n")
+        note = f"{cpus.usable()} cores, {pool.get()} threads in the pool."
+        table(rows, COLUMNS, "main", runs=f"{3 if args.quick else 7} in turn, medians", note=note)
+    _side_by_side(3 if args.quick else 5)
 
 
 COLUMNS = ["what", "threads", "1, ms", "n, ms", "ratio", "gemm's", "of gemm's", "same bits", "serial", f"{MANY} cores"]
@@ -53,7 +51,7 @@ def _one(name, run, counts, repeats):
     for _ in range(repeats):
         for n in times:
             with fs.thread_limit(n):
-                times[n].append(seconds(run))
+                times[n].append(seconds(run, time.perf_counter))
                 gemm[n].append(_gemm())
     lines = []
     for n in counts:
@@ -191,14 +189,15 @@ def _side_by_side(repeats):
             with fs.thread_limit(limit):
                 alone, both = [], []
                 for _ in range(repeats):
-                    alone.append(seconds(work))
-                    both.append(seconds(lambda work=work: _in_threads(work, 2)))
+                    alone.append(seconds(work, time.perf_counter))
+                    both.append(seconds(lambda work=work: _in_threads(work, 2), time.perf_counter))
             one, two = np.median(alone), np.median(both)
             line += [f"{one * 1e3:.0f}", f"{two * 1e3:.0f}", f"{2 * one / two:.2f}"]
         out.append(line)
         print(*line, flush=True)
     each = ["one, ms", "two, ms", "throughput"]
-    return table(out, ["a model in each Python thread", *each, *(f"{name}, one thread each" for name in each)])
+    columns = ["a model in each Python thread", *each, *(f"{name}, one thread each" for name in each)]
+    table(out, columns, "models", runs=f"{repeats} in turn, medians")
 
 
 def _in_threads(work, count):

@@ -92,4 +92,4 @@ def tolerance(args):
             )
             print(*out[-1], flush=True)
     columns = ["set", "tolerance", "bound", "smallest l", "rows read out", "l in use", "in use / smallest", "cost"]
-    print(table(out, columns))
+    table(out, columns, "main", runs=f"{RUNS} ratios, median (least to most)")

@@ -35,17 +35,15 @@ def header():
     )
 
 
-def seconds(function, clock=time.perf_counter):
+def seconds(function, clock=time.process_time):
+    """Seconds of the processor: what runs in one thread is not slower for others on the machine."""
     start = clock()
     function()
     return clock() - start
 
 
-def interleaved(functions, repeats=5, clock=time.perf_counter, name_of_runs=""):
-    """{name: (min, median) seconds} of functions run in turn.
-
-    For what runs in one thread `clock=time.process_time` leaves out the time in which others had the core.
-    """
+def interleaved(functions, repeats=5, clock=time.process_time, name_of_runs=""):
+    """{name: (min, median) seconds} of functions run in turn; of the processor, if no other clock is given."""
     times = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
@@ -92,14 +90,16 @@ def gemm_rate(dtype, n=1500):
 
 
 def table(rows, columns, name="", *, runs=None, note=""):
-    """Print a Markdown table, keep it in the record of the command under this name, and return its text."""
+    """Print a Markdown table and keep it in the record of the command under this name.
+
+    runs: of how many runs a cell is and how they became one, a number or words; note: a sentence under the table.
+    """
     rows = list(rows)
     store.add_table(rows, columns, name, runs, note)
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     text = "\n".join(lines)
-    print("\n" + text + "\n", flush=True)
-    return text
+    print("\n" + (f"{note}\n\n" if note else "") + text + "\n", flush=True)
 
 
 def read_idx(path):

@@ -70,5 +70,5 @@ def tracked(args):
             for worst, lost, delta in found.values():
                 cells.append(f"{100 * worst:.2g}%, {lost / own:.2g}, {delta / certificate:.2f}")
             lines.append([name, *cells])
-        print(f"\nk = {k}, l = {2 * k + 10}: worst error, lost variance / that of FD and ledger, certificate / FD's")
-        table(lines, ["stream", *RULES])
+        note = f"k = {k}, l = {2 * k + 10}: worst error, lost variance / that of FD and ledger, certificate / FD's."
+        table(lines, ["stream", *RULES], f"k{k}", runs="1, deterministic", note=note)

@@ -96,9 +96,10 @@ def width(args):
                 [name, f"{speeds['renumbered']:,.0f}", *(f"{speed:,.0f}" for speed in at_widths)]
                 + [f"{min(at_widths) / max(at_widths):.2f}", f"{min(at_widths) / speeds['renumbered']:.2f}"]
             )
-        print(f"{active:,} active columns, {NONZEROS} nonzeros a row, batches of {BATCH:,}: examples/s")
+        note = f"{active:,} active columns, {NONZEROS} nonzeros a row, batches of {BATCH:,}: examples/s."
         columns = ["learner", "renumbered", *(f"d = 2^{exponent}" for exponent in exponents)]
-        table(lines, [*columns, "least / most", "least / renumbered"])
+        columns += ["least / most", "least / renumbered"]
+        table(lines, columns, "few" if active < 10_000 else "many", runs=f"the least of {repeats}", note=note)
     memory(args)
 
 
@@ -119,6 +120,6 @@ def memory(args):
                 tracemalloc.stop()
                 line += [f"{state / 1e6:.2f}", f"{most / 1e6:.2f}"]
             lines.append(line)
-    print("MB of the state, and the most that an update and a prediction take beside it")
+    note = "MB of the state, and the most that an update and a prediction take beside it."
     columns = ["active", "learner", "d = 2^18: state", "an update", "d = 2^24: state", "an update"]
-    table(lines, columns)
+    table(lines, columns, "memory", runs=1, note=note)

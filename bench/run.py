@@ -14,7 +14,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_name] = "1"
 
 import argparse  # noqa: E402
-import importlib  # noqa: E402
+import importlib.util  # noqa: E402
 import tempfile  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -98,7 +98,7 @@ def main():
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
-        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for tables and PNG")
+        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for results")
         scratch = Path(tempfile.gettempdir())
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
         if name == "sources":
@@ -149,12 +149,17 @@ def main():
         "lowrank_defaults": "defaults",
     }.get(args.command, args.command)
     from bench_tools import header
-    from store import recording
+    from store import file_of, recording
 
     print(header())
     options = {name: value for name, value in vars(args).items() if name not in ("command", "out", "scratch")}
     with recording(args.command, options, args.out):
         getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
+    result = args.out / file_of(args.command, options)
+    if result.exists() and importlib.util.find_spec("matplotlib"):
+        from pictures import picture
+
+        print(picture(result))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """Results that are kept: what a bench command measured, as small JSON that pages are made from.
 
 A command runs inside ``recording(name, options, folder)``; every `table` of ``bench_tools`` is added to the record, and
-so are the seconds of every run that `interleaved` timed. The file is written when the command ends without an error.
+so are the seconds of every run that `interleaved` timed. The file is written when the command ends without an error:
+one that fails or is interrupted leaves the file of before. A run with --quick, or of a part of the sets, goes to
+COMMAND.quick.json, which git ignores.
 
     {"format": 1, "command": "speed", "origin": "run" | "transcribed", "fastsketch": "0.1.0", "date": "2026-11-22",
      "seconds": 61.2, "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
      "tables": [{"name", "columns", "rows", "runs", "note"}], "timings": [{"name", "clock", "runs": {what: [s, ...]}}]}
 
 Cells are text as a page shows them, rows lists of cells. "transcribed": copied from a page of before results were kept;
-such a record has no versions and no runs, and pages say so.
+such a record has no versions and no runs, and pages say so. A table may have an origin of its own, where the others are
+of a newer run.
 """
 
 import contextlib
@@ -22,15 +25,27 @@ from pathlib import Path
 FORMAT = 1
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = (
-    "numpy scipy numba scikit-learn faiss-cpu implicit cmfrec scikit-surprise vowpalwabbit river torch pandas polars "
-    "pyarrow h5py zarr dask distributed lightgbm"
-).split()
+    *("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "implicit", "cmfrec", "scikit-surprise"),
+    *("vowpalwabbit", "river", "torch", "pandas", "polars", "pyarrow", "h5py", "zarr", "dask", "distributed"),
+)
 _open: list[dict] = []
+
+
+def file_of(command, options):
+    """The name of the file: results of a part are kept apart."""
+    part = options.get("quick") or (command in ("sources", "samples") and options.get("only"))
+    return f"{command}.quick.json" if part else f"{command}.json"
+
+
+def partial(args):
+    """Where a command that measures one thing after the other keeps what it has, for the next call; git ignores it."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    return args.out / file_of(args.command, vars(args)).replace(".json", ".partial.json")
 
 
 @contextlib.contextmanager
 def recording(command, options, folder):
-    """Keep what the bench `command` finds inside the block in COMMAND.json of the folder."""
+    """Keep what the bench `command` finds inside the block in a file of the folder."""
     record = {"format": FORMAT, "command": command, "origin": "run", **circumstances()}
     record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "tables": [], "timings": []}
     _open.append(record)
@@ -41,7 +56,7 @@ def recording(command, options, folder):
         _open.pop()
     record["seconds"] = round(time.perf_counter() - start, 1)
     if record["tables"]:
-        write(record, Path(folder) / f"{command}.json")
+        write(record, Path(folder) / file_of(command, options))
 
 
 def add_table(rows, columns, name, runs, note):
@@ -50,10 +65,18 @@ def add_table(rows, columns, name, runs, note):
         return
     tables = _open[-1]["tables"]
     name = name or ("main" if not tables else f"table {len(tables) + 1}")
-    found = {"name": name, "columns": list(map(str, columns)), "rows": [list(map(str, row)) for row in rows]}
+    found = {"name": name, "columns": distinct(columns), "rows": [list(map(str, row)) for row in rows]}
     found |= {"runs": runs, "note": note}
     same = [k for k, table in enumerate(tables) if table["name"] == name]
     tables[same[0] if same else len(tables) :] = [found, *(tables[same[0] + 1 :] if same else [])]
+
+
+def distinct(columns):
+    """Names that a page can refer to: the second "ratio" is "ratio, " and the name of the column before it."""
+    names = []
+    for column in map(str, columns):
+        names.append(f"{column}, {names[-1]}" if column in names else column)
+    return names
 
 
 def add_timing(name, clock, runs):
@@ -66,9 +89,9 @@ def add_timing(name, clock, runs):
 def write(record, path):
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".json.partial")
-    partial.write_text(text_of(record), encoding="utf-8")
-    partial.replace(path)
+    begun = path.with_name(f"{path.name}.begun")
+    begun.write_text(text_of(record), encoding="utf-8")
+    begun.replace(path)
 
 
 def text_of(record):

@@ -1,0 +1,309 @@
+"""Pages made from stored results: ``python bench/pages.py`` renders bench/pages/*.md; ``--check`` names the stale ones.
+
+In a template (what stands in double braces; names with spaces or signs in double quotes):
+
+    {{ table speed }}                            the record's only, or "main", table and a line of what it is of
+    {{ table speed/stages columns=d,"sum, ms" where dtype=float64 where d=2048 where d=8192 }}
+    {{ speed/main[d=2048, l=64].svd rows }}      one cell as it is stored
+    {{ a/b[x=1].s / a/b[x=2].s | .1f }}          numbers at the beginning of cells, + - * / ( ), a format
+    {{ min(a/b[kind=c].s) }}                     or max: of all rows with such a cell, or of several references
+    {{ picture speed "rows a second by size" }}
+
+A ``where`` or a condition in brackets compares text; on the same column they are alternatives.
+"""
+
+import argparse
+import ast
+import json
+import operator
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATES = ROOT / "bench" / "pages"
+RESULTS = ROOT / "bench" / "results"
+ELSEWHERE = {"README": "README.md", "bench": "bench/README.md"}  # other templates go to docs/benchmarks
+BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_quoted = r'"[^"]*"'
+_words = r"[A-Za-z_][\w@%]*(?:[ -][A-Za-z_][\w@%]*)*"
+REFERENCE = re.compile(
+    rf"(?P<command>[a-z]\w*)(?:/(?P<name>{_quoted}|[\w-]+))?(?:\[(?P<where>(?:{_quoted}|[^\]\"])*)\])?"
+    rf"\.(?P<column>{_quoted}|{_words})"
+)
+NUMBER = re.compile(r"[<>~]?\s*([-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)")
+OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+class PageError(ValueError):
+    """A template that asks for what is not stored."""
+
+
+class Results:
+    """The records of a folder, read when they are asked for."""
+
+    def __init__(self, folder=RESULTS, version=None):
+        self.folder, self.version = Path(folder), version or version_of_library()
+        self._records = {}
+
+    def record(self, command):
+        if command not in self._records:
+            path = self.folder / f"{command}.json"
+            if not path.exists():
+                raise PageError(f"no stored result of {command!r}")
+            self._records[command] = json.loads(path.read_text(encoding="utf-8"))
+        return self._records[command]
+
+    def table(self, command, name=None):
+        tables = {table["name"]: table for table in self.record(command)["tables"]}
+        if name is None:
+            name = next(iter(tables)) if len(tables) == 1 else "main"
+        if name not in tables:
+            raise PageError(f"{command} has no table {name!r}: {', '.join(tables)}")
+        return tables[name]
+
+
+def version_of_library():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+def chosen(table, conditions):
+    """The rows whose cells are what (column, value) pairs say."""
+    wanted = {}
+    for column, value in conditions:
+        wanted.setdefault(position(table, column), set()).add(value)
+    return [row for row in table["rows"] if all(row[k] in values for k, values in wanted.items())]
+
+
+def position(table, column):
+    if column not in table["columns"]:
+        raise PageError(f"table {table['name']!r} has no column {column!r}: {', '.join(table['columns'])}")
+    return table["columns"].index(column)
+
+
+def number(cell):
+    found = NUMBER.match(cell)
+    if not found:
+        raise PageError(f"the cell {cell!r} does not begin with a number")
+    return float(found[1].replace(",", ""))
+
+
+# -- what stands in braces ---------------------------------------------------------------------------------------------
+
+
+def rendered(text, source, target, results):
+    """The page of a template; `target` is the path of the page, which links to pictures are relative to."""
+
+    def replaced(match):
+        try:
+            return of_braces(match[1].strip(), target, results)
+        except PageError as error:
+            raise PageError(f"{source}:{text.count(chr(10), 0, match.start()) + 1}: {error}") from None
+
+    return BRACES.sub(replaced, text)
+
+
+def of_braces(text, target, results):
+    kind, _, rest = text.partition(" ")
+    if kind == "table":
+        return markdown_of(rest, results)
+    if kind == "picture":
+        return picture(rest, target, results)
+    expression, _, form = pieces(text, "|", 1)
+    values, found = {}, []
+
+    def kept(match):
+        found.append(match)
+        values[f"_{len(values)}"] = cells(match, results)
+        return f" _{len(values) - 1} "
+
+    formula = REFERENCE.sub(kept, expression)
+    if not found:
+        raise PageError(f"{text!r} refers to nothing")
+    if formula.strip() == "_0" and not form:
+        return one(values["_0"])
+    try:
+        value = evaluated(ast.parse(formula.strip(), mode="eval").body, values)
+    except SyntaxError:
+        raise PageError(f"{text!r} cannot be read: {formula.strip()!r} is left of it") from None
+    if isinstance(value, list):
+        value = number(one(value))
+    return format(value, form.strip()) if form else shortest(value)
+
+
+def pieces(text, sign, most):
+    """(before, sign, after) of the first sign outside of quotes."""
+    parts = split(text, sign, most)
+    return parts[0].strip(), sign, parts[1] if len(parts) > 1 else ""
+
+
+def split(text, sign, most=0):
+    """Split at a sign (or a regular expression) that is not within quotes or brackets."""
+    masked = re.sub(r'"[^"]*"|\[[^\]]*\]', lambda m: "\0" * len(m[0]), text)
+    cuts = [m.span() for m in re.finditer(sign if len(sign) > 1 else re.escape(sign), masked)]
+    cuts = cuts[:most] if most else cuts
+    edges = [0, *(edge for cut in cuts for edge in cut), len(text)]
+    return [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def unquoted(text):
+    text = text.strip()
+    return text[1:-1] if text[:1] == '"' == text[-1:] and len(text) > 1 else text
+
+
+def condition(text):
+    column, sign, value = pieces(text, "=", 1)
+    if sign not in text:
+        raise PageError(f"{text!r} is not column=value")
+    return unquoted(column), unquoted(value)
+
+
+def cells(match, results):
+    """The column's cells of the rows that a reference leaves."""
+    table = results.table(match["command"], match["name"] and unquoted(match["name"]))
+    conditions = [condition(part) for part in split(match["where"], ",")] if match["where"] else []
+    column = position(table, unquoted(match["column"]))
+    rows = chosen(table, conditions)
+    if not rows:
+        raise PageError(f"no row of {match[0]!r}")
+    return [row[column] for row in rows]
+
+
+def one(found):
+    if len(found) != 1:
+        raise PageError(f"{len(found)} rows where one is meant")
+    return found[0]
+
+
+def evaluated(node, values):
+    if isinstance(node, ast.Name) and node.id in values:
+        return values[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
+        left, right = (scalar(evaluated(side, values)) for side in (node.left, node.right))
+        return OPERATIONS[type(node.op)](left, right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -scalar(evaluated(node.operand, values))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+        found = [evaluated(argument, values) for argument in node.args]
+        groups = [map(number, filter(None, value)) if isinstance(value, list) else [value] for value in found]
+        return {"min": min, "max": max}[node.func.id](x for group in groups for x in group)
+    raise PageError(f"{ast.unparse(node)!r} is not understood")
+
+
+def scalar(value):
+    return number(one(value)) if isinstance(value, list) else value
+
+
+def shortest(value):
+    return str(int(value)) if value == int(value) else f"{value:.6g}"
+
+
+# -- tables and pictures -----------------------------------------------------------------------------------------------
+
+
+def markdown_of(text, results):
+    """A stored table with the line that says what it is of."""
+    words = [word for word in split(text, r"\s+") if word]
+    command, _, name = words[0].partition("/")
+    table = results.table(command, unquoted(name) or None)
+    columns, conditions, rest = list(table["columns"]), [], words[1:]
+    while rest:
+        word = rest.pop(0)
+        if word == "where" and rest:
+            conditions.append(condition(rest.pop(0)))
+        elif word.startswith("columns="):
+            columns = [unquoted(part) for part in split(word.removeprefix("columns="), ",")]
+        else:
+            raise PageError(f"{word!r} is not an option of a table")
+    places = [position(table, column) for column in columns]
+    rows = [[row[k] for k in places] for row in chosen(table, conditions)]
+    if not rows:
+        raise PageError(f"no row of {text!r}")
+    lines = [[table["columns"][k] for k in places], ["---"] * len(places), *rows]
+    body = "\n".join("|" + "|".join(f" {escaped(cell)} " if cell else " " for cell in line) + "|" for line in lines)
+    return body.replace(" --- ", "---") + f"\n\n*{origin_of(results, command, table)}*"
+
+
+def escaped(cell):
+    return cell.replace("|", "\\|")
+
+
+def origin_of(results, command, table):
+    """One line: of what version, machine and runs a table is."""
+    own = {key: value for key, value in table.items() if key in ("origin", "fastsketch", "date")}
+    record = results.record(command) | own
+    note = f" {table['note']}" if table.get("note") else ""
+    if record["origin"] == "transcribed":
+        return f"`{command}`: transcribed from before results were kept; versions and runs were not.{note}"
+    parts = [f"`{command}`, {record['date']}"]
+    if record["fastsketch"] != results.version:
+        parts.append(f"**fastsketch {record['fastsketch']}, another version than {results.version}**")
+    else:
+        parts.append(f"fastsketch {record['fastsketch']}")
+    parts.append(f"{record['machine']['processor']} ({record['machine']['instructions']})")
+    blas = {f"{pool['internal_api']} {pool['version']}" for pool in record["blas"]}
+    parts += sorted(blas)
+    if record["presets"]:
+        parts.append("presets " + ", ".join(f"{name}={value}" for name, value in record["presets"].items()))
+    parts.append(in_words(table.get("runs")))
+    return ", ".join(parts) + "." + note
+
+
+def in_words(runs):
+    if runs is None:
+        return "runs not stated"
+    return f"{runs} run{'s' if runs != 1 else ''}" if isinstance(runs, int) else runs
+
+
+def picture(text, target, results):
+    found = re.fullmatch(r'(\w+)\s+"([^"]+)"', text.strip())
+    if not found:
+        raise PageError(f'picture {text!r} is not COMMAND "what it shows"')
+    path = results.folder / f"{found[1]}.png"
+    if not path.exists():
+        raise PageError(f"no picture of {found[1]!r}")
+    return f"![{found[2]}]({Path(os.path.relpath(path, Path(target).parent)).as_posix()})"
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def target_of(template):
+    return ROOT / ELSEWHERE.get(template.stem, f"docs/benchmarks/{template.name}")
+
+
+def pages(results=None):
+    """{path: text} of all pages."""
+    results = results or Results()
+    found = {}
+    for template in sorted(TEMPLATES.glob("*.md")):
+        source, target = template.relative_to(ROOT).as_posix(), target_of(template)
+        mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
+        found[target] = mark + rendered(template.read_text(encoding="utf-8"), source, target, results)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is not what would be written")
+    check = parser.parse_args().check
+    try:
+        made = pages()
+    except PageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        print(f"{path.relative_to(ROOT).as_posix()}: {'not up to date' if check else 'written'}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made[path], encoding="utf-8")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
