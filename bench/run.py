@@ -20,6 +20,7 @@ from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
+    "headline": "the README's five jobs, each beside the tools of today and a simple rival, five runs; --only a job",
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
     "levels": "every C loop at every level of instructions; fails if one is slower than the level below it",
@@ -104,6 +105,8 @@ def main():
         if name == "sources":
             command.add_argument("--rows", type=int, default=0, help="of 1,024 float32 numbers; 1,048,576 if not given")
             command.add_argument("--only", default="", help="names of sets with commas between them")
+        if name == "headline":
+            command.add_argument("--only", default="", help="jobs with commas between them")
         if name == "samples":
             command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
         if name == "codes":
