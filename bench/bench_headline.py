@@ -98,6 +98,7 @@ def components(runs):
             mixed = rows[np.random.default_rng(run).permutation(len(rows))]
             if size is None:
                 size = _batch(mixed[: len(mixed) // 2])
+                as_pca_comes(mixed[:500], 2, np.inf), ways_of.as_it_comes(mixed[:500], 2, np.inf)  # first calls
             ways = {
                 "SketchedPCA().fit": ways_of.as_it_comes,
                 "SketchedPCA().partial_fit, 500 rows": ways_of.by_partial_fit,

@@ -36,6 +36,7 @@ def neighbours(board, runs):
             d = data.base.shape[1]
             if picked is None:
                 picked = _picked(data)
+                fs.SketchQuantizer(BYTES).update(data.base[:500]).encode(data.base[:1])  # what first calls take
             ours = {
                 f"SketchQuantizer({BYTES})": Ours(lambda: fs.SketchQuantizer(BYTES)),
                 f"SketchQuantizer({BYTES}) of {SAMPLE:,} rows": Ours(lambda: fs.SketchQuantizer(BYTES), sampled=True),
@@ -137,7 +138,7 @@ def recommending(board, runs):
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
-LEARNED = ("a9a", "farm-ads", "w8a")
+LEARNED = ("a9a", "farm-ads", "w8a", "clicks")
 FIXED = {
     "SketchedNewton()": NEWTON,
     "SGDClassifier, log_loss": None,
@@ -148,11 +149,11 @@ FIXED = {
 GRIDS = {
     "SGDClassifier, tuned": {
         f"alpha {alpha:g}, average {average}": partial(sgd, loss="log_loss", alpha=alpha, average=average)
-        for alpha in (1e-6, 1e-5, 1e-4, 1e-3)
+        for alpha in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
         for average in (False, True)
     },
     "Vowpal Wabbit, tuned": {
-        f"-l {rate:g}": partial(vowpal, f"--loss_function logistic -l {rate:g}") for rate in (0.05, 0.15, 0.5, 1.5)
+        f"-l {rate:g}": partial(vowpal, f"--loss_function logistic -l {rate:g}") for rate in (0.05, 0.15, 0.5, 1.5, 5.0)
     },
     "river, tuned": {
         "defaults": partial(river, False, False),

@@ -44,6 +44,7 @@ COMMANDS = {
     "servers": "eight Python threads with default BLAS settings",
     "fwht": "Walsh-Hadamard transforms against a copy and against other packages",
     "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
+    "ffd_real": "the same on real sets, with seeds of the map, the exact sum and a sample of rows",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
     "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
     "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
