@@ -17,6 +17,7 @@ from bench_online import labelled, two_classes
 from bench_tools import dataset, table
 
 SPLITS = 3
+RUNS = f"{SPLITS} splits, mean +- standard deviation"
 
 
 def order_of(n, n_test, split):
@@ -48,7 +49,7 @@ class Scores:
         raised = f" ({len(values) - len(ended)} raised)" if len(ended) < len(values) else ""
         return [(shown(ended[:, k], self.digits) if len(ended) else "") + raised for k in (0, 1)]
 
-    def each(self):
+    def each(self, name="each"):
         """The table of all problems."""
         out = []
         for problem, lines in self.found.items():
@@ -57,9 +58,9 @@ class Scores:
                 values = np.array(values)
                 out.append([*problem, candidate, *self.cells(values), f"{values[:, 2].min() / base:.1f}"])
         head = ["candidate", f"{self.measure}, validation", "test", "time / first"]
-        return table(out, [*self.head, *head])
+        table(out, [*self.head, *head], name, runs=RUNS)
 
-    def means(self):
+    def means(self, name="means"):
         """The table of means over the problems; of times, the geometric one."""
         out, problems = [], list(self.found.values())
         for candidate in problems[0] if problems else ():
@@ -70,12 +71,8 @@ class Scores:
             raised = int(np.isnan(values[:, :, 0]).sum())
             cells = [shown(mean[:, k], self.digits) for k in (0, 1)]
             out.append([candidate, *cells, f"{ratio:.1f}", raised or ""])
-        return table(out, ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"])
-
-
-def write(args, name, *tables):
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / f"{name}.md").write_text("\n\n".join(tables) + "\n")
+        columns = ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"]
+        table(out, columns, name, runs=RUNS)
 
 
 def named(cls, *choices):
@@ -107,7 +104,9 @@ def sketch_defaults(args):
                     errors = [_sketch_errors(half, size, options) for half in halves]
                     for k, scores in enumerate(measures):
                         scores.add((name, size), label, *(half[k] for half in errors), errors[0][-1])
-    write(args, "sketch_defaults", *(text for scores in measures for text in (scores.means(), scores.each())))
+    for name, scores in zip(("error", "solve-rows", "solve-random"), measures, strict=True):
+        scores.means(f"{name}-means")
+        scores.each(f"{name}-each")
 
 
 def _sketch_errors(rows, size, options):
@@ -171,7 +170,8 @@ def hash_defaults(args):
                         for asked, near in zip(queries, relevant, strict=True)
                     ]
                     scores.add((name, n_bits), label, *precision, taken)
-    write(args, "hash_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def _vectors(name, split):
@@ -218,7 +218,8 @@ def online_defaults(args):
         found = two_kinds(name)
         if found is not None:
             _estimators(scores, name, *found, newton | adaptive, _balanced_error)
-    write(args, "online_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def two_kinds(name):
@@ -268,7 +269,8 @@ def regression_defaults(args):
         _estimators(scores, name, rows, y, candidates, lambda model, *part: model.score(*part))
         if args.quick:
             break
-    write(args, "regression_defaults", scores.means(), scores.each())
+    scores.means()
+    scores.each()
 
 
 def real_targets():
@@ -318,7 +320,8 @@ def lowrank_defaults(args):
                         line.append(_error(loss, z, values[held].astype(np.float64)))
                     scores.add((name, loss, rank), label, *line, time.process_time() - start)
         print(name, loss, flush=True)
-    write(args, "lowrank_defaults", _own_against_others(scores), scores.each())
+    _own_against_others(scores)
+    scores.each()
 
 
 def _own_against_others(scores):
@@ -333,7 +336,7 @@ def _own_against_others(scores):
     head = ["defaults, validation", "test"]
     for what in ("best other ridge", "best other bias_ridge"):
         head += [what, "validation", "test"]
-    return table(out, [*scores.head, *head, "no sweeps, validation", "test"])
+    table(out, [*scores.head, *head, "no sweeps, validation", "test"], "own", runs=RUNS)
 
 
 def _problems(args):

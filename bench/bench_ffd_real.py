@@ -97,7 +97,8 @@ def ffd_real(args):
             fd, taken = found["FD"][0][0], float(np.median(found["FD"][1]))
             cells = {way: np.array(held) / fd for way, (held, _) in found.items()}
             for way, values in cells.items():
-                ratios.setdefault((way, _kind(name)), []).extend(values)
+                if way != "FD":
+                    ratios.setdefault((_kind(name), way), []).extend(values)
             heads = [f"m = {tau} d" for tau in TAUS]
             shown = [_cell(cells[way]) if way in cells else "" for way in heads]
             errors.append([name, shape, size, f"{fd:.2e}", *shown, f"{cells['exact'][0]:.2f}", _cell(cells["sample"])])
@@ -106,27 +107,15 @@ def ffd_real(args):
             times.append([name, shape, size, f"{1e3 * taken:.0f}", *shown])
             print(errors[-1], flush=True)
     heads = ["set", "rows", "l"]
-    words = f"error over that of FD, mean and (range) of {seeds} seeds; sample: {SAMPLE:,} rows, at most half of them"
-    text = table(errors, [*heads, "FD", *(f"m = {tau} d" for tau in TAUS), "exact", "sample"], "errors", runs=seeds,
-                 note=words)  # fmt: skip
-    words = "how many times faster than FD; medians of processor time"
-    text += "\n\n" + table(times, [*heads, "FD, ms", *(f"m = {tau} d" for tau in TAUS), "exact", "sample"], "times",
-                           runs=seeds, note=words)  # fmt: skip
-    lines = []
-    for (way, kind), values in ratios.items():
-        if way != "FD":
-            low, middle, high = np.min(values), np.median(values), np.max(values)
-            lines.append([kind, way, f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}"])
-    words = "error over that of FD, over all sets, sizes and seeds"
-    text += "\n\n" + table(
-        sorted(lines, key=lambda line: line[0], reverse=True),
-        ["rows", "way", "least", "median", "most"],
-        "summary",
-        runs=seeds,
-        note=words,
-    )
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "ffd_real.md").write_text(text + "\n")
+    names = [f"m = {tau} d" for tau in TAUS]
+    words = f"Error over that of FD, mean and (range) of the seeds; sample: {SAMPLE:,} rows, at most half of them."
+    runs = f"{seeds} seeds"
+    table(errors, ["set", "rows", "l", "FD", *names, "exact", "sample"], "errors", runs=runs, note=words)
+    words = "How many times as fast as FD, medians of processor time."
+    table(times, ["set", "rows", "l", "FD, ms", *names, "exact", "sample"], "times", runs=runs, note=words)
+    lines = [[*key, *(f"{f(values):.2f}" for f in (np.min, np.median, np.max))] for key, values in ratios.items()]
+    words = "Error over that of FD, over all sets, sizes and seeds."
+    table(sorted(lines), ["sets", "way", "least", "median", "most"], "summary", runs=runs, note=words)
 
 
 def _kind(name):
