@@ -106,7 +106,6 @@ def ffd_real(args):
             shown = [f"{taken / np.median(found[way][1]):.1f}" if way in found else "" for way in ways_timed]
             times.append([name, shape, size, f"{1e3 * taken:.0f}", *shown])
             print(errors[-1], flush=True)
-    heads = ["set", "rows", "l"]
     names = [f"m = {tau} d" for tau in TAUS]
     words = f"Error over that of FD, mean and (range) of the seeds; sample: {SAMPLE:,} rows, at most half of them."
     runs = f"{seeds} seeds"
