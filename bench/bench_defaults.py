@@ -209,10 +209,10 @@ def online_defaults(args):
     from fastsketch.sklearn import AdaptiveSubgradientClassifier, SketchedNewtonClassifier
 
     common = ({"scale": None}, {"blend": False}, {"calibrate": False})
-    common += ({"fit_intercept": False}, {"sketch_size": 10}, {"loss": "squared_hinge"}, {"loss": "square"})
+    common += ({"fit_intercept": False}, {"sketch_size": 10}, {"loss": "squared_hinge"})
     newton = named(SketchedNewtonClassifier, {}, {"alpha0": 0.0}, {"alpha0": 1.0}, *common)
     rates = [{"learning_rate": rate} for rate in (0.03, 0.3)]
-    adaptive = named(AdaptiveSubgradientClassifier, {}, {"delta": 1.0}, *rates, *common, {"loss": "absolute"})
+    adaptive = named(AdaptiveSubgradientClassifier, {}, {"delta": 1.0}, *rates, *common)
     scores = Scores(["set"], "error, %", digits=2, worst=50.0)
     for name in SETS[:2] if args.quick else SETS:
         found = two_kinds(name)
