@@ -127,7 +127,7 @@ def residual(train, test, run, k=0.95):
 
 WAYS = {
     "SketchedCovariance()": distances(SketchedCovariance),
-    'SketchedCovariance(solver="gram")': distances(lambda: SketchedCovariance(solver="gram")),
+    "SketchedCovariance, gram": distances(lambda: SketchedCovariance(solver="gram")),
     "EmpiricalCovariance": distances(EmpiricalCovariance),
     "LedoitWolf": distances(LedoitWolf),
     f"LedoitWolf of {SAMPLE:,} rows": of_a_sample,

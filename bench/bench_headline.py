@@ -106,8 +106,8 @@ def components(runs):
                 "IncrementalPCA, 200 rows": in_batches_of(200),
                 "IncrementalPCA, tuned": in_batches_of(size),
                 "PCA": as_pca_comes,
-                'PCA("covariance_eigh")': ways_of.covariance_eigh,
-                'PCA("randomized")': ways_of.randomized,
+                "PCA, covariance_eigh": ways_of.covariance_eigh,
+                "PCA, randomized": ways_of.randomized,
                 "PCA of 2,000 rows": of_a_sample(run),
             }
             for tool, way in ways.items():
