@@ -52,7 +52,8 @@ def run(
     """Learn from all rows of a source, on as many cores as there are.
 
     The rows are cut into parts, a model learns each of them wherever there is room, and models of neighbours are merged
-    along a tree that the parts alone decide: the result has the same bits for any number of workers and every engine.
+    along a tree that the parts alone decide: the result has the same bits for any number of workers and every engine,
+    on processors of one kind.
 
     Parameters
     ----------

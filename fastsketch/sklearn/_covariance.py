@@ -95,7 +95,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     about 3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold (d = 1,000, n = 20,000: 13%).
     "ledoit-wolf" and "oas" take a target, trace(S) / d, that a few large eigenvalues lift: they make distances too
     small where the noise is far below it. "auto" has neither fault on data that are a few factors and noise given the
-    rows (there 1.2%), and little of the first with few of them (d = 300, n = 400: 5.5%).
+    rows (there 1.2%), and little of the first with few of them (d = 300, n = 400: 5.2%).
 
     References
     ----------
