@@ -126,7 +126,8 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
         if out.ndim == 1:
             out = out[np.newaxis]
         if out.ndim != 2:
-            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions")
+            here = ": of a file take what `for rows in fs.open_rows(...)` gives" if out.dtype.kind in "USO" else ""
+            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions{here}")
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
     if out.shape[1] == 0:

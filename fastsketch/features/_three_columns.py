@@ -177,7 +177,7 @@ def _of_text(path: Path, columns: ColumnNames | None, *, header: bool | None) ->
             try:
                 user, item = pair([fields[places[0]], fields[places[1]]])
                 if len(places) == 3:
-                    numbers.append(as_number(fields[places[2]]))
+                    numbers.append(_as_value(fields[places[2]], chosen=columns is not None))
             except ValueError as error:
                 raise at_line(file, number, error) from None
             users.append(user)
@@ -186,6 +186,14 @@ def _of_text(path: Path, columns: ColumnNames | None, *, header: bool | None) ->
     if not users:
         raise SourceError(f"{path} holds no lines")
     return Three(users, items, numbers if len(places) == 3 else None, np.array(lines))
+
+
+def _as_value(text: str, *, chosen: bool) -> float:
+    try:
+        return as_number(text)
+    except ValueError as error:
+        hint = "" if chosen else ": the third column is taken for values, unless columns= names two"
+        raise ValueError(f"{error}{hint}") from None
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:

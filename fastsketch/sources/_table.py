@@ -182,7 +182,9 @@ class TableText(TextSource):
         except kernel.BadCell as error:
             before, column, why = error.args
             where = "" if column is None else self._column_words(column)
-            raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}") from None
+            word = why.endswith("decimal number") and len(self._columns) == self._width
+            hint = ": name columns of numbers in columns=, unless this is one" if word else ""
+            raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
             return rows, None, newlines
         values = np.empty(len(rows), object)
