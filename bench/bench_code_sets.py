@@ -61,8 +61,7 @@ def patches(n=500_000):
 
     Most neighbours of a patch are the patch moved by a few pixels.
     """
-    from fastsketch.demo._hashing import normalised_stream
-    from fastsketch.demo._patches import Patches, photographs
+    from fastsketch.demo._patches import Patches, normalised_stream, photographs
 
     rows = np.concatenate(list(normalised_stream(Patches(photographs(), 12))))
     order = np.random.default_rng(0).permutation(len(rows))[: n + 1000]

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Image = NDArray[np.float32]
 
+# The length that a patch is compared with when it is normalised: flat ones stay near zero.
+FLAT = 1.0
+
 
 def photographs() -> list[Image]:
     """The two sample photographs that scikit-learn installs, float32 in [0, 1]."""
@@ -24,15 +27,23 @@ def photographs() -> list[Image]:
 
 @dataclass(frozen=True)
 class Patches:
-    """Every side x side colour patch of some images, each as a row of side * side * 3 numbers."""
+    """The side x side colour patches of some images, each as a row of side * side * 3 numbers.
+
+    They begin in every column, and in every `step`-th line.
+    """
 
     images: list[Image]
     side: int
+    step: int = 1
+
+    def tops(self, image: Image) -> range:
+        """Lines of an image in which patches begin."""
+        return range(0, image.shape[0] - self.side + 1, self.step)
 
     @property
     def n_rows(self) -> int:
         """Number of patches."""
-        return sum((image.shape[0] - self.side + 1) * (image.shape[1] - self.side + 1) for image in self.images)
+        return sum(len(self.tops(image)) * (image.shape[1] - self.side + 1) for image in self.images)
 
     @property
     def n_features(self) -> int:
@@ -43,8 +54,8 @@ class Patches:
         """All patches as rows, one line of pixels of one image at a time."""
         side = self.side
         for image in self.images:
-            height, width, _ = image.shape
-            for top in range(height - side + 1):
+            width = image.shape[1]
+            for top in self.tops(image):
                 strip = np.lib.stride_tricks.sliding_window_view(image[top : top + side], side, axis=1)
                 # (side, width - side + 1, 3, side) -> one patch a row
                 yield strip.transpose(1, 0, 3, 2).reshape(width - side + 1, side * side * 3)
@@ -63,7 +74,8 @@ class Patches:
         """(image, top, left) of every patch in the order of the stream, (n_rows, 3)."""
         out: list[NDArray[np.intp]] = []
         for number, image in enumerate(self.images):
-            top, left = np.mgrid[: image.shape[0] - self.side + 1, : image.shape[1] - self.side + 1]
+            lefts = np.arange(image.shape[1] - self.side + 1)
+            top, left = np.meshgrid(np.array(self.tops(image)), lefts, indexing="ij")
             out.append(np.stack([np.full(top.size, number), top.ravel(), left.ravel()], axis=1))
         return np.concatenate(out)
 
@@ -71,3 +83,14 @@ class Patches:
         """Patches by their number in the stream, as rows."""
         side, places = self.side, cast(list[tuple[int, int, int]], self.places[indices].tolist())
         return np.stack([self.images[i][top : top + side, left : left + side].ravel() for i, top, left in places])
+
+
+def normalised(rows: Image) -> Image:
+    """Patches less their brightness, at about unit length: then likeness is of content, not of light."""
+    rows = rows - rows.mean(axis=1, keepdims=True)
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + np.float32(FLAT))
+
+
+def normalised_stream(patches: Patches) -> Iterator[Image]:
+    """All patches, normalised."""
+    return map(normalised, patches.stream())

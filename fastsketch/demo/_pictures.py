@@ -1,44 +1,112 @@
-"""Pictures of the demo (extra: plot)."""
+"""Pictures of the demo (extra: plot), readable at the width of a telephone."""
 
 # matplotlib's own annotations leave many arguments without a type:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fastsketch._plot import figure
-from fastsketch.demo._hashing import BITS, Hashed
+from fastsketch.demo._anomaly import Anomaly
+from fastsketch.demo._components import Components
 from fastsketch.demo._learning import STEPS, Learned
+from fastsketch.demo._neighbours import SHOWN, Found
 from fastsketch.demo._patches import Patches
 from fastsketch.demo._restoring import DAMAGE, RANK, Restored
 
+BLUE, ORANGE = "tab:blue", "tab:orange"
+# Of a gap between two queries, in heights of a patch.
+GAP = 0.35
+# Of the picture of neighbours, in patches: the lines, and what is written beside them.
+WIDTH = SHOWN + 1 + 2
 
-def plot_neighbours(patches: Patches, hashed: Hashed, *, path: Path) -> None:
-    """One line a query: the query, then its neighbours, each patch above its Hamming distance."""
-    shown, side = hashed.shown, patches.side
-    columns = max(map(len, shown))
-    made, axes = figure(len(shown), columns, figsize=(1.1 * columns, 1.35 * len(shown) + 0.4))
-    for line, cells in zip(shown, axes, strict=True):
-        for place, cell in zip(line, cells, strict=False):
-            image = patches.images[place.image]
-            patch = image[place.top : place.top + side, place.left : place.left + side]
-            cell.imshow(patch, interpolation="nearest")
-            cell.set_xlabel("query" if place is line[0] else str(place.distance), fontsize=8, labelpad=2)
-        for cell in cells:
-            cell.set_xticks([])
-            cell.set_yticks([])
-            cell.spines[:].set_visible(False)
-        cells[0].spines[:].set(visible=True, color="tab:red", linewidth=2)
-    made.suptitle(
-        f"{BITS}-bit codes of {patches.n_rows:,} patches: a query and its nearest that do not overlap, "
-        "Hamming distance",
-        fontsize=10,
-    )
-    made.savefig(path, dpi=130, format="png")
+
+def plot_components(found: Components, *, side: int, path: Path) -> None:
+    """The components as patches, and the intervals of their variances with the true values in them."""
+    k = len(found.truth)
+    columns = (k + 1) // 2
+    made, whole = figure(figsize=(7.5, 6.6))
+    whole.remove()
+    above, under = made.subfigures(2, 1, height_ratios=[2, 3])
+    for number, cell in enumerate(above.subplots(2, columns).flat):
+        cell.set_axis_off()
+        if number < k:
+            patch = found.directions[number].reshape(side, side, 3)
+            cell.imshow(0.5 + 0.5 * patch / np.abs(patch).max(), interpolation="nearest")
+            cell.set_title(f"{number + 1}", fontsize=10)
+    below = under.subplots()
+    index = np.arange(1, k + 1)
+    for ends, offset, colour, label in (
+        (found.once, -0.15, ORANGE, "one pass"),
+        (found.twice, 0.15, BLUE, "refined by a second pass"),
+    ):
+        low = np.maximum(ends[:, 0], found.truth.min() / 20)
+        below.vlines(index + offset, low, ends[:, 1], color=colour, lw=5, label=f"interval, {label}")
+        below.plot(index + offset, low, "_", index + offset, ends[:, 1], "_", color=colour, ms=11, mew=2)
+    below.plot(index, found.truth, "k.", ms=7, label="true variance")
+    below.set_yscale("log")
+    below.set_xticks(index)
+    below.set(xlabel="component", ylabel="variance")
+    below.grid(True, which="both", alpha=0.25)
+    below.legend(fontsize=9)
+    made.savefig(path, dpi=120, format="png")
+
+
+def plot_neighbours(patches: Patches, found: Found, *, path: Path) -> None:
+    """Of each query three lines: its neighbours by bits, by codes and then rows, and in truth."""
+    lines = [(name, spots) for ways in found.shown for name, spots in ways.items()]
+    ways = len(found.shown[0])
+    heights = np.arange(len(lines)) + GAP * (np.arange(len(lines)) // ways)
+    made, axes = figure(figsize=(7.5, 7.2 / WIDTH * (heights[-1] + 1) + 0.4))
+    truth = [set(spots) for name, spots in lines if name == lines[ways - 1][0]]
+    for number, (name, spots) in enumerate(lines):
+        top = heights[number]
+        for column, spot in enumerate(spots):
+            side = patches.side
+            patch = patches.images[spot.image][spot.top : spot.top + side, spot.left : spot.left + side]
+            extent = (column + 0.04, column + 0.96, top + 0.96, top + 0.04)
+            axes.imshow(patch, extent=extent, interpolation="nearest", aspect="auto")
+            if column == 0 or (number % ways < ways - 1 and spot in truth[number // ways]):
+                frame: dict[str, Any] = {"fill": False, "lw": 2, "ec": "tab:red" if column == 0 else "tab:green"}
+                axes.add_patch(_rectangle(column + 0.04, top + 0.04, **frame))
+        axes.text(SHOWN + 1.15, top + 0.5, name.replace(" ", "\n", 1), va="center", fontsize=10)
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(heights[-1] + 1, 0)
+    axes.set_axis_off()
+    axes.set_title("red: queries, then their nearest; green: among the nearest in truth", fontsize=10)
+    made.savefig(path, dpi=120, format="png")
+
+
+def _rectangle(left: float, top: float, **style: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, top), 0.92, 0.92, **style)
+
+
+def plot_anomaly(found: Anomaly, *, path: Path) -> None:
+    """The photograph, and the distance of the patch at each pixel."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.patches import Rectangle
+
+    made, (left, right) = figure(2, 1, figsize=(6, 7.6))
+    left.imshow(found.picture, interpolation="nearest")
+    left.set_title("a piece of it has another grain", fontsize=10)
+    low = np.quantile(found.distances, 0.02)
+    shown = right.imshow(found.distances, norm=LogNorm(low, found.distances.max()), cmap="magma")
+    right.set_title("squared Mahalanobis distance of patches", fontsize=10)
+    made.colorbar(shown, ax=right, shrink=0.8).ax.axhline(found.threshold, color="white", lw=2)
+    top, start, side = found.piece
+    for axes, colour in ((left, "white"), (right, "cyan")):
+        axes.set_axis_off()
+        axes.add_patch(Rectangle((start - 3, top - 3), side + 6, side + 6, fill=False, ec=colour, lw=1.2, ls=":"))
+    made.savefig(path, dpi=120, format="png")
 
 
 def plot_learning(learned: Learned, *, path: Path) -> None:
     """Online error against examples, for each learner at its best step size; and the final one against that size."""
-    made, (left, right) = figure(1, 2, figsize=(10, 4.2))
+    made, (left, right) = figure(2, 1, figsize=(6.5, 7.6))
     for i, (label, curve) in enumerate(learned.curves.items()):
         examples = range(20, len(curve) + 1)
         left.semilogy(examples, curve[19:], color=f"C{i}", lw=2 if i == 0 else 1.2, label=label)
@@ -50,10 +118,10 @@ def plot_learning(learned: Learned, *, path: Path) -> None:
     right.set(xlabel="step size", title="after one pass")
     for axes in (left, right):
         axes.grid(True, which="both", alpha=0.25)
-    left.legend(fontsize=8)
-    right.legend(fontsize=7.5, loc="upper right")
+    left.legend(fontsize=9)
+    right.legend(fontsize=9, loc="upper right")
     made.suptitle(f"{len(curve):,} handwritten digits, each against the rest, one pass", fontsize=10)
-    made.savefig(path, dpi=130, format="png")
+    made.savefig(path, dpi=120, format="png")
 
 
 def plot_restored(restored: Restored, *, path: Path) -> None:
@@ -65,4 +133,4 @@ def plot_restored(restored: Restored, *, path: Path) -> None:
         cell.set_title(name if value is None else f"{name}: {value:.1f} dB", fontsize=10)
         cell.set_axis_off()
     made.suptitle(f"{DAMAGE:.0%} of the pixels lost to black and white, models of rank {RANK}", fontsize=10)
-    made.savefig(path, dpi=130, format="png")
+    made.savefig(path, dpi=120, format="png")

@@ -1,5 +1,6 @@
-"""Sketch, certificate, speed against IncrementalPCA; codes and a search; digits learned; a photograph restored."""
+"""All jobs of the demo, one after the other; then its files, and at last the page."""
 
+import shlex
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -12,15 +13,22 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._plot import plot_spectrum
-from fastsketch.demo._hashing import BITS, hash_patches
-from fastsketch.demo._learning import STEPS, learn_digits
+from fastsketch.demo._anomaly import find_anomaly
+from fastsketch.demo._components import find_components
+from fastsketch.demo._learning import learn_digits
+from fastsketch.demo._neighbours import find_neighbours
+from fastsketch.demo._page import write_page
 from fastsketch.demo._patches import Patches, photographs
-from fastsketch.demo._pictures import plot_learning, plot_neighbours, plot_restored
+from fastsketch.demo._pictures import plot_anomaly, plot_components, plot_learning, plot_neighbours, plot_restored
+from fastsketch.demo._report import report_lines, sections
 from fastsketch.demo._restoring import restore
 
 SIDE = 16
+# Of the lines in which patches begin, one in so many: the others are much like them.
+STEP = 2
 # Rows that IncrementalPCA is timed on: enough for a steady rate, few enough to keep the demo short.
 PEER_ROWS = 20_000
+PAGE = "index.html"
 
 
 class ShowProgress(Protocol):
@@ -33,14 +41,14 @@ class Sketched(NamedTuple):
     """Results of the first part of the demo."""
 
     facts: dict[str, Any]
-    model: fs.RobustFrequentDirections
+    model: fs.FrequentDirections
     spectrum: NDArray[np.floating[Any]]  # exact eigenvalues, largest first
 
 
 def run_demo(
     folder: str | PathLike[str], *, sketch_size: int, say: Callable[[str], None], progress: ShowProgress
 ) -> dict[str, Any]:
-    """Run the demo and write its models and pictures.
+    """Run the demo and write its models, pictures and page.
 
     Parameters
     ----------
@@ -63,43 +71,60 @@ def run_demo(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    patches = Patches(photographs(), SIDE)
+    patches = Patches(photographs(), SIDE, STEP)
     n, d = patches.n_rows, patches.n_features
-    say(
+    lead = (
         f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept"
     )
+    say(lead)
     sketched = sketch_patches(patches, sketch_size, progress=progress)
-    hashed = hash_patches(patches)
+    components = find_components(patches, sketched.model, spectrum=sketched.spectrum)
+    found = find_neighbours(patches)
+    anomaly = find_anomaly(patches.images[0])
     learned = learn_digits()
     restored = restore(patches.images[0])
 
     sketched.model.save(folder / "patches.fsk")
-    hashed.model.save(folder / "hash.fsk")
-    np.save(folder / "codes.npy", hashed.codes)
-    plot_learning(learned, path=folder / "online.png")
-    plot_restored(restored, path=folder / "restored.png")
-    plot_neighbours(patches, hashed, path=folder / "neighbours.png")
+    found.hashes.save(folder / "hash.fsk")
+    found.quantizer.save(folder / "quantizer.fsk")
+    np.save(folder / "codes.npy", found.codes)
     truth: list[float] = sketched.spectrum[: 2 * sketch_size].tolist()
     plot_spectrum(sketched.facts, folder / "spectrum.png", truth=truth)
-    names = ["patches.fsk", "spectrum.png", "hash.fsk", "codes.npy", "neighbours.png", "online.png", "restored.png"]
+    plot_components(components, side=SIDE, path=folder / "components.png")
+    plot_neighbours(patches, found, path=folder / "neighbours.png")
+    plot_anomaly(anomaly, path=folder / "anomaly.png")
+    plot_learning(learned, path=folder / "online.png")
+    plot_restored(restored, path=folder / "restored.png")
+    names = ["patches.fsk", "spectrum.png", "components.png", "hash.fsk", "codes.npy", "quantizer.fsk"]
+    names += ["neighbours.png", "anomaly.png", "online.png", "restored.png", PAGE]
     results = {
         **sketched.facts,
         "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        **hashed.facts,
+        **components.facts,
+        **found.facts,
+        **anomaly.facts,
         **learned.facts,
         **restored.facts,
         "files": [str(folder / name) for name in names],
     }
+    write_page(folder, lead=f"{lead}.", sections=sections(results), commands=commands(folder))
     for line in report_lines(results):
         say(line)
     say(f"written to {folder}: {', '.join(names)}")
+    say(f"open {folder / PAGE}")
     return results
+
+
+def commands(folder: Path) -> list[str]:
+    """What to try with the models that have been written."""
+    sketch, codes = (shlex.quote(str(folder / name)) for name in ("patches.fsk", "codes.npy"))
+    return [f"fastsketch info {sketch}", f"fastsketch info {codes}"]
 
 
 def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress) -> Sketched:
     """Sketch all patches; the exact moment matrix beside it gives the true error."""
     n, d = patches.n_rows, patches.n_features
-    model = fs.RobustFrequentDirections(sketch_size, solver="gram", center=True)
+    model = fs.FrequentDirections(sketch_size, solver="gram", center=True)
     exact = fs.FrequentDirections(d, method="fd", solver="exact", center=True)
     seconds = 0.0
     for rows in patches.stream():
@@ -115,6 +140,7 @@ def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress
         **model.facts(),
         "true_error": float(np.abs(np.linalg.eigvalsh(truth - model.gram())).max()),
         "rows_per_second": n / seconds,
+        "peer_rows": min(PEER_ROWS, n),
         "incremental_pca_rows_per_second": peer,
         "speed_ratio": n / seconds / peer,
     }
@@ -130,32 +156,3 @@ def peer_rate(patches: Patches, n_components: int) -> float:
     for first in range(0, len(rows) - step + 1, step):
         model.partial_fit(rows[first : first + step])
     return (len(rows) // step * step) / (time.perf_counter() - start)
-
-
-def report_lines(results: dict[str, Any]) -> list[str]:
-    """The results as text."""
-    size, rows = results["sketch_bytes"], results["sketch_size"]
-    kept = 4 * results["n_rows"] * results["n_features"]
-    error, bound, squared = results["true_error"], results["error_bound"], results["squared_norm"]
-    return [
-        f"sketch of {rows} rows      {results['rows_per_second']:12,.0f} rows/s  ({size / 1e3:,.0f} kB, "
-        f"{kept / size:,.0f} times smaller)",
-        f"IncrementalPCA({rows})       {results['incremental_pca_rows_per_second']:12,.0f} rows/s  "
-        f"(timed on {PEER_ROWS:,} rows)   ratio {results['speed_ratio']:.1f}",
-        f"certificate            {bound:12.5g}  = {results['relative_error_bound']:.4%} of ||A||_F^2",
-        f"true spectral error    {error:12.5g}  = {error / squared:.4%}  "
-        f"({'within' if error <= bound else 'BEYOND'} the certificate)",
-        f"{BITS}-bit hash (FROSH)     {results['hash_rows_per_second']:12,.0f} rows/s  learned; exact PCA "
-        f"{results['exact_pca_rows_per_second']:,.0f} rows/s   ratio {results['hash_speed_ratio']:.1f}",
-        f"encoding               {results['encode_rows_per_second']:12,.0f} rows/s  "
-        f"({results['code_bytes'] / 1e6:,.1f} MB of codes for {kept / 1e9:.1f} GB of rows)",
-        f"search                 {results['search_ms_per_query']:12,.2f} ms a query; of 1,000 found "
-        f"{results['true_neighbours_found']:.0%} are among the closest 2% in truth; by estimates, with the query as it "
-        f"is, {results['true_neighbours_of_real_queries']:.0%}",
-        f"online Newton (RFD)    {results['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
-        f"{results['newton_online_error']:.2%}, nothing tuned; best first-order learner "
-        f"{results['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes",
-        f"restored photograph    {results['absolute_psnr']:12.1f} dB by the absolute loss in "
-        f"{results['absolute_seconds']:.1f} s; damaged {results['damaged_psnr']:.1f} dB, square loss "
-        f"{results['square_psnr']:.1f} dB",
-    ]
