@@ -5,6 +5,8 @@ seconds are of the processor, medians, with half their range. Settings of rivals
 rows of the first run, and are in the last column.
 """
 
+from functools import partial
+
 import numpy as np
 
 import bench_component_ways as ways_of
@@ -44,7 +46,7 @@ class Board:
                 line += [self._cell(values.mean()), self._cell(values.std(ddof=1) if len(values) > 1 else 0.0)]
             line += [f"{np.median(seconds):.3g}", f"{(seconds.max() - seconds.min()) / 2:.2g}", len(runs)]
             lines.append([*line, self.settings[data, tool]])
-        return table(lines, head, self.name, runs=RUNS, note=". ".join(filter(None, [NOTE, note])))
+        table(lines, head, self.name, runs=RUNS, note=". ".join(filter(None, [NOTE, note])))
 
     def _cell(self, value):
         return f"{value:.{self.digits}f}"
@@ -85,10 +87,10 @@ def factors():
     return rng.standard_normal((20_000, 30)) @ rng.standard_normal((30, 768)) + 0.3 * rng.standard_normal((20_000, 768))
 
 
-def components(runs):
+def components(runs, quick):
     """Worst relative error of the first ten variances, the rows in another order in each run."""
     board = Board("components", "worst error, %", "MB", digits=2)
-    for name in COMPONENTS:
+    for name in ("ten directions",) if quick else COMPONENTS:
         rows = factors() if name.startswith("factors") else SETS[name].make()
         if rows is None:
             continue
@@ -117,7 +119,7 @@ def components(runs):
                 words = f"batches of {size:,} rows" if tool.endswith("tuned") else ""
                 board.add(name, tool, (100 * found.result.worst, found.megabytes), found.seconds, words)
     note = f"The first {K} variances; 0.00: below 0.005%. MB: largest resident set beyond the rows"
-    return board.show(f"{note}. Tuned: the size of batches with the least error on half of the rows")
+    board.show(f"{note}. Tuned: the size of batches with the least error on half of the rows")
 
 
 def _fitted(way, rows, truth):
@@ -135,10 +137,11 @@ def _batch(rows):
 
 
 # -- anomalies ---------------------------------------------------------------------------------------------------------
-def anomalies(runs):
+def anomalies(runs, quick):
     """Area under the ROC curve of test rows, and seconds of fit and scores."""
     board = Board("anomalies", "AUC")
-    for name, make in WATCHED.items():
+    for name in ("breast cancer",) if quick else WATCHED:
+        make = WATCHED[name]
         settings = {}
         for run in range(runs):
             data = make(run)
@@ -153,16 +156,16 @@ def anomalies(runs):
                 area, taken = scored(way, data, run, **settings[tool])
                 words = ", ".join(f"{key} {value:g}" for key, value in settings[tool].items())
                 board.add(name, tool, (area,), taken, words)
-    return board.show("Seconds of fit and scores. A fiftieth of the training rows are anomalies, not marked")
+    board.show("Seconds of fit and scores. A fiftieth of the training rows are anomalies, not marked")
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
 JOBS = {
     "components": components,
     "anomalies": anomalies,
-    "neighbours": lambda runs: models.neighbours(Board("neighbours", "recall@10", "rescored"), runs),
-    "recommending": lambda runs: models.recommending(Board("recommending", "NDCG@20", digits=4), runs),
-    "learning": lambda runs: models.learning(Board("learning", "log loss", "error, %", digits=4), runs),
+    "neighbours": partial(models.neighbours, Board("neighbours", "recall@10", "rescored")),
+    "recommending": partial(models.recommending, Board("recommending", "NDCG@20", digits=4)),
+    "learning": partial(models.learning, Board("learning", "log loss", "error, %", digits=4)),
 }
 
 
@@ -170,4 +173,4 @@ def headline(args):
     """One table for each job."""
     wanted = args.only.split(",") if args.only else list(JOBS)
     for name in wanted:
-        JOBS[name](2 if args.quick else RUNS)
+        JOBS[name](2 if args.quick else RUNS, args.quick)

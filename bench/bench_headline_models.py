@@ -22,13 +22,13 @@ CANDIDATES = 40  # what CodeIndex ranks by rows for the ten nearest, as it comes
 
 
 # -- neighbours --------------------------------------------------------------------------------------------------------
-def neighbours(board, runs):
+def neighbours(board, runs, quick):
     """Recall of the ten nearest by codes of 20 bytes, and when the best 40 candidates are ranked by their rows."""
     import faiss
 
     faiss.omp_set_num_threads(1)
-    for name in SPLITS:
-        picked = None
+    for name in ("sift5k",) if quick else SPLITS:
+        picked = {} if quick else None
         for run in range(runs):
             data = halves(name, run)
             if data is None:
@@ -43,10 +43,13 @@ def neighbours(board, runs):
             }
             for tool, method in ours.items():
                 _codes(board, name, tool, method, data)
-            _codes(board, name, "faiss OPQ", _opq(d, 4), data, "80 directions")
+            rival = peers(d, BYTES)["PCA, SQ4"] if quick else _opq(d, 4)
+            _codes(
+                board, name, "faiss PCA, SQ4" if quick else "faiss OPQ", rival, data, "" if quick else "80 directions"
+            )
             for tool, (words, make) in picked.items():
                 _codes(board, name, tool, make(), data, words)
-    return board.show(f"{BYTES} bytes a row; seconds of learning. OPQ learns from {OPQ_ROWS:,} rows at most")
+    board.show(f"{BYTES} bytes a row; seconds of learning. OPQ learns from {OPQ_ROWS:,} rows at most")
 
 
 OPQ_ROWS = 5000
@@ -114,13 +117,14 @@ def _als(fit, split, kept, **parameters):
     return fit(split, kept, **{"factors": FACTORS, "iterations": 15, **parameters})
 
 
-def recommending(board, runs):
+def recommending(board, runs, quick):
     """NDCG@20 of users who were not learned from."""
-    entries = ranking.entries_of("ML-1M")
+    name = "ML-100K" if quick else "ML-1M"
+    entries = ranking.entries_of(name)
     if entries is None:
-        return ""
+        return
     ours = f"SketchedEASE, l = {FACTORS}, as it comes"
-    chosen, lines = ranking.choose("ML-1M", "users", entries, _methods(), {}, several=False)
+    chosen, lines = ranking.choose(name, "users", entries, _methods(), {}, several=False)
     words = {line[0]: line[1] for line in lines}
     chosen = [(label, method, made) for label, method, made in chosen if label != f"SketchedEASE, l = {FACTORS}, tuned"]
     chosen.sort(key=lambda item: item[0] != ours)
@@ -133,8 +137,8 @@ def recommending(board, runs):
             ndcg = ranking.measured(split, fitted.recommend(split))[0]
             label = "SketchedEASE()" if label == ours else label
             tuned = "" if label in ("SketchedEASE()", "popularity") or label.endswith("comes") else words[method.name]
-            board.add("ML-1M, new users", label, (np.nanmean(ndcg),), taken, tuned)
-    return board.show("Seconds of learning; implicit's BPR has no answer for users whom it was not trained on")
+            board.add(f"{name}, new users", label, (np.nanmean(ndcg),), taken, tuned)
+    board.show("Seconds of learning; implicit's BPR has no answer for users whom it was not trained on")
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -164,10 +168,10 @@ GRIDS = {
 }
 
 
-def learning(board, runs):
+def learning(board, runs, quick):
     """Log loss and errors of test rows after one pass over the others."""
     by_label = {learner.label: learner.learn for learner in LEARNERS}
-    for name in LEARNED:
+    for name in ("farm-ads",) if quick else LEARNED:
         ways = None
         for run in range(runs):
             task = task_of(name, run)
@@ -181,7 +185,7 @@ def learning(board, runs):
                 answer = learn(task, run)
                 wrong = 100 * float(np.mean(answer.predicted != task.truth))
                 board.add(name, tool, (log_loss(task, answer.chances), wrong), answer.seconds, words)
-    return board.show("One pass but for LogisticRegression, whose scaling and strength are chosen; seconds of learning")
+    board.show("One pass but for LogisticRegression, whose scaling and strength are chosen; seconds of learning")
 
 
 def _best(grid, part):
