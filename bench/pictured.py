@@ -88,9 +88,18 @@ def size_of(found):
     return float(base) ** float(power) if power else float(base)
 
 
-RECOMMENDERS = ("popularity", "item-knn", "PureSVD", "EASE, exact", "implicit ALS, as it comes", "implicit ALS, tuned",
-                "cmfrec CMF_implicit, as it comes", "cmfrec CMF_implicit, tuned", "SketchedEASE, l = 64, as it comes",
-                "SketchedEASE, l = 256, as it comes")
+RECOMMENDERS = (
+    "popularity",
+    "item-knn",
+    "PureSVD",
+    "EASE, exact",
+    "implicit ALS, as it comes",
+    "implicit ALS, tuned",
+    "cmfrec CMF_implicit, as it comes",
+    "cmfrec CMF_implicit, tuned",
+    "SketchedEASE, l = 64, as it comes",
+    "SketchedEASE, l = 256, as it comes",
+)
 CODES = ("SketchQuantizer", "OPQ", "PQ", "PCA, SQ4", "PCA, RaBitQ", "SketchHash, Hamming")
 PCA = ("SketchedPCA, fit", "partial_fit", "gram", "IncrementalPCA", "PCA eigh", "PCA randomized")
 PICTURED = {

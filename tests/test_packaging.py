@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WHOLE = ("csrc", "docs", "examples", "tests", "bench", ".github")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "Makefile", "asv.conf.json", "MANIFEST.in")
-LEFTOVERS = ("__pycache__", "results", ".pytest_cache", ".ruff_cache")
+LEFTOVERS = ("__pycache__", ".pytest_cache", ".ruff_cache")
 
 
 @pytest.fixture
