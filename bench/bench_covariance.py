@@ -29,36 +29,41 @@ def covariance(args):
     likelihood(quick=args.quick)
 
 
+def covariance_few(args):
+    """Rows that are few for their columns: eight factors, five seeds."""
+    calibration([(300, 400)] if args.quick else [(300, 400), (800, 3000)], factors=8, seeds=5)
+
+
 # -- calibration -------------------------------------------------------------------------------------------------------
-def calibration(shapes):
-    """Share of new rows of the same law beyond the chi-squared thresholds: ten factors and unit noise."""
+def calibration(shapes, factors=FACTORS, seeds=SEEDS):
+    """Share of new rows of the same law beyond the chi-squared thresholds: some factors and unit noise."""
     lines = []
     for d, n in shapes:
         found = {}
-        for seed in range(SEEDS):
-            for name, shares in _shares(d, n, seed).items():
+        for seed in range(seeds):
+            for name, shares in _shares(d, n, seed, factors).items():
                 found.setdefault(name, []).append(shares)
         for name, shares in found.items():
             low, middle, high = (f(np.array(shares), axis=0) * 100 for f in (np.min, np.median, np.max))
             cells = [f"{middle[k]:.2f}% ({low[k]:.2f} .. {high[k]:.2f})" for k in (0, 1)]
             lines.append([d, n, name, *cells, f"{np.mean([s[2] for s in shares]):.1e}"])
-    head = ["d", "rows", "estimator", f"beyond 1%, median of {SEEDS} seeds (range)", "beyond 5%", "shrinkage_"]
-    table(lines, head, "outliers", runs=f"{SEEDS} seeds, median and range")
+    head = ["d", "rows", "estimator", f"beyond 1%, median of {seeds} seeds (range)", "beyond 5%", "shrinkage_"]
+    table(lines, head, "outliers", runs=f"{seeds} seeds, median and range")
 
 
-def _shares(d, n, seed):
+def _shares(d, n, seed, factors):
     rng = np.random.default_rng([seed, d, n])
-    loadings = np.linspace(5, 1, FACTORS)[:, np.newaxis] * rng.standard_normal((FACTORS, d))
+    loadings = np.linspace(5, 1, factors)[:, np.newaxis] * rng.standard_normal((factors, d))
 
     def rows(count):
-        return rng.standard_normal((count, FACTORS)) @ loadings + rng.standard_normal((count, d))
+        return rng.standard_normal((count, factors)) @ loadings + rng.standard_normal((count, d))
 
     models = {}
     for size in SIZES:
         models[f"auto (exact), l = {size}"] = SketchedCovariance(size)
         models[f"gram, l = {size}"] = SketchedCovariance(size, solver="gram")
-    for _ in range(n // 5000):
-        batch = rows(5000)
+    for start in range(0, n, 5000):
+        batch = rows(min(5000, n - start))
         for model in models.values():
             model.partial_fit(batch)
     exact = models[f"auto (exact), l = {SIZES[0]}"]

@@ -20,6 +20,12 @@ SPLITS = 3
 RUNS = f"{SPLITS} splits, mean +- standard deviation"
 
 
+def order_of(n, n_test, split):
+    """An order of n rows for a split: the last n_test are the same rows in all of them, none of which chooses."""
+    fixed = np.random.default_rng(1000).permutation(n)
+    return np.concatenate([np.random.default_rng(split).permutation(fixed[: n - n_test]), fixed[n - n_test :]])
+
+
 def shown(values, digits):
     return f"{np.mean(values):.{digits}f} +- {np.std(values):.{digits}f}"
 
@@ -90,8 +96,9 @@ def sketch_defaults(args):
         if rows is None:
             continue
         for split in range(SPLITS):
-            order = np.random.default_rng(split).permutation(rows.shape[0])[:16_000]
-            halves = [rows[part] for part in np.array_split(order, 2)]
+            half = min(rows.shape[0] // 2, 8_000)  # the first half, of other rows in each split, chooses
+            order = order_of(rows.shape[0], half, split)
+            halves = [rows[part] for part in (order[:half], order[-half:])]
             for size in (16, 64):
                 for label, options in METHODS.items():
                     errors = [_sketch_errors(half, size, options) for half in halves]
@@ -171,7 +178,7 @@ def _vectors(name, split):
     """(rows to learn from and to search in, queries for validation, queries for testing), or None."""
     rng, rows = np.random.default_rng(split), sift() if name == "sift5k" else mnist()
     if rows is None or name == "sift5k":
-        return None if rows is None else np.split(rng.permutation(rows), [-600, -300])
+        return None if rows is None else np.split(rows[order_of(len(rows), 300, split)], [-600, -300])
     train, test = (part[rng.permutation(len(part))[:10_300]] for part in np.split(rows, [60_000]))
     return train[300:], train[:300], test[:300]
 
@@ -180,8 +187,9 @@ def _vectors(name, split):
 def _estimators(scores, name, rows, targets, candidates, score):
     """All candidates: learning from 56% of the rows, validation on 14%, test on 30%."""
     for split in range(SPLITS):
-        order = np.random.default_rng(split).permutation(rows.shape[0])
-        first, second = int(0.56 * len(order)), int(0.7 * len(order))
+        n = rows.shape[0]
+        first, second = int(0.56 * n), int(0.7 * n)
+        order = order_of(n, n - second, split)
         train, *others = [(rows[part], targets[part]) for part in np.split(order, [first, second])]
         for label, make in candidates.items():
             start = time.process_time()
@@ -197,13 +205,14 @@ SETS = ("a9a", "mushrooms", "w8a", "farm-ads", "news20", "breast cancer", "breas
 
 
 def online_defaults(args):
-    """Loss, sketch_size, alpha0, constraint, learning_rate, delta of the classifiers: balanced error of one pass."""
+    """Loss, stages, sketch_size, alpha0, learning_rate, delta of the classifiers: balanced error of one pass."""
     from fastsketch.sklearn import AdaptiveSubgradientClassifier, SketchedNewtonClassifier
 
-    common = ({"fit_intercept": False}, {"sketch_size": 10}, {"loss": "logistic"}, {"loss": "square"})
-    newton = named(SketchedNewtonClassifier, {}, {"alpha0": 0.0}, {"alpha0": 1.0}, {"constraint": None}, *common)
+    common = ({"scale": None}, {"blend": False}, {"calibrate": False})
+    common += ({"fit_intercept": False}, {"sketch_size": 10}, {"loss": "squared_hinge"})
+    newton = named(SketchedNewtonClassifier, {}, {"alpha0": 0.0}, {"alpha0": 1.0}, *common)
     rates = [{"learning_rate": rate} for rate in (0.03, 0.3)]
-    adaptive = named(AdaptiveSubgradientClassifier, {}, {"delta": 1.0}, *rates, *common, {"loss": "absolute"})
+    adaptive = named(AdaptiveSubgradientClassifier, {}, {"delta": 1.0}, *rates, *common)
     scores = Scores(["set"], "error, %", digits=2, worst=50.0)
     for name in SETS[:2] if args.quick else SETS:
         found = two_kinds(name)
@@ -299,8 +308,8 @@ def lowrank_defaults(args):
         rows, columns, values, _ = found
         n = len(values)
         for split in range(SPLITS):
-            order = np.random.default_rng(split).permutation(n)
             cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
+            order = order_of(n, n - cut, split)
             for rank in ranks:
                 for label, options in MODELS.items():
                     line, start = [], time.process_time()
