@@ -99,7 +99,7 @@ def rendered(text, source, target, results):
     def replaced(match):
         try:
             return of_braces(match[1].strip(), target, results)
-        except PageError as error:
+        except (ValueError, ZeroDivisionError) as error:
             raise PageError(f"{source}:{text.count(chr(10), 0, match.start()) + 1}: {error}") from None
 
     return BRACES.sub(replaced, text)

@@ -94,6 +94,38 @@ def write(record, path):
     begun.replace(path)
 
 
+KEYS = {"format", "command", "origin", "tables", "timings"}
+KEYS_OF_RUNS = {"fastsketch", "date", "seconds", "options", "versions", "machine", "blas", "presets"}
+
+
+def faults(record):
+    """What is not of the format, in words."""
+    missing = (KEYS | (KEYS_OF_RUNS if record.get("origin") == "run" else set())) - set(record)
+    if missing:
+        return [f"no {key}" for key in sorted(missing)]
+    found = []
+    if record["format"] != FORMAT:
+        found.append(f"format {record['format']}")
+    if record["origin"] not in ("run", "transcribed"):
+        found.append(f"origin {record['origin']}")
+    names = [table["name"] for table in record["tables"]]
+    if not names or len(set(names)) < len(names):
+        found.append(f"names of tables: {names}")
+    for table in record["tables"]:
+        found += [f"{table['name']}: {fault}" for fault in _faults_of(table)]
+    return found
+
+
+def _faults_of(table):
+    columns, cells = table["columns"], [cell for row in table["rows"] for cell in row]
+    if len(set(columns)) < len(columns):
+        yield f"columns of one name: {columns}"
+    if not table["rows"] or any(len(row) != len(columns) for row in table["rows"]):
+        yield f"rows of other than {len(columns)} cells"
+    if not all(isinstance(cell, str) for cell in [*columns, *cells]):
+        yield "cells that are no text"
+
+
 def text_of(record):
     """JSON with a line for each row of a table, so that a diff shows which figures changed."""
     head = {key: value for key, value in record.items() if key not in ("tables", "timings")}

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 WHOLE = ("csrc", "docs", "examples", "tests", "bench", ".github")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "Makefile", "asv.conf.json", "MANIFEST.in")
 MADE = ("docs/_build/", "docs/gallery/", "docs/api/generated/")
-LEFTOVERS = ("__pycache__", "results", ".pytest_cache", ".ruff_cache")
+LEFTOVERS = ("__pycache__", ".pytest_cache", ".ruff_cache")
 
 
 @pytest.fixture

@@ -1,0 +1,185 @@
+"""Pages are what their templates and the stored results make of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pages
+import store
+
+RECORD = {
+    "format": 1,
+    "command": "speed",
+    "origin": "run",
+    "fastsketch": "1.0",
+    "date": "2026-01-31",
+    "versions": {},
+    "machine": {"processor": "A processor", "cores": 2, "instructions": "avx2"},
+    "blas": [{"internal_api": "openblas", "version": "0.3"}],
+    "presets": {},
+    "options": {},
+    "seconds": 1.0,
+    "tables": [
+        {
+            "name": "main",
+            "columns": ["d", "kind of", "rows/s", "||A||"],
+            "rows": [["512", "a, b", "1,500", "2e-3"], ["512", "c", "500 +- 20", ""], ["64", "c", "~ 9 s", "4e-3"]],
+            "runs": 5,
+            "note": "",
+        },
+        {"name": "old one", "columns": ["x"], "rows": [["1"]], "runs": None, "note": "", "origin": "transcribed"},
+    ],
+    "timings": [],
+}
+
+
+@pytest.fixture
+def results(tmp_path):
+    store.write(RECORD, tmp_path / "results" / "speed.json")
+    (tmp_path / "results" / "speed.png").write_bytes(b"")
+    return pages.Results(tmp_path / "results", "1.0")
+
+
+def rendered(text, results):
+    return pages.rendered(text, "a.md", results.folder.parent / "docs" / "a.md", results)
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ('{{ speed[d=512, kind of="a, b"]."rows/s" }}', "1,500"),
+        ('{{ speed/main[d=512, kind of=c]."rows/s" }}', "500 +- 20"),
+        ('{{ speed/main[d=512, kind of=c]."rows/s" | ,.1f }}', "500.0"),
+        ('{{ speed[d=512, kind of="a, b"]."rows/s" / speed[d=512, kind of=c]."rows/s" }} times', "3 times"),
+        ('{{ (speed[d=64]."||A||" - 1e-3) * 1000 | .1f }}', "3.0"),
+        ('{{ min(speed[d=512]."rows/s") }} to {{ max(speed[d=512]."rows/s") }}', "500 to 1500"),
+        ('{{ max(speed."||A||") }}', "0.004"),
+        ("{{ speed/main[d=64].kind of }}", "c"),
+        ('{{ speed/"old one".x }}', "1"),
+        ('{{ picture speed "what it shows" }}', "![what it shows](../results/speed.png)"),
+        ("no braces { } | x |", "no braces { } | x |"),
+    ],
+)
+def test_references(text, page, results):
+    assert rendered(text, results) == page
+
+
+def test_tables(results):
+    page = rendered('{{ table speed columns="rows/s","||A||" where d=512 where "kind of"="a, b" }}', results)
+    head, rule, row, empty, origin = page.split("\n")
+    assert (head, rule, row, empty) == (r"| rows/s | \|\|A\|\| |", "|---|---|", "| 1,500 | 2e-3 |", "")
+    assert origin == "*`speed`, 2026-01-31, fastsketch 1.0, A processor (avx2), openblas 0.3, 5 runs.*"
+    assert rendered("{{ table speed where d=512 where d=64 }}", results).count("\n") == 6  # one of the values
+
+
+def test_a_result_of_another_version_is_marked(results):
+    newer = pages.Results(results.folder, "1.1")
+    page = rendered("{{ table speed }}", newer)
+    assert "**fastsketch 1.0, another version than 1.1**" in page
+    assert "another version" not in rendered("{{ table speed }}", results)
+
+
+def test_a_transcribed_table_is_marked(results):
+    assert "transcribed from before results were kept" in rendered('{{ table speed/"old one" }}', results)
+    store.write(RECORD | {"origin": "transcribed"}, results.folder / "speed.json")
+    assert "transcribed" in rendered("{{ table speed }}", pages.Results(results.folder, "1.0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ table other }}", "no stored result of 'other'"),
+        ("{{ table speed/other }}", "no table 'other'"),
+        ("{{ table speed columns=d,e }}", "no column 'e'"),
+        ("{{ table speed where d=3 }}", "no row"),
+        ("{{ table speed sorted=d }}", "not an option"),
+        ("{{ speed[d=3].d }}", "no row"),
+        ("{{ speed[d=512].kind of }}", "2 rows where one is meant"),
+        ("{{ speed[e=512].d }}", "no column 'e'"),
+        ("{{ speed[d=64].kind of | .2f }}", "does not begin with a number"),
+        ('{{ speed[d=64]."rows/s" + speed[d=64].kind of }}', "does not begin with a number"),
+        ("{{ speed[d=64].d ** 2 }}", "not understood"),
+        ("{{ speed[d=64].d / 0 }}", "division by zero"),
+        ("{{ speed[d=64].d | .2q }}", "format"),
+        ("{{ 3 + 4 }}", "refers to nothing"),
+        ("{{ speed[d=64].d (speed[d=64].d }}", "cannot be read"),
+        ('{{ picture other "x" }}', "no picture"),
+        ("{{ picture speed }}", "what it shows"),
+    ],
+)
+def test_a_reference_that_is_not_found_names_its_line(text, said, results):
+    with pytest.raises(pages.PageError, match=re.escape(said)) as error:
+        rendered(f"# A page\n\nwords\nand {text}\n", results)
+    assert str(error.value).startswith("a.md:4: ")
+
+
+def test_pages_are_up_to_date():
+    made = pages.pages()
+    names = {path.name for path in made}
+    assert {"sketching.md", "codes.md", "learning.md", "recommending.md", "index.md"} <= names
+    assert {pages.ROOT / "README.md", pages.ROOT / "bench" / "README.md"} <= set(made)
+    stale = [str(path) for path, text in made.items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "run bench/pages.py"
+    written = set((pages.ROOT / "docs" / "benchmarks").glob("*.md"))
+    assert written <= set(made), "a page without a template"
+
+
+def test_every_result_that_is_kept_is_on_a_page():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages.TEMPLATES.glob("*.md"))
+    shown = " ".join(match[1] for match in re.finditer(r"\{\{(.*?)\}\}", text, re.DOTALL))
+    kept = [path.stem for path in store.RESULTS.glob("*.json") if "." not in path.stem]
+    assert len(kept) > 40
+    assert [command for command in kept if not re.search(rf"\b{command}\b", shown)] == []
+
+
+# Numbers that the README may have outside of references: versions, names, years and pages of papers, sizes in names.
+ALLOWED = (
+    r"Python 3\.\d+( or newer)?",
+    r"\b(19|20)\d\d\b",
+    r"\bAVX-?\d+\b|\bSSE2\b|\bfloat(32|64)\b",
+    r"\bMNIST\b|ML-1M|ML-100K|sift5k|a9a|w8a|news20",
+    r"(JMLR|TKDE|TPAMI|TAMI|Comput\.|ICML|IJCAI) \d+",
+    r"BSD-3-Clause",
+    r"\b[\d,]+ (bytes|rows|candidates)\b|NDCG@\d+|MovieLens-\d+[MK]",  # what was measured: sizes, not figures
+)
+
+
+def numbers_outside(text):
+    """Numbers of the prose and tables of a template: not in blocks or words of code, links, pictures, references."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\{\{.*?\}\}", "", text, flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for pattern in ALLOWED:
+        text = re.sub(pattern, "", text)
+    return re.findall(r"[\w.,]*\d[\w.,%]*", text)
+
+
+def test_each_number_of_the_readme_is_in_a_stored_result():
+    """It is a reference, which test_pages_are_up_to_date has resolved; a number that was typed is refused."""
+    template = (pages.TEMPLATES / "README.md").read_text(encoding="utf-8")
+    assert template.count("{{") > 10
+    assert numbers_outside(template) == []
+
+
+def test_numbers_that_were_typed_are_found():
+    text = "It is 2.5 times `x[3]` as fast, {{ a/b.c }}% of 1,000 ([2021](x4.md), Python 3.11).\n\n```\n17\n```\n| 8% |"
+    assert numbers_outside(text) == ["2.5", "1,000", "8%"]
+
+
+def test_check_says_what_is_not_up_to_date(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "docs" / "benchmarks" / "a.md"
+    (tmp_path / "bench" / "pages").mkdir(parents=True)
+    (tmp_path / "bench" / "pages" / "a.md").write_text("# A\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "TEMPLATES", Path(tmp_path / "bench" / "pages"))
+    monkeypatch.setattr(pages, "version_of_library", lambda: "1.0")
+    monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
+    assert pages.main() == 1 and "a.md: not up to date" in capsys.readouterr().out and not page.exists()
+    monkeypatch.setattr("sys.argv", ["pages.py"])
+    assert pages.main() == 0 and page.read_text().endswith("# A\n")
+    monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
+    assert pages.main() == 0
+    (tmp_path / "bench" / "pages" / "a.md").write_text("{{ table none }}\n")
+    assert pages.main() == 1 and "bench/pages/a.md:1: no stored result" in capsys.readouterr().err

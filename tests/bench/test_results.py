@@ -1,0 +1,83 @@
+"""The results that are kept in the repository."""
+
+import ast
+import json
+import re
+
+import pytest
+
+import store
+
+RESULTS = sorted(store.RESULTS.glob("[a-z]*.json"))
+FULL = [path for path in RESULTS if "." not in path.stem]
+WITHOUT = {  # commands without a stored result, and why
+    "levels": "a check that needs a machine to itself: it fails, and writes nothing, where others take its time",
+    "classes": "asv keeps what these measure",
+    "many": "not measured yet since results are kept",
+    "paths": "not measured yet since results are kept",
+    "processors": "not measured yet since results are kept",
+    "sketch_defaults": "its tables are in docs/defaults.md, of before results were kept",
+    "hash_defaults": "its tables are in docs/defaults.md, of before results were kept",
+    "online_defaults": "its tables are in docs/defaults.md, of before results were kept",
+    "regression_defaults": "its tables are in docs/defaults.md, of before results were kept",
+    "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
+    "ease": "its tables are in docs/recommending.md, of before results were kept",
+}
+EACH, ALL = 60_000, 3_000_000  # bytes of pictures
+
+
+def records():
+    return [(path, json.loads(path.read_text(encoding="utf-8"))) for path in FULL]
+
+
+def commands():
+    """Names in run.py, which sets numbers of threads where it is imported."""
+    for node in ast.parse((store.RESULTS.parent / "run.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
+            return set(ast.literal_eval(node.value))
+    raise AssertionError("no COMMANDS")
+
+
+def test_every_command_has_a_result_and_a_picture():
+    kept = {path.stem for path in FULL}
+    assert len(commands()) > 60 and commands() - kept == set(WITHOUT)
+    assert kept <= commands()
+    assert {path.stem for path in store.RESULTS.glob("*.png") if "." not in path.stem} == kept
+
+
+def test_every_result_is_of_the_format():
+    found = records()
+    assert len(found) > 40
+    for path, record in found:
+        assert store.faults(record) == [], path.name
+        assert record["command"] == path.stem
+        assert path.read_text(encoding="utf-8") == store.text_of(record), f"{path.name} was not written by store.py"
+
+
+def test_every_table_that_was_measured_says_of_how_many_runs():
+    for path, record in records():
+        for table in record["tables"]:
+            if table.get("origin", record["origin"]) == "run":
+                assert table["runs"], f"{path.name}: {table['name']}"
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in store.RESULTS.glob("*.png")}
+    assert max(sizes.values()) < EACH and sum(sizes.values()) < ALL
+
+
+def test_results_have_no_title_of_a_film():
+    for path in RESULTS:
+        assert not re.search(r"\w \((19|20)\d\d\)", path.read_text(encoding="utf-8")), path.name
+
+
+@pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
+def test_what_is_drawn_is_in_the_record(path):
+    """Each number of a picture is a cell of the command's tables."""
+    from pictures import panels_of, value
+
+    record = json.loads(path.read_text(encoding="utf-8"))
+    cells = {cell for table in record["tables"] for row in table["rows"] for cell in row}
+    known = {found[0] for cell in cells for part in range(3) if (found := value(cell, part))}
+    drawn = [number for _, _, series in panels_of(record) for points in series.values() for _, number, _ in points]
+    assert drawn and set(drawn) <= known

@@ -1,0 +1,120 @@
+"""What a bench command keeps: whole or not at all, and apart from the results of a part."""
+
+import json
+import types
+from pathlib import Path
+
+import pytest
+
+import bench_tools
+import fastsketch as fs
+import store
+
+OPTIONS = {"quick": False}
+LINES = [["1", "a | b", ""], ["2,000", "0.5 +- 0.1", "~ 3 s"]]
+
+
+def kept(folder, options=OPTIONS, command="speed"):
+    with store.recording(command, options, folder):
+        bench_tools.table(LINES, ["n", "what", "s"], "main", runs=3, note="A word.")
+        bench_tools.interleaved({"one": lambda: sum(range(100)), "two": lambda: None}, 4)
+    return folder / store.file_of(command, options)
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path, capsys):
+    record = json.loads(kept(tmp_path).read_text(encoding="utf-8"))
+    assert record["command"] == "speed" and record["format"] == store.FORMAT and record["origin"] == "run"
+    (table,) = record["tables"]
+    assert table == {"name": "main", "columns": ["n", "what", "s"], "rows": LINES, "runs": 3, "note": "A word."}
+    (timing,) = record["timings"]
+    assert timing["clock"] == "process_time"
+    assert {name: len(seconds) for name, seconds in timing["runs"].items()} == {"one": 4, "two": 4}
+    assert record["fastsketch"] and record["versions"]["numpy"] and record["machine"]["processor"]
+    assert json.loads(store.text_of(record)) == record
+    assert store.faults(record) == []
+    printed = capsys.readouterr().out
+    assert "A word." in printed and "| 2,000 | 0.5 +- 0.1 | ~ 3 s |" in printed
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_a_command_that_does_not_end_leaves_the_old_file(tmp_path, error):
+    path = kept(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(error), store.recording("speed", OPTIONS, tmp_path):
+        bench_tools.table([["other"]], ["n"], "main")
+        raise error
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    with store.recording("speed", OPTIONS, tmp_path):  # the next one begins with nothing of the last
+        bench_tools.table([["5"]], ["n"], "main")
+    assert json.loads(path.read_text())["tables"][0]["rows"] == [["5"]]
+
+
+def test_a_command_without_data_leaves_the_old_file(tmp_path):
+    path = kept(tmp_path)
+    before = path.read_bytes()
+    with store.recording("speed", OPTIONS, tmp_path):
+        pass
+    assert path.read_bytes() == before
+
+
+def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
+    path = kept(tmp_path)
+    before = path.read_bytes()
+
+    def full(self, *_, **__):
+        with self.open("w") as file:
+            file.write("{")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        kept(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_results_of_a_part_are_kept_apart(tmp_path):
+    whole = kept(tmp_path)
+    before = whole.read_bytes()
+    part = kept(tmp_path, {"quick": True})
+    assert part != whole and part.name == "speed.quick.json" and whole.read_bytes() == before
+    assert store.file_of("samples", {"quick": False, "only": "MNIST"}) == "samples.quick.json"
+    args = types.SimpleNamespace(out=tmp_path, command="codes", quick=False, only="ours")
+    assert store.partial(args) == tmp_path / "codes.partial.json"
+
+
+def test_columns_of_the_same_name_are_told_apart():
+    assert store.distinct(["a", "ratio", "b", "ratio"]) == ["a", "ratio", "b", "ratio, b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda record: record.pop("tables"), "tables"),
+        (lambda record: record.update(format=2), "format"),
+        (lambda record: record.update(origin="guess"), "origin"),
+        (lambda record: record["tables"][0]["rows"].append(["1"]), "cells"),
+        (lambda record: record["tables"][0]["rows"][0].__setitem__(0, 1.5), "text"),
+        (lambda record: record["tables"][0]["columns"].__setitem__(1, "n"), "columns"),
+        (lambda record: record["tables"].append(dict(record["tables"][0])), "names"),
+        (lambda record: record.pop("versions"), "versions"),
+    ],
+)
+def test_what_is_not_of_the_format_is_found(tmp_path, change, word):
+    record = json.loads(kept(tmp_path).read_text())
+    change(record)
+    assert any(word in fault for fault in store.faults(record))
+
+
+def test_a_command_in_process(tmp_path):
+    import bench_speed
+
+    with store.recording("profile", OPTIONS, tmp_path), fs.thread_limit(1):
+        bench_speed.profile(types.SimpleNamespace(quick=True))
+    record = json.loads((tmp_path / "profile.json").read_text())
+    assert store.faults(record) == [] and "absorb" in [row[0] for row in record["tables"][0]["rows"]]
+    pytest.importorskip("matplotlib")
+    from pictures import picture
+
+    path = picture(tmp_path / "profile.json")
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size < 60_000
