@@ -34,7 +34,7 @@ def find_anomaly(image: Image) -> Anomaly:
     height, width = image.shape[0] - SIDE + 1, image.shape[1] - SIDE + 1
     side = min(PIECE, image.shape[0] - SIDE, image.shape[1] - SIDE)
     rng = np.random.default_rng(0)
-    top, left = int(rng.integers(0, image.shape[0] - side)), int(rng.integers(0, image.shape[1] - side))
+    top, left = (int(rng.random() * (length - side)) for length in image.shape[:2])
     picture = image.copy()
     piece = picture[top : top + side, left : left + side]
     piece[:] = np.clip(piece + rng.normal(0, GRAIN, piece.shape), 0, 1)

@@ -74,9 +74,10 @@ class Patches:
         """(image, top, left) of every patch in the order of the stream, (n_rows, 3)."""
         out: list[NDArray[np.intp]] = []
         for number, image in enumerate(self.images):
-            lefts = np.arange(image.shape[1] - self.side + 1)
-            top, left = np.meshgrid(np.array(self.tops(image)), lefts, indexing="ij")
-            out.append(np.stack([np.full(top.size, number), top.ravel(), left.ravel()], axis=1))
+            tops: NDArray[np.intp] = np.array(self.tops(image), np.intp)
+            lefts: NDArray[np.intp] = np.arange(image.shape[1] - self.side + 1, dtype=np.intp)
+            top, left = np.repeat(tops, len(lefts)), np.tile(lefts, len(tops))
+            out.append(np.stack([np.full(len(top), number), top, left], axis=1))
         return np.concatenate(out)
 
     def at(self, indices: NDArray[np.intp]) -> Image:

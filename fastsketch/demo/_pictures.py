@@ -3,6 +3,7 @@
 # matplotlib's own annotations leave many arguments without a type:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ def plot_neighbours(patches: Patches, found: Found, *, path: Path) -> None:
             extent = (column + 0.04, column + 0.96, top + 0.96, top + 0.04)
             axes.imshow(patch, extent=extent, interpolation="nearest", aspect="auto")
             if column == 0 or (number % ways < ways - 1 and spot in truth[number // ways]):
-                frame: dict[str, Any] = {"fill": False, "lw": 2, "ec": "tab:red" if column == 0 else "tab:green"}
-                axes.add_patch(_rectangle(column + 0.04, top + 0.04, **frame))
+                colour = "tab:red" if column == 0 else "tab:green"
+                axes.add_patch(_square(column + 0.04, top + 0.04, 0.92, lw=2, ec=colour))
         axes.text(SHOWN + 1.15, top + 0.5, name.replace(" ", "\n", 1), va="center", fontsize=10)
     axes.set_xlim(0, WIDTH)
     axes.set_ylim(heights[-1] + 1, 0)
@@ -79,28 +80,24 @@ def plot_neighbours(patches: Patches, found: Found, *, path: Path) -> None:
     made.savefig(path, dpi=120, format="png")
 
 
-def _rectangle(left: float, top: float, **style: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, top), 0.92, 0.92, **style)
+def _square(left: float, top: float, width: float, **style: Any) -> Any:
+    return import_module("matplotlib.patches").Rectangle((left, top), width, width, fill=False, **style)
 
 
 def plot_anomaly(found: Anomaly, *, path: Path) -> None:
     """The photograph, and the distance of the patch at each pixel."""
-    from matplotlib.colors import LogNorm
-    from matplotlib.patches import Rectangle
-
     made, (left, right) = figure(2, 1, figsize=(6, 7.6))
     left.imshow(found.picture, interpolation="nearest")
     left.set_title("a piece of it has another grain", fontsize=10)
     low = np.quantile(found.distances, 0.02)
-    shown = right.imshow(found.distances, norm=LogNorm(low, found.distances.max()), cmap="magma")
+    scale = import_module("matplotlib.colors").LogNorm(low, found.distances.max())
+    shown = right.imshow(found.distances, norm=scale, cmap="magma")
     right.set_title("squared Mahalanobis distance of patches", fontsize=10)
     made.colorbar(shown, ax=right, shrink=0.8).ax.axhline(found.threshold, color="white", lw=2)
     top, start, side = found.piece
     for axes, colour in ((left, "white"), (right, "cyan")):
         axes.set_axis_off()
-        axes.add_patch(Rectangle((start - 3, top - 3), side + 6, side + 6, fill=False, ec=colour, lw=1.2, ls=":"))
+        axes.add_patch(_square(start - 3, top - 3, side + 6, ec=colour, lw=1.2, ls=":"))
     made.savefig(path, dpi=120, format="png")
 
 
@@ -126,7 +123,7 @@ def plot_learning(learned: Learned, *, path: Path) -> None:
 
 def plot_restored(restored: Restored, *, path: Path) -> None:
     """Grey pictures side by side, each with its peak signal-to-noise ratio."""
-    made, axes = figure(2, 2, figsize=(9, 6.6))
+    made, axes = figure(2, 2, figsize=(6.5, 5))
     for (name, picture), cell in zip(restored.pictures.items(), axes.flat, strict=True):
         cell.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         value = restored.facts.get(f"{name.split()[0]}_psnr")

@@ -63,7 +63,7 @@ def _sketch(found: Results) -> Section:
             ("certificate", f"{found['relative_error_bound']:.4%}"),
             ("true error", f"{found['true_error'] / squared:.4%}"),
             ("rows a second", f"{found['rows_per_second']:,.0f}"),
-            ("IncrementalPCA", f"{found['incremental_pca_rows_per_second']:,.0f}"),
+            ("IncrementalPCA, rows a second", f"{found['incremental_pca_rows_per_second']:,.0f}"),
         ],
         "Colour patches of 16 x 16 pixels of two photographs went by once. What is left of them stands for the sums "
         "of all their squares and products. Both errors are shares of the sum of all squares.",
@@ -85,13 +85,13 @@ def _components(found: Results) -> Section:
         [
             ("components", f"{k}, {found['variance_share']:.1%} of the variance"),
             ("first variance, one pass", f"{ends[0][0]:.4g} to {ends[0][1]:.4g}"),
-            ("second pass", f"{refined[0][0]:.6g} to {refined[0][1]:.6g}"),
+            ("after a second pass", f"{refined[0][0]:.6g} to {refined[0][1]:.6g}"),
             (f"variance {k}, one pass", f"{ends[-1][0]:.3g} to {ends[-1][1]:.3g}"),
-            ("second pass", f"{refined[-1][0]:.4g} to {refined[-1][1]:.4g}"),
+            ("after a second pass", f"{refined[-1][0]:.4g} to {refined[-1][1]:.4g}"),
             ("true values within", f"{found['true_variances_within']} of {2 * k}"),
         ],
-        "A component is a pattern that patches share; its variance says how much of them it explains. The ends of an "
-        "interval are as far apart as the certificate is large, for the first component as for the last.",
+        "A component is a pattern that patches share; its variance says how much of them it explains. After one pass "
+        "all intervals are equally long: as long as shrinks have taken from the rows in all.",
         "The true variance of the rows seen lies in its interval, always. That of rows still to come may not. Where "
         "rows can be read again, a second pass makes intervals narrow.",
         [("principal components", "jobs/components.md"), ("why intervals hold", "read-outs.md")],
