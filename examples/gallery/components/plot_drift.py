@@ -71,11 +71,11 @@ ax.plot(hours, np.array(true) / 1000, color="black")
 ax.plot(hours, np.array(truncated) / 1000, color="#D55E00", linestyle="--")
 ax.text(140, 6.2, "fastsketch: interval", color="#0072B2", ha="center")
 ax.text(190, 15.8, "truth", ha="right")
-ax.text(248, 9.6, "IncrementalPCA", color="#D55E00", ha="right", va="center")
+ax.text(60, 10.5, "IncrementalPCA", color="#D55E00")
 ax.axvline(10, color="#999999", linewidth=1, linestyle=":")
 ax.text(14, 1.2, "a weaker vibration begins", color="#555555")
 ax.set(xlabel="hours", ylabel="largest eigenvalue of A'A, in thousands", xlim=(0, 250), ylim=(0, 20))
-ax.set_title("One loses the new direction and does not say so")
+ax.set_title("A slow change: the interval follows, IncrementalPCA does not")
 plt.show()
 
 # %%
