@@ -48,6 +48,7 @@ suppress_warnings = ["config.cache"]  # settings of the gallery that are functio
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 myst_enable_extensions = ["attrs_inline", "attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+highlight_language = "none"  # of a fence without a language: output, or a shell
 html_math_renderer = "mathml"
 
 # Reference. Types stand in the docstrings, with shapes, once.

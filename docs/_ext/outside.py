@@ -12,6 +12,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 HOST = "https://github.com/fastsketch/fastsketch"
+PICTURES = (".png", ".svg", ".jpg")  # are copied into the site, wherever they lie
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^()\s#]+)")
 
 
@@ -22,7 +23,7 @@ def rewritten(text, folder, page_folder):
         path = (folder / match[1]).resolve()
         if not path.is_relative_to(ROOT) or not path.exists():
             return match[1]
-        if path.is_relative_to(DOCS):
+        if path.is_relative_to(DOCS) or path.suffix in PICTURES:
             return Path(os.path.relpath(path, page_folder)).as_posix()
         return f"{HOST}/{'tree' if path.is_dir() else 'blob'}/main/{path.relative_to(ROOT).as_posix()}"
 

@@ -26,6 +26,7 @@ def extension(name):
         ("../CHANGELOG.md#top", DOCS, DOCS, "https://github.com/fastsketch/fastsketch/blob/main/CHANGELOG.md#top"),
         ("examples/recipes", ROOT, DOCS, "https://github.com/fastsketch/fastsketch/tree/main/examples/recipes"),
         ("docs/guide.md#codes", ROOT, DOCS / "project", "../guide.md#codes"),
+        ("logo.svg", DOCS / "_static", DOCS / "project", "../_static/logo.svg"),
         ("../no-such-file.md", DOCS, DOCS, "../no-such-file.md"),
         ("../../../elsewhere.md", DOCS, DOCS, "../../../elsewhere.md"),
         ("https://example.org/a", DOCS, DOCS, "https://example.org/a"),
@@ -34,6 +35,18 @@ def extension(name):
 )
 def test_a_link_that_leaves_the_documents_leads_to_the_code_host(link, folder, page, expected):
     assert extension("outside").rewritten(f"See [it]({link}).", folder, page) == f"See [it]({expected})."
+
+
+def test_a_picture_is_shown_wherever_it_lies(tmp_path, monkeypatch):
+    outside = extension("outside")
+    monkeypatch.setattr(outside, "ROOT", tmp_path)
+    (tmp_path / "results").mkdir()
+    for name in ("speed.png", "speed.json"):
+        (tmp_path / "results" / name).write_bytes(b"")
+    text = "[![Speed](../results/speed.png)](../results/speed.json)"
+    host = "https://github.com/fastsketch/fastsketch/blob/main/results/speed.json"
+    found = outside.rewritten(text, tmp_path / "docs", tmp_path / "docs")
+    assert found == f"[![Speed](../results/speed.png)]({host})"
 
 
 def test_inventories_have_a_line_for_each_name(tmp_path):
