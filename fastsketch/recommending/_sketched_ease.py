@@ -74,7 +74,7 @@ class SketchedEASE(MergeableModel):
         l >= 2, rows of the sketch. With more than there are items the answer is that of EASE itself.
     ridge : float > 0, optional
         In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
-        hidden items of the users in the reservoir best (NDCG@20), who until then are left out of the sketch; three
+        hidden items of the users in the reservoir best (``NDCG@20``), who until then are left out of the sketch; three
         times the mean of ``popularity`` where that is hardly worse, or there are fewer than 100 users. ``select_ridge``
         chooses it on users of yours.
     method : {"isvd", "rfd"}, default "isvd"
@@ -426,7 +426,7 @@ class SketchedEASE(MergeableModel):
         -------
         RidgePath
             ``ridge``, the best one, which the model keeps from now on in place of its own choice; ``ridges``, their
-            ``scores`` (mean NDCG@20), ``standard_errors`` and ``n_users``.
+            ``scores`` (mean ``NDCG@20``), ``standard_errors`` and ``n_users``.
 
         Raises
         ------

@@ -219,7 +219,7 @@ class EASERecommender(Merging):
         return self.model_.recommend(rows, n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
-        """Mean NDCG@20 over the rows of X, of each of which 80% of the items are shown and the others to be guessed.
+        """Mean ``NDCG@20`` over the rows of X, of each of which 80% of the items are shown, the others to be guessed.
 
         Which are shown follows from random_state if that is an integer, and is the same for every model then. Rows of
         fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
