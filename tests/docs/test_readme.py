@@ -1,4 +1,4 @@
-"""README.md: five jobs that run as pasted and print what they say, commands that run, and a page one gets through."""
+"""README.md: five jobs that run as pasted and print what they say, commands that run, a page one gets through."""
 
 import os
 import re
