@@ -37,7 +37,6 @@ class Found(NamedTuple):
     facts: dict[str, Any]
     hashes: fs.SketchHash
     codes: NDArray[np.uint8]
-    quantizer: fs.SketchQuantizer
     shown: list[dict[str, list[Place]]]  # of each query, by way: the query, then its neighbours
 
 
@@ -90,7 +89,7 @@ def find_neighbours(patches: Patches) -> Found:
     for i, query in enumerate(drawn.tolist()):
         ways = {HAMMING: hamming[i], RESCORED: many[i], TRUE: truth[i]}
         shown.append({name: places(patches, apart(patches, [query, *ids.tolist()])) for name, ids in ways.items()})
-    return Found(facts, hashes, codes, quantizer, shown)
+    return Found(facts, hashes, codes, shown)
 
 
 def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:

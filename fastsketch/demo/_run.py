@@ -86,7 +86,6 @@ def run_demo(
 
     sketched.model.save(folder / "patches.fsk")
     found.hashes.save(folder / "hash.fsk")
-    found.quantizer.save(folder / "quantizer.fsk")
     np.save(folder / "codes.npy", found.codes)
     truth: list[float] = sketched.spectrum[: 2 * sketch_size].tolist()
     plot_spectrum(sketched.facts, folder / "spectrum.png", truth=truth)
@@ -95,7 +94,7 @@ def run_demo(
     plot_anomaly(anomaly, path=folder / "anomaly.png")
     plot_learning(learned, path=folder / "online.png")
     plot_restored(restored, path=folder / "restored.png")
-    names = ["patches.fsk", "spectrum.png", "components.png", "hash.fsk", "codes.npy", "quantizer.fsk"]
+    names = ["patches.fsk", "spectrum.png", "components.png", "hash.fsk", "codes.npy"]
     names += ["neighbours.png", "anomaly.png", "online.png", "restored.png", PAGE]
     results = {
         **sketched.facts,
