@@ -25,7 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "bench" / "pages"
 RESULTS = ROOT / "bench" / "results"
-ELSEWHERE = {"README": "README.md", "bench": "bench/README.md"}  # other templates go to docs/benchmarks
+# other templates go to docs/benchmarks, papers-*.md to docs/papers
+ELSEWHERE = {"README": "README.md", "bench": "bench/README.md"}
 BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _quoted = r'"[^"]*"'
 _words = r"[A-Za-z_][\w@%]*(?:[ -][A-Za-z_][\w@%]*)*"
@@ -273,6 +274,8 @@ def picture(text, target, results):
 
 
 def target_of(template):
+    if template.stem.startswith("papers-"):
+        return ROOT / "docs" / "papers" / template.name.removeprefix("papers-")
     return ROOT / ELSEWHERE.get(template.stem, f"docs/benchmarks/{template.name}")
 
 

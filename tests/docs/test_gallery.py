@@ -100,7 +100,9 @@ def test_it_runs_and_prints_the_numbers_of_its_prose(example, capsys, tmp_path, 
         titles = [figure.get_suptitle(), *(ax.get_title(loc) for ax in figure.axes for loc in ("left", "center"))]
         assert any(titles), "no title"
         for ax in figure.axes:
-            axes = [ax.xaxis, ax.yaxis] if ax.axison else []
-            assert all(axis.get_label_text() for axis in axes if axis.get_visible() and len(axis.get_ticklocs())), ax
+            for axis, shared in ((ax.xaxis, ax.get_shared_x_axes()), (ax.yaxis, ax.get_shared_y_axes())):
+                if ax.axison and axis.get_visible() and len(axis.get_ticklocs()):
+                    named = [getattr(one, f"get_{axis.axis_name}label")() for one in shared.get_siblings(ax)]
+                    assert any(named), (ax, axis.axis_name)
     said = numbers(re.sub(r"`[^`]*`", " ", "\n".join(prose(example))))
     assert said <= numbers(printed) | numbers(code(example)), "numbers that neither its run prints nor its code has"

@@ -65,7 +65,7 @@ plt.show()
 
 # %%
 # **How sure is this?** That errors stay below their bounds is a theorem, rounding included. How near they are
-# depends on the rows: ``sketch.audit(rows)`` measures it on yours. That truncation wins on rows in no order is what
-# we see on real sets, too; there its error is often far below that of Frequent Directions.
+# depends on the rows: ``sketch.audit(rows)`` measures it on yours. On rows that come in no order truncation is
+# mostly the more accurate one, and where all A'A fits in memory neither is needed.
 #
 # **Next:** :doc:`components of a stream </jobs/components>`, and :doc:`how the bound is proved </how/certificate>`.

@@ -80,7 +80,7 @@ plt.show()
 
 # %%
 # **How sure is this?** The interval holds on every stream, by a theorem; this stream was made to fool truncation.
-# On rows that come in no order truncation is the more accurate of the two (:doc:`bounds
+# On rows that come in no order truncation is mostly the more accurate of the two (:doc:`bounds
 # </gallery/components/plot_bounds>`), and where A'A fits in memory nothing beats summing it up.
 #
 # **Next:** :doc:`components of a stream </jobs/components>`, and :doc:`why the interval holds </how/certificate>`.
