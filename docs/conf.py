@@ -64,6 +64,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "fastsketch"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_js_files = ["labels.js"]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
