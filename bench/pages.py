@@ -246,6 +246,8 @@ def origin_of(results, command, table):
     else:
         parts.append(f"fastsketch {record['fastsketch']}")
     parts.append(f"{record['machine']['processor']} ({record['machine']['instructions']})")
+    if (record["machine"].get("load") or 0) > record["machine"]["cores"]:
+        parts.append(f"others at work (load {record['machine']['load']:.0f})")
     blas = {f"{pool['internal_api']} {pool['version']}" for pool in record["blas"]}
     parts += sorted(blas)
     if record["presets"]:

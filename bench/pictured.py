@@ -103,6 +103,30 @@ RECOMMENDERS = (
 CODES = ("SketchQuantizer", "OPQ", "PQ", "PCA, SQ4", "PCA, RaBitQ", "SketchHash, Hamming")
 PCA = ("SketchedPCA, fit", "partial_fit", "gram", "IncrementalPCA", "PCA eigh", "PCA randomized")
 PICTURED = {
+    "headline": [
+        Bars("components", ("tool",), ("worst error, %",), each="set", ours="Sketched", across=2,
+             axis="worst error of ten variances, %"),
+        Bars("learning", ("tool",), ("log loss",), each="set", ours="Sketched|Adaptive", across=2, axis="log loss"),
+    ],
+    "ffd_real": [
+        Bars("summary", ("way",), ("least", "median", "most"), each="sets", log=True, mark=1, across=1,
+             axis="error over that of Frequent Directions"),
+    ],
+    "covariance_few": [
+        Bars("outliers", ("estimator",), ("beyond 1%, median of 5 seeds (range)",), each="d", mark=1, ours="auto|gram",
+             axis="% of normal rows beyond the 1% threshold", title="few rows, d ="),
+    ],
+    "sketch_defaults": [
+        Bars("error-each", ("set", "l"), ("error of A'A, validation",), by="candidate", log=True, axis="relative error",
+             title="The method of FrequentDirections"),
+    ],
+    "hash_defaults": [Bars("means", ("candidate",), ("mean MAP, validation",), ours="as it comes", axis="mean MAP")],
+    "online_defaults": [
+        Bars("means", ("candidate",), ("mean error, %, validation",), ours=r"^[A-Za-z]+$|comes", axis="mean error, %"),
+    ],
+    "regression_defaults": [
+        Bars("means", ("candidate",), ("mean R^2, validation",), ours=r"^[A-Za-z]+$|comes", axis="mean R^2", least=-1),
+    ],
     "speed": [
         Lines("main", "l", ("gram rows/s", "svd rows/s", "exact rows/s", "IncrementalPCA rows/s (batch)"),
               where={"d": ("2048",), "dtype": ("float64",)}, log="xy", axis="rows a second", along="sketch size l",

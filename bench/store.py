@@ -174,7 +174,12 @@ def circumstances():
         "fastsketch": fastsketch.__version__,
         "date": datetime.date.today().isoformat(),
         "versions": {"python": platform.python_version(), **_versions()},
-        "machine": {"processor": _processor(), "cores": os.cpu_count(), "instructions": level.current()},
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "instructions": level.current(),
+            "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,  # when the command began
+        },
         "blas": pools,
         "presets": presets,
     }
