@@ -34,7 +34,7 @@ scaled = X / X[:500].std(axis=0)
 said = {}
 for rate in (0.001, 0.003, 0.03):
     said[f"SGD, {rate}"] = np.full(len(X), 0.5)
-    sgd = SGDClassifier("log_loss", penalty=None, learning_rate="constant", eta0=rate, random_state=0)
+    sgd = SGDClassifier("log_loss", alpha=0, learning_rate="constant", eta0=rate, random_state=0)
     for start in range(0, len(X), 500):
         at = slice(start, start + 500)
         if start:

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 
 import fastsketch as fs
 
-digits = load_digits().data.astype(np.float32)  # 8 x 8 pixels, from 0 to 16
+digits = np.asarray(load_digits(return_X_y=True)[0], np.float32)  # 8 x 8 pixels, from 0 to 16
 rng = np.random.default_rng(0)
 digits = digits[rng.permutation(len(digits))]
 queries, rows = digits[:297], digits[297:]
