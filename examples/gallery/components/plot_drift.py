@@ -75,7 +75,7 @@ ax.text(60, 10.5, "IncrementalPCA", color="#D55E00")
 ax.axvline(10, color="#999999", linewidth=1, linestyle=":")
 ax.text(14, 1.2, "a weaker vibration begins", color="#555555")
 ax.set(xlabel="hours", ylabel="largest eigenvalue of A'A, in thousands", xlim=(0, 250), ylim=(0, 20))
-ax.set_title("A slow change: the interval follows, IncrementalPCA does not")
+ax.set_title("A slow change that IncrementalPCA misses")
 plt.show()
 
 # %%
