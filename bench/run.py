@@ -20,11 +20,13 @@ from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
+    "headline": "the README's five jobs, each beside the tools of today and a simple rival, five runs; --only a job",
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
     "stages": "where one shrink's time goes",
     "levels": "every C loop at every level of instructions; fails if one is slower than the level below it",
     "processors": "whole calls with AVX-512, AVX2, SSE2; beside the build in the folder FASTSKETCH_OLD, if that is set",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
+    "covariance_few": "the outliers where rows are few for their columns",
     "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
     "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
@@ -43,6 +45,7 @@ COMMANDS = {
     "servers": "eight Python threads with default BLAS settings",
     "fwht": "Walsh-Hadamard transforms against a copy and against other packages",
     "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
+    "ffd_real": "the same on real sets, with seeds of the map, the exact sum and a sample of rows",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
     "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
     "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
@@ -104,6 +107,8 @@ def main():
         if name == "sources":
             command.add_argument("--rows", type=int, default=0, help="of 1,024 float32 numbers; 1,048,576 if not given")
             command.add_argument("--only", default="", help="names of sets with commas between them")
+        if name == "headline":
+            command.add_argument("--only", default="", help="jobs with commas between them")
         if name == "samples":
             command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
         if name == "codes":
@@ -120,6 +125,7 @@ def main():
         "stages": "stages",
         "exact": "speed",
         "profile": "speed",
+        "covariance_few": "covariance",
         "adversary": "figures",
         "cold": "memory",
         "first": "cold",
