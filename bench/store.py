@@ -33,7 +33,7 @@ _open: list[dict] = []
 
 def file_of(command, options):
     """The name of the file: results of a part are kept apart."""
-    part = options.get("quick") or (command in ("sources", "samples") and options.get("only"))
+    part = options.get("quick") or (command in ("headline", "samples", "sources") and options.get("only"))
     return f"{command}.quick.json" if part else f"{command}.json"
 
 
