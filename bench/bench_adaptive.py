@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 import fastsketch as fs
+from bench_papers import PLAIN
 from bench_tools import DATA, read_idx, seconds, table
 from fastsketch import reference
 
@@ -126,7 +127,7 @@ def regression(args):
 
 def _round(rows, y, n, tau=20, **options):
     """Seconds a round, of n after the first 600, by which a full H is full."""
-    model = fs.AdaptiveSubgradient(tau, loss="absolute", **options).update(rows[:600], y[:600])
+    model = fs.AdaptiveSubgradient(tau, loss="absolute", **PLAIN, **options).update(rows[:600], y[:600])
     return min(seconds(lambda: model.copy().update(rows[:n], y[:n])) for _ in range(3)) / n
 
 
@@ -272,7 +273,8 @@ def classification(args):
 def _mistakes(x, y, classes, method, form, eta, delta):
     models, total = [], 0
     for label in classes:
-        model = fs.AdaptiveSubgradient(20, method=method, form=form, learning_rate=eta, delta=delta)
+        steps = {"method": method, "form": form, "learning_rate": eta, "delta": delta}
+        model = fs.AdaptiveSubgradient(20, loss="squared_hinge", **PLAIN, **steps)
         try:
             model.update(x, np.where(y == label, 1.0, -1.0))
             total += round(model.progress["error_rate"] * len(x))

@@ -13,10 +13,8 @@ from scipy import sparse
 
 import fastsketch as fs
 from bench_learner_sets import found_of, subset, task_of, within
+from bench_papers import RFD0
 
-# RFD0 of the RFD paper: (z - y)^2, scores cut at 1, rows as they come, no intercept, nothing read out of the scores.
-PAPERS = {"loss": "square", "loss_scale": 2.0, "alpha0": 0.0, "constraint": "current"}
-PAPERS |= {"scale": None, "fit_intercept": False, "calibrate": False, "blend": False}
 RIVER_ROWS = {"news20": 4000, "MNIST": 4000}  # training rows, where all would take minutes an order
 STRENGTHS = 10.0 ** np.arange(-4, 5)  # C of LogisticRegression, 1 / alpha of Ridge
 
@@ -360,7 +358,7 @@ CONSTANT = "the constant"
 LEARNERS = (
     Learner(NEWTON, ours(fs.SketchedNewton), "ours"),
     Learner(ADAPTIVE, ours(fs.AdaptiveSubgradient), "ours"),
-    Learner("SketchedNewton, the paper's RFD0, m = 20", by_hand(fs.SketchedNewton, **PAPERS), "ours"),
+    Learner("SketchedNewton, the paper's RFD0, m = 20", by_hand(fs.SketchedNewton, **RFD0), "ours"),
     Learner(OF_NUMBERS[NEWTON], ours(fs.SketchedNewton, loss="square"), "ours", kinds="numbers"),
     Learner(OF_NUMBERS[ADAPTIVE], ours(fs.AdaptiveSubgradient, loss="square"), "ours", kinds="numbers"),
     Learner(CONSTANT, constant, passes="none", kinds="both"),

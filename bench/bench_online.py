@@ -5,14 +5,11 @@ import time
 import numpy as np
 
 import fastsketch as fs
+from bench_papers import NEWTON, PLAIN, RFD0
 from bench_tools import DATA, dataset, interleaved, read_idx, seconds, table
 
 SPLITS = 5
 SIZES = {"a9a": (5, 10, 20), "mushrooms": (5, 10, 20), "farm-ads": (20, 30, 50), "farm-ads, unit rows": (20, 30, 50)}
-# The papers' loss, (z - y)^2; the models' default is squared_hinge.
-PAPERS = {"loss": "square", "loss_scale": 2.0}
-# Their learner without a parameter.
-RFD0 = {**PAPERS, "alpha0": 0.0}
 ALPHAS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
@@ -68,7 +65,7 @@ def newton(args):
                 for method in ("rfd", "fd", "pfd", "rp", "oja"):
                     for alpha0 in (1.0, 100.0):
                         models[f"{method}, alpha0 = {alpha0:g}"] = fs.SketchedNewton(
-                            size, method=method, alpha0=alpha0, **PAPERS
+                            size, method=method, alpha0=alpha0, **NEWTON
                         )
                 for label, model in models.items():
                     start = time.process_time()
@@ -96,7 +93,7 @@ def newton(args):
             cells = []
             for alpha0 in ALPHAS:
                 try:
-                    model = fs.SketchedNewton(SIZES[name][1], method=method, alpha0=alpha0, **PAPERS).update(x, y)
+                    model = fs.SketchedNewton(SIZES[name][1], method=method, alpha0=alpha0, **NEWTON).update(x, y)
                     cells.append(f"{100 * accuracy(model, test, truth):.2f}")
                 except FloatingPointError:
                     cells.append("diverges")
@@ -239,6 +236,7 @@ def two_classes(name):
 def errors(args):
     """RFD paper, Figures 3 to 11: test error against alpha0, online error curves, RFD0 against FULL-ON."""
     out, curves = [], {}
+    square = {"loss": "square", "loss_scale": 2.0, **PLAIN}
     for name in FIGURES[:1] if args.quick else FIGURES:
         found = two_classes(name)
         if found is None:
@@ -249,9 +247,9 @@ def errors(args):
         curves[name], run = {}, {"RFD0-SON": [fs.SketchedNewton(size, **RFD0)]}
         for method in ("rfd", "fd", "pfd", "rp", "oja", *(["full"] if full else [])):
             label = "FULL-ON" if method == "full" else f"{method.upper()}-SON"
-            run[label] = [fs.SketchedNewton(size, method=method, alpha0=alpha, **PAPERS) for alpha in ALPHAS]
+            run[label] = [fs.SketchedNewton(size, method=method, alpha0=alpha, **NEWTON) for alpha in ALPHAS]
         run["ADAGRAD"] = [
-            fs.AdaptiveSubgradient(size, method="ada_diag", learning_rate=alpha, **PAPERS) for alpha in ALPHAS
+            fs.AdaptiveSubgradient(size, method="ada_diag", learning_rate=alpha, **square) for alpha in ALPHAS
         ]
         for label, models in run.items():
             cells, best = [], None

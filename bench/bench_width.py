@@ -6,14 +6,14 @@ import tracemalloc
 import numpy as np
 
 import fastsketch as fs
+from bench_papers import RFD0
 from bench_tools import table
 
 BATCH = 1000
 NONZEROS = 5
-PAPERS = {"loss": "square", "loss_scale": 2.0, "alpha0": 0.0}
 LEARNERS = {
     "SketchedNewton(10)": lambda: fs.SketchedNewton(10),
-    "SketchedNewton(10), RFD0": lambda: fs.SketchedNewton(10, **PAPERS),
+    "SketchedNewton(10), RFD0": lambda: fs.SketchedNewton(10, **RFD0),
     "ADA-FFD(20)": lambda: fs.AdaptiveSubgradient(20),
     "ada_diag": lambda: fs.AdaptiveSubgradient(method="ada_diag"),
 }
