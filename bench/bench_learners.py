@@ -3,7 +3,7 @@
 Every figure is a mean over five seeds and its spread: a seed changes the order in which training rows come and, where a
 set has no test part of its own, the split too. Differences are of the same seed, with the standard error of their mean.
 What was measured so far is kept in learners.partial.json of --out: --only ours (or a part of a label) measures that
-again and keeps the rest.
+again and keeps the rest; --keep then writes the whole.
 """
 
 import json

@@ -9,18 +9,21 @@ In a template (what stands in double braces; names with spaces or signs in doubl
     {{ min(a/b[kind=c].s) }}                     or max: of all rows with such a cell, or of several references
     {{ picture speed "rows a second by size" }}
 
-A ``where`` or a condition in brackets compares text; on the same column they are alternatives.
+A ``where`` or a condition in brackets compares text; on the same column they are alternatives. A page that has single
+cells or a picture of another version ends with a line that says so.
 """
 
 import argparse
 import ast
-import json
+import math
 import operator
 import os
 import re
 import sys
 import tomllib
 from pathlib import Path
+
+from store import read
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "bench" / "pages"
@@ -48,13 +51,14 @@ class Results:
     def __init__(self, folder=RESULTS, version=None):
         self.folder, self.version = Path(folder), version or version_of_library()
         self._records = {}
+        self.quoted = set()  # (command, version) of single cells and pictures of a page: no table speaks for them
 
     def record(self, command):
         if command not in self._records:
             path = self.folder / f"{command}.json"
             if not path.exists():
                 raise PageError(f"no stored result of {command!r}")
-            self._records[command] = json.loads(path.read_text(encoding="utf-8"))
+            self._records[command] = read(path)
         return self._records[command]
 
     def table(self, command, name=None):
@@ -64,6 +68,12 @@ class Results:
         if name not in tables:
             raise PageError(f"{command} has no table {name!r}: {', '.join(tables)}")
         return tables[name]
+
+    def quote(self, command, table=None):
+        """Remember of what version a page shows something without a line that says it."""
+        record = self.record(command) | (table or {})
+        if record["origin"] == "run":
+            self.quoted.add((command, record["fastsketch"]))
 
 
 def version_of_library():
@@ -97,13 +107,23 @@ def number(cell):
 def rendered(text, source, target, results):
     """The page of a template; `target` is the path of the page, which links to pictures are relative to."""
 
+    def place(at):
+        return f"{source}:{text.count(chr(10), 0, at) + 1}"
+
     def replaced(match):
         try:
             return of_braces(match[1].strip(), target, results)
-        except (ValueError, ZeroDivisionError) as error:
-            raise PageError(f"{source}:{text.count(chr(10), 0, match.start()) + 1}: {error}") from None
+        except (ValueError, ArithmeticError) as error:
+            raise PageError(f"{place(match.start())}: {error}") from None
 
-    return BRACES.sub(replaced, text)
+    outside = BRACES.sub(lambda match: "." * len(match[0]), text)
+    if "{{" in outside:
+        raise PageError(f"{place(outside.index('{{'))}: braces that are not closed")
+    results.quoted.clear()
+    page = BRACES.sub(replaced, text)
+    other = [(command, version) for command, version in sorted(results.quoted) if version != results.version]
+    word = f"another version than {results.version}"
+    return page + "".join(f"\n*Of `{command}`: **fastsketch {version}, {word}**.*\n" for command, version in other)
 
 
 def of_braces(text, target, results):
@@ -124,13 +144,15 @@ def of_braces(text, target, results):
     if not found:
         raise PageError(f"{text!r} refers to nothing")
     if formula.strip() == "_0" and not form:
-        return one(values["_0"])
+        return escaped(one(values["_0"]))
     try:
         value = evaluated(ast.parse(formula.strip(), mode="eval").body, values)
     except SyntaxError:
         raise PageError(f"{text!r} cannot be read: {formula.strip()!r} is left of it") from None
     if isinstance(value, list):
         value = number(one(value))
+    if not math.isfinite(value):
+        raise PageError(f"{text!r} is {value}")
     return format(value, form.strip()) if form else shortest(value)
 
 
@@ -169,12 +191,15 @@ def cells(match, results):
     rows = chosen(table, conditions)
     if not rows:
         raise PageError(f"no row of {match[0]!r}")
+    results.quote(match["command"], table)
     return [row[column] for row in rows]
 
 
 def one(found):
     if len(found) != 1:
         raise PageError(f"{len(found)} rows where one is meant")
+    if not found[0]:
+        raise PageError("the cell is empty")
     return found[0]
 
 
@@ -209,6 +234,8 @@ def shortest(value):
 def markdown_of(text, results):
     """A stored table with the line that says what it is of."""
     words = [word for word in split(text, r"\s+") if word]
+    if not words:
+        raise PageError("a table of what?")
     command, _, name = words[0].partition("/")
     table = results.table(command, unquoted(name) or None)
     columns, conditions, rest = list(table["columns"]), [], words[1:]
@@ -230,7 +257,10 @@ def markdown_of(text, results):
 
 
 def escaped(cell):
-    return cell.replace("|", "\\|")
+    """A cell as Markdown shows it: on one line, with no columns and no HTML of its own."""
+    parts = re.split(r"(`[^`]*`)", " ".join(cell.split()))  # in code < is what it is
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", r"\\<", part) for part in parts[::2]]
+    return "".join(parts).replace("|", "\\|")
 
 
 def origin_of(results, command, table):
@@ -269,6 +299,7 @@ def picture(text, target, results):
     path = results.folder / f"{found[1]}.png"
     if not path.exists():
         raise PageError(f"no picture of {found[1]!r}")
+    results.quote(found[1])
     return f"![{found[2]}]({Path(os.path.relpath(path, Path(target).parent)).as_posix()})"
 
 

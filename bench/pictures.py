@@ -6,14 +6,13 @@ light pages and on dark ones.
 """
 
 import argparse
-import json
 import math
 import re
 import sys
 
 from pages import NUMBER
 from pictured import PICTURED, Bars, Lines
-from store import RESULTS
+from store import RESULTS, read, replacing
 
 COLOURS = ("#0b6fa4", "#e08e1b", "#3a9a6f", "#b5569a", "#7d8597", "#c44e3a", "#58a9d6", "#8a6d3b", "#2f4858", "#a3b84f")
 OTHERS = "#a8b3bd"  # what is not ours, where there is one series
@@ -128,7 +127,7 @@ def draw(record, path):
         canvas.draw()
     # a table of colours: half the bytes
     Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(COLOURS_KEPT, dither=0).save(
-        path, optimize=True
+        path, "png", optimize=True
     )
 
 
@@ -221,7 +220,8 @@ def curves(axes, entry, series):
 
 def picture(result):
     """Draw the picture of a stored result beside it; returns its path."""
-    draw(json.loads(result.read_text(encoding="utf-8")), result.with_suffix(".png"))
+    with replacing(result.with_suffix(".png")) as begun:
+        draw(read(result), begun)
     return result.with_suffix(".png")
 
 

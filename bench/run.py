@@ -117,7 +117,7 @@ def main():
             command.add_argument("--bytes", default="", help="totals of bytes with commas between them")
             command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
         if name == "learners":
-            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; the rest is kept")
+            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; then --keep for all")
             command.add_argument("--sets", default="", help="names with commas between them")
             command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
     args = parser.parse_args()

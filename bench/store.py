@@ -3,7 +3,7 @@
 A command runs inside ``recording(name, options, folder)``; every `table` of ``bench_tools`` is added to the record, and
 so are the seconds of every run that `interleaved` timed. The file is written when the command ends without an error:
 one that fails or is interrupted leaves the file of before. A run with --quick, or of a part of the sets, goes to
-COMMAND.quick.json, which git ignores.
+COMMAND.quick.json, which git ignores. A folder that cannot be written to is refused before anything is measured.
 
     {"format": 1, "command": "speed", "origin": "run" | "transcribed", "fastsketch": "0.1.0", "date": "2026-11-22",
      "seconds": 61.2, "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
@@ -19,6 +19,7 @@ import datetime
 import json
 import os
 import platform
+import tempfile
 import time
 from pathlib import Path
 
@@ -33,19 +34,22 @@ _open: list[dict] = []
 
 def file_of(command, options):
     """The name of the file: results of a part are kept apart."""
-    part = options.get("quick") or (command in ("headline", "samples", "sources") and options.get("only"))
+    part = any(options.get(name) for name in ("quick", "only", "sets", "bytes", "rows"))
     return f"{command}.quick.json" if part else f"{command}.json"
 
 
 def partial(args):
     """Where a command that measures one thing after the other keeps what it has, for the next call; git ignores it."""
     args.out.mkdir(parents=True, exist_ok=True)
-    return args.out / file_of(args.command, vars(args)).replace(".json", ".partial.json")
+    return args.out / file_of(args.command, {"quick": args.quick}).replace(".json", ".partial.json")
 
 
 @contextlib.contextmanager
 def recording(command, options, folder):
     """Keep what the bench `command` finds inside the block in a file of the folder."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):  # an hour of measuring is not to end with a folder that is read-only
+        pass
     record = {"format": FORMAT, "command": command, "origin": "run", **circumstances()}
     record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "tables": [], "timings": []}
     _open.append(record)
@@ -89,20 +93,48 @@ def add_timing(name, clock, runs):
 def write(record, path):
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    begun = path.with_name(f"{path.name}.begun")
-    begun.write_text(text_of(record), encoding="utf-8")
-    begun.replace(path)
+    with replacing(path) as begun:
+        begun.write_text(text_of(record), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Where to write what takes the place of `path` at the end, whole; two commands at once have one each."""
+    begun = path.with_name(f"{path.name}.{os.getpid()}.begun")
+    try:
+        yield begun
+        begun.replace(path)
+    finally:
+        begun.unlink(missing_ok=True)
+
+
+def read(path):
+    """The record of a file; a ValueError names the file and what is wrong with it."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path.name} is no JSON: {error}") from None
+    found = faults(record)
+    if found:
+        raise ValueError(f"{path.name} is not of format {FORMAT}: {found[0]}")
+    return record
 
 
 KEYS = {"format", "command", "origin", "tables", "timings"}
 KEYS_OF_RUNS = {"fastsketch", "date", "seconds", "options", "versions", "machine", "blas", "presets"}
+KEYS_OF_TABLES = {"name", "columns", "rows", "runs", "note"}
 
 
 def faults(record):
     """What is not of the format, in words."""
+    if not isinstance(record, dict):
+        return ["no record"]
     missing = (KEYS | (KEYS_OF_RUNS if record.get("origin") == "run" else set())) - set(record)
     if missing:
         return [f"no {key}" for key in sorted(missing)]
+    lacking = {key for table in record["tables"] for key in KEYS_OF_TABLES - set(table)}
+    if lacking:
+        return [f"a table without {key}" for key in sorted(lacking)]
     found = []
     if record["format"] != FORMAT:
         found.append(f"format {record['format']}")

@@ -42,7 +42,10 @@ exclude_patterns = ["_*", "**/_*", "gallery/**/*.ipynb", "gallery/**/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
 smartquotes = False  # B'B is B transposed times B
-suppress_warnings = ["config.cache"]  # settings of the gallery that are functions
+suppress_warnings = [
+    "config.cache",  # settings of the gallery that are functions
+    "sphinx_gallery.space_in_filename",  # the tree may lie below a folder with a space: no link has that part
+]
 
 # Pages
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -18,10 +18,9 @@ FLAT = 1.0
 def photographs() -> list[Image]:
     """The two sample photographs that scikit-learn installs, float32 in [0, 1]."""
     try:
-        datasets = import_module("sklearn.datasets")
+        images: list[NDArray[Any]] = import_module("sklearn.datasets").load_sample_images().images
     except ImportError as error:
-        raise ImportError("the demo needs scikit-learn: pip install 'fastsketch[sklearn,plot]'") from error
-    images: list[NDArray[Any]] = datasets.load_sample_images().images
+        raise ImportError("the demo needs scikit-learn and Pillow: pip install 'fastsketch[sklearn,plot]'") from error
     return [np.asarray(image, np.float32) / np.float32(255) for image in images]
 
 

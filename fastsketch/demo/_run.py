@@ -6,13 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch._plot import plot_spectrum
+from fastsketch._plot import figure, plot_spectrum
 from fastsketch.demo._anomaly import find_anomaly
 from fastsketch.demo._components import find_components
 from fastsketch.demo._learning import learn_digits
@@ -29,6 +30,10 @@ STEP = 2
 # Rows that IncrementalPCA is timed on: enough for a steady rate, few enough to keep the demo short.
 PEER_ROWS = 20_000
 PAGE = "index.html"
+FILES = (
+    *("patches.fsk", "spectrum.png", "components.png", "hash.fsk", "codes.npy"),
+    *("neighbours.png", "anomaly.png", "online.png", "restored.png", PAGE),
+)
 
 
 class ShowProgress(Protocol):
@@ -68,10 +73,13 @@ def run_demo(
     ------
     ImportError
         If scikit-learn or matplotlib is missing.
+    OSError
+        If a file cannot be written. This and what is missing are found before the first job.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     patches = Patches(photographs(), SIDE, STEP)
+    figure(1, 1)
+    make_room(folder)
     n, d = patches.n_rows, patches.n_features
     lead = (
         f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept"
@@ -94,8 +102,6 @@ def run_demo(
     plot_anomaly(anomaly, path=folder / "anomaly.png")
     plot_learning(learned, path=folder / "online.png")
     plot_restored(restored, path=folder / "restored.png")
-    names = ["patches.fsk", "spectrum.png", "components.png", "hash.fsk", "codes.npy"]
-    names += ["neighbours.png", "anomaly.png", "online.png", "restored.png", PAGE]
     results = {
         **sketched.facts,
         "sketch_bytes": (folder / "patches.fsk").stat().st_size,
@@ -104,14 +110,24 @@ def run_demo(
         **anomaly.facts,
         **learned.facts,
         **restored.facts,
-        "files": [str(folder / name) for name in names],
+        "files": [str(folder / name) for name in FILES],
     }
     write_page(folder, lead=f"{lead}.", sections=sections(results), commands=commands(folder))
     for line in report_lines(results):
         say(line)
-    say(f"written to {folder}: {', '.join(names)}")
+    say(f"written to {folder}: {', '.join(FILES)}")
     say(f"open {folder / PAGE}")
     return results
+
+
+def make_room(folder: Path) -> None:
+    """Make the folder; raise OSError where something stands in the way of a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder):
+        pass
+    for name in FILES:
+        if (folder / name).is_dir():
+            raise IsADirectoryError(f"{folder / name} is a folder: the demo writes a file of that name")
 
 
 def commands(folder: Path) -> list[str]:

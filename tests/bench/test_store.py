@@ -70,7 +70,34 @@ def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="no space"):
         kept(tmp_path)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_commands_at_once_do_not_mix(tmp_path, monkeypatch):
+    """The one that ends last is kept, and what it keeps is its own."""
+    path = tmp_path / "speed.json"
+    monkeypatch.setattr(store.os, "getpid", lambda: 1)
+    with store.replacing(path) as first:
+        first.write_text("of the first")
+        monkeypatch.setattr(store.os, "getpid", lambda: 2)
+        with store.replacing(path) as second:
+            second.write_text("of the second")
+        assert path.read_text() == "of the second"
+    assert path.read_text() == "of the first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_takes_nothing_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match="file"), store.recording("speed", OPTIONS, folder):
+            raise AssertionError("measured")
+
+
+@pytest.mark.parametrize("text", ["", '{"format": 1, "comm', "[1]", '{"format": 2}', "\x00"])
+def test_a_file_that_is_no_record_is_refused_by_name(tmp_path, text):
+    (tmp_path / "speed.json").write_text(text)
+    with pytest.raises(ValueError, match="^speed.json is no"):
+        store.read(tmp_path / "speed.json")
 
 
 def test_results_of_a_part_are_kept_apart(tmp_path):
@@ -78,7 +105,9 @@ def test_results_of_a_part_are_kept_apart(tmp_path):
     before = whole.read_bytes()
     part = kept(tmp_path, {"quick": True})
     assert part != whole and part.name == "speed.quick.json" and whole.read_bytes() == before
-    assert store.file_of("samples", {"quick": False, "only": "MNIST"}) == "samples.quick.json"
+    for command, options in (("samples", {"only": "MNIST"}), ("codes", {"sets": "sift5k"}), ("sources", {"rows": 9})):
+        assert store.file_of(command, {"quick": False, **options}) == f"{command}.quick.json"
+    assert store.file_of("codes", {"quick": False, "only": "", "sets": "", "keep": True}) == "codes.json"
     args = types.SimpleNamespace(out=tmp_path, command="codes", quick=False, only="ours")
     assert store.partial(args) == tmp_path / "codes.partial.json"
 
@@ -98,6 +127,7 @@ def test_columns_of_the_same_name_are_told_apart():
         (lambda record: record["tables"][0]["columns"].__setitem__(1, "n"), "columns"),
         (lambda record: record["tables"].append(dict(record["tables"][0])), "names"),
         (lambda record: record.pop("versions"), "versions"),
+        (lambda record: record["tables"][0].pop("columns"), "columns"),
     ],
 )
 def test_what_is_not_of_the_format_is_found(tmp_path, change, word):

@@ -1,6 +1,7 @@
 """The demo: what it writes, prints and claims."""
 
 import json
+import sys
 from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
@@ -91,6 +92,46 @@ def check_page(text):
 
 
 SECTION = ("A <b>title", "a.png", 'what it "shows" & more than forty letters of it', [("a<b", "1 & 2")], "m", "s")
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    """The first job is an error: what comes before it has to refuse."""
+    pytest.importorskip("sklearn")
+    from fastsketch.demo import _run
+
+    def worked(*_, **__):
+        raise AssertionError("a job was begun")
+
+    monkeypatch.setattr(_run, "sketch_patches", worked)
+
+
+@pytest.mark.parametrize("name", ["codes.npy", "index.html"])
+def test_a_folder_in_the_way_is_found_before_the_first_job(name, tmp_path, capsys, no_work):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "d" / name).mkdir(parents=True)
+    assert main(["demo", "--output", str(tmp_path / "d")]) != 0
+    assert f"{name} is a folder" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "d").iterdir()] == [name]
+
+
+def test_a_file_in_place_of_the_folder_is_found_before_the_first_job(tmp_path, capsys, no_work):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "d").write_text("kept")
+    for output in ("d", "d/below"):
+        assert main(["demo", "--output", str(tmp_path / output)]) != 0
+        assert "fastsketch: error:" in capsys.readouterr().err
+    assert (tmp_path / "d").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [("matplotlib.figure", "fastsketch[plot]"), ("sklearn.datasets", "fastsketch[sklearn,plot]")],
+)
+def test_a_missing_package_is_named_before_the_first_job(hidden, said, tmp_path, capsys, monkeypatch, no_work):
+    monkeypatch.setitem(sys.modules, hidden, None)
+    assert main(["demo", "--output", str(tmp_path / "d")]) != 0
+    assert said in capsys.readouterr().err and not (tmp_path / "d").exists()
 
 
 def test_names_on_the_page_are_escaped(tmp_path):
