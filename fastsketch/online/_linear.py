@@ -50,7 +50,7 @@ from fastsketch.online._labels import (
     in_order,
 )
 from fastsketch.online._metrics import Figures, Metrics
-from fastsketch.online._names import NAMED, NamedRows, Names
+from fastsketch.online._names import NAMED, WORDS, NamedRows, Names, holds_words
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 from fastsketch.online._top import Weighed, largest
 
@@ -367,7 +367,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         return self
 
     def _as_rows(self, rows: Rows) -> Any:
-        x: Any = as_rows(rows)
+        try:
+            x: Any = as_rows(rows)
+        except (TypeError, ValueError) as error:
+            if not holds_words(rows):
+                raise
+            raise type(error)(f"{error}; {WORDS}") from None
         width = self.n_features
         if width is not None and x.shape[1] != width:
             wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width

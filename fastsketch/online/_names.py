@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.online.columns import INTERCEPT
-from fastsketch._validation import as_flag
+from fastsketch._validation import as_flag, is_sparse
 from fastsketch.features._naming import HashedNames, KeptNames, Parts, as_list, is_named
 from fastsketch.online._state import Counts, Csr, Floats
 
@@ -17,6 +17,10 @@ NUMBERED = "this model learns from rows whose columns have numbers: dicts and li
 NAMED = (
     "this model learns from rows with names (dicts, or lists of pairs): matrices do not go with them"
     " (rows come in a list, and a text as the list of its words: [text.split(), ...])"
+)
+WORDS = (
+    "rows with words are dicts, as frame.to_dict('records') gives them;"
+    " fastsketch.features.TableRows(file, label=...) reads such rows and their labels from a table"
 )
 
 
@@ -37,6 +41,16 @@ class NamedRows:
 
         matrix: Any = csr_array(self.csr, shape=self.shape)
         return matrix @ coef
+
+
+def holds_words(rows: Any) -> bool:
+    """Whether rows that were refused hold words, or are the name of a file."""
+    if is_sparse(rows):
+        return False
+    try:
+        return np.asarray(rows).dtype.kind in "OUS"
+    except ValueError:  # rows of different lengths
+        return False
 
 
 class Names:

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,10 +12,17 @@ from sklearn.utils.validation import validate_data
 
 from fastsketch._sparse import as_csr
 from fastsketch._validation import is_sparse
+from fastsketch.sources import Source
 
 
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
     """validate_data for an estimator that takes CSR: scipy converts and stacks sparse arrays without a look at them."""
+    if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
+        raise TypeError(
+            f"X is {'a source' if isinstance(X, Source) else 'the name of a file'}, and this method takes rows: "
+            "fs.map_rows(estimator.transform, X, output=...) writes what a method says of each, "
+            "`for rows in fs.open_rows(X)` gives chunks"
+        )
     if is_sparse(X) and X.ndim == 2:  # scikit-learn has a message of its own for others
         X = as_csr(X, "X", sum_duplicates=sum_duplicates)
     return validate_data(estimator, X, accept_sparse="csr", **options)

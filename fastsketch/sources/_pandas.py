@@ -40,7 +40,7 @@ def open_frame(x: Any, options: Options) -> Source:
         return source
     for k, kind in zip(columns, kinds, strict=True):
         if not _is_number(kind):
-            hint = "" if options.columns else ": name those of numbers in columns="
+            hint = "" if options.columns else ": choose those of numbers (columns= of fs.open_rows)"
             raise SourceError(f"the DataFrame: column {names[k]!r} holds {kind}, not numbers{hint}")
     return FrameSource(x, columns, beside, options)
 

@@ -224,7 +224,7 @@ class Checked(Derived):
         called = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
         raise SourceError(
             f"{name}: rows must be finite: {where} holds a NaN in column {called}: leave such rows out, or give a "
-            "number as fill"
+            "number in its place (fill= of fs.open_rows, --fill)"
         )
 
     def identity(self) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class TableText(TextSource):
             before, column, why = error.args
             where = "" if column is None else self._column_words(column)
             word = why.endswith("decimal number") and len(self._columns) == self._width
-            hint = ": name columns of numbers in columns=, unless this is one" if word else ""
+            hint = ": choose those of numbers (columns= of fs.open_rows, --columns), unless this is one" if word else ""
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
             return rows, None, newlines

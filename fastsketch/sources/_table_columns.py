@@ -142,7 +142,7 @@ def choose(
             raise ValueError(f"columns: {twice!r} stands there twice")
     if not chosen:
         raise SourceError(f"{of} has no columns")
-    hint = "" if columns is not None else ": name those of numbers in columns="
+    hint = "" if columns is not None else ": choose those of numbers (columns= of fs.open_rows, --columns)"
     widths: list[int] = []
     for k in chosen:
         kind = _other_than_numbers(fields[k])

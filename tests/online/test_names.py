@@ -326,3 +326,16 @@ def test_texts_and_generators_are_told_how_rows_are_given(rows):
     with pytest.raises(ValueError, match=r"rows come in a list, and a text as the list of its words: \[text.split"):
         model.update(rows, ["x", "y"])
     assert model.n_rows == 2
+
+
+@pytest.mark.parametrize("rows", ["clicks.csv", np.array([[1, "news"]], dtype=object), np.array([["3", "news"]])])
+def test_words_that_are_no_dicts_are_told_how_rows_are_given(rows):
+    with pytest.raises((TypeError, ValueError), match=r"rows with words are dicts, .*TableRows\(file"):
+        fs.SketchedNewton(2).update(rows, [1])
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], np.ones((1, 2), complex)])
+def test_rows_without_words_are_not_told_of_them(rows):
+    with pytest.raises((TypeError, ValueError)) as refused:
+        fs.SketchedNewton(2).update(rows, [1])
+    assert "words" not in str(refused.value)

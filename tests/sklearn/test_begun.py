@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+import fastsketch as fs
 from fastsketch.sklearn import (
     AdaptiveSubgradientClassifier,
     AdaptiveSubgradientRegressor,
@@ -130,3 +131,18 @@ def test_sparse_rows_that_are_not_consistent_are_refused(name):
         for call in reversed(calls):
             with pytest.raises(ValueError, match="X is not a consistent"):
                 call(BROKEN[name]())
+
+
+@pytest.mark.parametrize("method", [SketchedPCA(2).fit(X).transform, SketchedCovariance().fit(X).mahalanobis])
+def test_a_file_where_rows_are_taken_says_what_to_do(tmp_path, method):
+    file = tmp_path / "rows.npy"
+    np.save(file, X)
+    for given, kind in (
+        (str(file), "the name of a file"),
+        (file, "the name of a file"),
+        (fs.open_rows(file), "a source"),
+    ):
+        with pytest.raises(TypeError, match=rf"X is {kind}, .* fs\.map_rows\("):
+            method(given)
+    fs.map_rows(method, file, output=tmp_path / "out.npy", workers=1)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), method(X))

@@ -76,6 +76,7 @@ def test_lines_that_are_too_short_ask_for_no_memory():
 
 BAD = [
     ("a,b\n1,2\n\n  \n3,x\n", r"line 5: column 2 \('b'\): 'x' is no finite decimal number"),
+    ("a,b\n1,x\n", r"line 2: .* choose those of numbers \(columns= of fs.open_rows, --columns\), unless this is one"),
     ("1,2\n3,0x10\n", "line 2: column 2: '0x10' is no finite"),
     ("1,2\n3,1_0\n", "line 2: column 2: '1_0' is no finite"),
     ("1,2\n3,inf\n", "line 2: column 2: 'inf' is no finite"),

@@ -226,7 +226,7 @@ OTHERS = {
 @pytest.mark.parametrize("form", [as_parquet, as_feather, as_reader, as_polars, lambda t, folder: t])
 def test_what_holds_no_numbers_is_named(kind, form, tmp_path):
     t = pa.table({"a": [1.0, 2.0], "odd": OTHERS[kind], "b": [3.0, 4.0]})
-    with pytest.raises(SourceError, match=r"column 'odd' holds .*, not numbers: name those of numbers in columns="):
+    with pytest.raises(SourceError, match=r"column 'odd' holds .*, not numbers: choose those of numbers .columns= of"):
         open_rows(form(t, tmp_path))
     with pytest.raises(SourceError, match="column 'odd' holds"):
         open_rows(form(t, tmp_path), columns=["odd"])
