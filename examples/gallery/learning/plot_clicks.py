@@ -75,9 +75,9 @@ right.set_title("Calibration")
 plt.show()
 
 # %%
-# **How sure is this?** The features here are correlated, which is what second-order steps are for. Where they are
-# independent, or rare words, a first-order learner with a good rate is as accurate and faster; who does not know
-# the rate pays for the wrong one. A solver that goes over all rows until it converges is better than any learner in
-# one pass.
+# **How sure is this?** The features here are correlated, which is what second-order steps are for. Where they
+# are not, a first-order learner with a good rate can be as accurate, and is faster; who does not know the rate pays
+# for the wrong one. A solver that goes over all rows until it converges is better on most sets that we measured, not
+# on all.
 #
 # **Next:** :doc:`learning from clicks </jobs/learning>`.
