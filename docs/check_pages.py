@@ -21,9 +21,13 @@ LOADED = {  # what a browser fetches by itself to show a page
     "embed": ("src",),
     "video": ("src", "poster"),
     "audio": ("src",),
+    "input": ("src",),
+    "image": ("href", "xlink:href"),  # of SVG
+    "use": ("href", "xlink:href"),
 }
 LOADED_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "manifest"}
 IN_STYLES = re.compile(r"url\(\s*['\"]?(https?:)?//|@import\s+['\"](https?:)?//")
+IN_PICTURES = re.compile(r"<(image|use|script)\b[^>]*href=['\"](https?:)?//")
 
 
 class Page(HTMLParser):
@@ -33,7 +37,8 @@ class Page(HTMLParser):
         super().__init__()
         self.ids, self.twice, self.links, self.loaded, self.silent = set(), set(), [], [], []
         self.language, self.title, self.headings = "", "", 0
-        self._in_title = False
+        self._in_title = self._in_style = False
+        self.styled = []  # by the page itself
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -47,6 +52,8 @@ class Page(HTMLParser):
         if tag == "h1":
             self.headings += 1
         self._in_title = self._in_title or tag == "title" and not self.title
+        self._in_style = self._in_style or tag == "style"
+        self.styled.append(given.get("style", ""))
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
         if tag == "img" and says_nothing(given.get("alt", ""), given.get("src", "")):
@@ -64,10 +71,14 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self._in_title:
             self.title += data
+        if self._in_style:
+            self.styled.append(data)
 
     def handle_endtag(self, tag):
         if tag == "title":
             self._in_title = False
+        if tag == "style":
+            self._in_style = False
 
 
 def says_nothing(words, source):
@@ -85,9 +96,10 @@ def faults(folder):
     for path, page in pages.items():
         for fault in of_page(path, page, pages):
             yield f"{path.relative_to(folder).as_posix()}: {fault}"
-    for path in folder.rglob("*.css"):
-        if IN_STYLES.search(path.read_text(encoding="utf-8")):
-            yield f"{path.relative_to(folder).as_posix()}: loads from elsewhere"
+    for kind, pattern in (("css", IN_STYLES), ("svg", IN_PICTURES)):
+        for path in folder.rglob(f"*.{kind}"):
+            if pattern.search(path.read_text(encoding="utf-8")):
+                yield f"{path.relative_to(folder).as_posix()}: loads from elsewhere"
 
 
 def of_page(path, page, pages):
@@ -100,6 +112,8 @@ def of_page(path, page, pages):
         yield f"{page.headings} headings of the first order"
     yield from (f"an id twice: {name}" for name in sorted(page.twice))
     yield from (f"a picture without words: {source}" for source in page.silent)
+    if any(IN_STYLES.search(style) for style in page.styled):
+        yield "a style of the page loads from elsewhere"
     for address in page.loaded:
         if urlsplit(address).scheme in ("http", "https") or address.startswith("//"):
             yield f"loaded from elsewhere: {address}"

@@ -56,6 +56,14 @@ def test_nothing_is_wrong_with_a_good_page(tmp_path):
             '<script src="https://example.org/a.js"></script><svg>',
             "loaded from elsewhere: https://example.org/a.js",
         ),
+        ("<svg>", '<svg><image href="https://example.org/a.png"/>', "loaded from elsewhere: https://example.org/a.png"),
+        ("<svg>", '<input type="image" src="//example.org/a.png"/><svg>', "loaded from elsewhere: //example.org/a.png"),
+        ("<body>", '<body style="background: url(//example.org/a.png)">', "a style of the page loads from elsewhere"),
+        (
+            "<svg>",
+            '<style>@import "//a.org/a.css";</style><svg>',
+            "a style of the page loads from elsewhere",
+        ),
     ],
 )
 def test_each_fault_is_found(tmp_path, old, new, fault):
@@ -66,6 +74,11 @@ def test_each_fault_is_found(tmp_path, old, new, fault):
 def test_a_style_that_loads_from_elsewhere_is_found(tmp_path):
     style = "@font-face {src: url('https://example.org/font.woff')}"
     assert faults(tmp_path, GOOD, style) == ["look.css: loads from elsewhere"]
+
+
+def test_a_drawing_that_loads_from_elsewhere_is_found(tmp_path):
+    (tmp_path / "a.svg").write_text('<svg><image width="3" href="https://example.org/a.png"/></svg>')
+    assert faults(tmp_path, GOOD) == ["a.svg: loads from elsewhere"]
 
 
 def test_a_folder_without_pages_is_a_fault(tmp_path):
