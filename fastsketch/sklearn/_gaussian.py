@@ -201,7 +201,7 @@ class Whole:
             # as pinvh counts: a smaller share of the largest eigenvalue is rounding
             least = self.n_features * np.finfo(np.float64).eps
             try:
-                lower = cholesky(self._matrix, lower=True, check_finite=False)
+                lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
                 norm = float(np.abs(self._matrix).sum(axis=0).max())
                 if dpocon(lower, norm, uplo="L")[0] > least:
                     self._factor = lower, None

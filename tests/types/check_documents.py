@@ -22,7 +22,12 @@ CONFIG = {
         # a recipe runs where its framework is: Ray, Spark and MPI are not installed for the checks
         {"root": "examples/recipes", "extraPaths": [str(ROOT)], "reportMissingImports": False},
         # scikit-learn has no types: what is guessed of its attributes includes None, which they are before a fit
-        {"root": "examples/gallery", "extraPaths": [str(ROOT)], "reportOptionalSubscript": False},
+        {
+            "root": "examples/gallery",
+            "extraPaths": [str(ROOT)],
+            "reportOptionalSubscript": False,
+            "reportOptionalOperand": False,
+        },
         {"root": "."},
     ],
 }

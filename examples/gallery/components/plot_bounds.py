@@ -64,7 +64,7 @@ ax.set_title("The bound is nearly the error")
 plt.show()
 
 # %%
-# **How sure is this?** That errors stay below their bounds is a theorem, rounding included. How near they are
+# **How sure is this?** That errors stay below their bounds is a theorem (rounding: an allowance). How near they are
 # depends on the rows: ``sketch.audit(rows)`` measures it on yours. On rows that come in no order truncation is
 # mostly the more accurate one, and where all A'A fits in memory neither is needed.
 #

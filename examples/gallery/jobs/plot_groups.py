@@ -35,7 +35,7 @@ names = list(groups.keys())
 leading = [groups[name].components[:3] for name in names]
 alike = np.array([[np.linalg.norm(a @ b.T) ** 2 / 3 for b in leading] for a in leading])
 order = leaves_list(linkage(np.sqrt(np.maximum(0, 1 - alike[np.triu_indices(len(names), 1)])), "average"))
-names = [names[i] for i in order]
+names = [str(names[i]) for i in order]
 alike = alike[order][:, order]
 same = np.array([[a.split()[0] == b.split()[0] for a in names] for b in names])
 off = ~np.eye(len(names), dtype=bool)

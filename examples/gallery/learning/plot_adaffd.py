@@ -76,7 +76,6 @@ plt.show()
 
 # %%
 # **How sure is this?** One small set, one network, rates tried in threes. Adam is ahead here, and is the one to
-# begin with; AdaFFD is there to
-# repeat its authors' experiments, and to be measured on problems of your own.
+# begin with; AdaFFD is there to repeat its authors' experiments, and to be measured on problems of your own.
 #
 # **Next:** :doc:`learning from clicks </jobs/learning>`.

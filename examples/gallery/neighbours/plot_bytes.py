@@ -74,7 +74,7 @@ plt.show()
 
 # %%
 # **How sure is this?** Rows of one kind, few of them. Larger sets stand in :doc:`a table </neighbours>`, beside
-# faiss's product quantizers: ahead of ours at few bytes on some sets, behind on others, and longer to learn. For as few rows as these no code is
-# needed at all: the product of two matrices is fast enough.
+# faiss's product quantizers: ahead of ours at few bytes on some sets, behind on others, and longer to learn. For as few
+# rows as these no code is needed at all: the product of two matrices is fast enough.
 #
 # **Next:** :doc:`neighbours </jobs/neighbours>`.
