@@ -31,5 +31,5 @@ class StandIn(ModuleType):
 
 def stand_in() -> None:
     """Put the stand-in where ``import torch`` finds it, unless there is a torch."""
-    if importlib.util.find_spec("torch") is None:
+    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
         sys.modules.update({name: StandIn(name) for name in MODULES})

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 import zlib
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def stored(tmp_path, monkeypatch):
     module = extension("stored")
     example = tmp_path / "examples" / "neighbours" / "plot_search.py"
     example.parent.mkdir(parents=True)
-    example.write_text('"""\nA search\n========\n\nWords.\n"""\n\n# needs: sys, no_such_package\nimport sys\n')
+    example.write_text('"""\nA search\n========\n\nWords.\n"""\n\n# needs: json, no_such_package\nimport json\n')
     (tmp_path / "docs" / "pictures").mkdir(parents=True)
     monkeypatch.setattr(module, "EXAMPLES", tmp_path / "examples")
     monkeypatch.setattr(module, "DOCS", tmp_path / "docs")
@@ -116,6 +117,14 @@ def test_an_example_says_what_is_missing(stored):
     page = stored.with_note(PAGE, example)
     assert page.index("Words.") < page.index("Not run here, because no_such_package is not installed.\n")
     assert page.index("no_such_package") < page.index("GENERATED") and "image" not in page
+
+
+def test_a_stand_in_is_no_package(stored, monkeypatch):
+    """Pages of the reference are made with a module in torch's place; an example needs torch itself."""
+    without_torch = extension("without_torch")
+    monkeypatch.setitem(sys.modules, "no_such_package", without_torch.StandIn("no_such_package"))
+    (example,) = stored.examples()
+    assert stored.missing(example) == ["no_such_package"]
 
 
 def test_an_example_that_is_not_run_shows_its_stored_picture(stored):
