@@ -68,6 +68,7 @@ def learn_digits() -> Learned:
         "newton_online_error": float(newton_curve[-1]),
         "newton_examples_per_second": PASSES * len(rows) / seconds,
         "best_first_order_online_error": min(min(errors[label]) for label in errors if label != "ADA-FFD"),
+        "best_ada_ffd_online_error": min(errors["ADA-FFD"]),
         "online_errors_by_step": {
             label: dict(zip(map(str, STEPS), values, strict=True)) for label, values in errors.items()
         },

@@ -34,7 +34,8 @@ def report_lines(found: Results) -> list[str]:
         f"{found['anomaly_found_by_distance_from_mean']:.0%}",
         f"online Newton (RFD)    {found['newton_examples_per_second']:12,.0f} examples/s; mistakes on digits "
         f"{found['newton_online_error']:.2%}, nothing tuned; best first-order learner "
-        f"{found['best_first_order_online_error']:.2%}, at the best of {len(STEPS)} step sizes",
+        f"{found['best_first_order_online_error']:.2%}, ADA-FFD {found['best_ada_ffd_online_error']:.2%}, at the "
+        f"best of {len(STEPS)} step sizes",
         f"restored photograph    {found['absolute_psnr']:12.1f} dB by the absolute loss in "
         f"{found['absolute_seconds']:.1f} s; damaged {found['damaged_psnr']:.1f} dB, square loss "
         f"{found['square_psnr']:.1f} dB",
@@ -145,12 +146,13 @@ def _learning(found: Results) -> Section:
     return Section(
         "Learning while predicting",
         "online.png",
-        "Left, the share of mistakes of five learners over the examples; right, how it depends on the step size: the "
+        "Above, the share of mistakes of five learners over the examples; below, how it depends on the step size: the "
         "Newton learner's is a level line, the others' are valleys.",
         [
             ("digits", f"{found['online_examples']:,}"),
             ("mistakes, Newton", f"{found['newton_online_error']:.2%}"),
             ("best first-order learner", f"{found['best_first_order_online_error']:.2%}"),
+            ("ADA-FFD", f"{found['best_ada_ffd_online_error']:.2%}"),
             ("examples a second", f"{found['newton_examples_per_second']:,.0f}"),
         ],
         "Each digit is predicted before it is learned from, so mistakes are counted on rows not seen. The Newton "
