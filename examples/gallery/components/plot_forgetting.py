@@ -1,6 +1,7 @@
 """
 Forgetting old rows
-============
+===================
+
 **Which directions matter now, when they turn all the time?** A sketch of all rows answers for all time. With
 ``decay`` every new row takes a little weight from the earlier ones. The stream here has one strong direction that
 turns slowly, and in the middle jumps.
