@@ -175,7 +175,7 @@ ALLOWED = (
     r"BSD-3-Clause",
     r"\((JMLR|IEEE TPAMI|IEEE TKDE|IJCAI) 20\d\d\)",  # papers
     r"\b(sift5k|w8a|MovieLens-1M|NDCG@20)\b",
-    r"\b(20 bytes|40 candidates|1,000 rows)\b",
+    r"\b(20 bytes|40 candidates|1,000 rows|5,000 rows)\b",
 )
 # Figures come from cells; numbers of a formula are units.
 UNITS = {"1", "60", "100", "1000", "1e3", "1e6", "1e9"}
