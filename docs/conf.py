@@ -73,6 +73,7 @@ html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
 html_show_sourcelink = False
 html_copy_source = False
+html_sidebars = {"start": []}  # it has no pages below it
 html_theme_options = {
     "logo": {"text": "fastsketch", "alt_text": "fastsketch, first page"},
     "header_links_before_dropdown": 6,

@@ -35,6 +35,10 @@ def missing(example):
     return [name for name in needed if name and PathFinder.find_spec(name) is None]
 
 
+# As the jobs are, in the README too.
+SECTIONS = ("components", "anomalies", "neighbours", "matrices", "learning", "jobs")
+
+
 def settings():
     """What `sphinx_gallery_conf` takes."""
     run = [example.stem for example in examples() if not missing(example)]
@@ -45,6 +49,7 @@ def settings():
         "filename_pattern": rf"/({'|'.join(run) or 'none'})\.py$",
         "run_stale_examples": True,  # another library may draw another picture
         "reset_modules": (in_style,),
+        "subsection_order": [f"../examples/gallery/{section}" for section in SECTIONS],
         "within_subsection_order": "FileNameSortKey",
         "backreferences_dir": "gallery/backreferences",
         "doc_module": ("fastsketch",),
