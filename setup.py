@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import sysconfig
+from copy import copy
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -22,6 +23,8 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SANITIZE = os.environ.get("FASTSKETCH_SANITIZE") == "1"
 
 
+# Compilers that run at a time: each takes some 400 MB.
+MOST_AT_ONCE = 8
 NO_COMPILER = """fastsketch is being built from source, and {what}.
 Wheels need no compiler: update pip, or take a Python version and a system that fastsketch has wheels for.
 To compile: {do}."""
@@ -32,7 +35,18 @@ TO_COMPILE = {
 
 
 class BuildKernels(build_ext):
-    """Compiles, or tells in words what there is to compile with is lacking."""
+    """Compiles on all cores, or tells in words what there is to compile with is lacking."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        if self.parallel is None:  # not set by --parallel or setup.cfg
+            self.parallel = min(os.cpu_count() or 1, MOST_AT_ONCE)
+
+    def build_extension(self, ext):
+        # C files of csrc/ are in several modules: each module has its objects in a folder of its own
+        one = copy(self)
+        one.build_temp = str(Path(self.build_temp, ext.name))
+        super(BuildKernels, one).build_extension(ext)
 
     def build_extensions(self):
         lacks = self.use_clang_cl() if self.compiler.compiler_type == "msvc" else self.lacking()
