@@ -479,8 +479,9 @@ def test_oja_says_what_it_needs_of_narrow_rows():
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------
+# alpha0 = 5 is too small for "fd" without a constraint: a last bit of the rows grows a millionfold there
 @pytest.mark.parametrize("constraint", ["current", None])
-@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("fd", 5.0), ("full", 1.0)])
+@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("fd", 50.0), ("full", 1.0)])
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 def test_weights_against_an_explicit_h(loss, method, alpha0, constraint):
     rows, y = stream(300)
