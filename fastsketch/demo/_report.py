@@ -160,7 +160,7 @@ def _learning(found: Results) -> Section:
         "Each digit is predicted before it is learned from, so mistakes are counted on rows not seen. The Newton "
         "learner has no step size; the others have that which turned out best of five.",
         "One order of one small set: a picture, not a comparison. Elsewhere a well-tuned first-order learner is as "
-        "accurate, and several times faster.",
+        "accurate, and faster, often by a large factor.",
         [("learning", "jobs/learning.md"), ("the Newton step", "how/newton.md")],
     )
 

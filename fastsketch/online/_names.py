@@ -49,7 +49,7 @@ def holds_words(rows: Any) -> bool:
         return False
     try:
         return np.asarray(rows).dtype.kind in "OUS"
-    except ValueError:  # rows of different lengths
+    except Exception:  # rows of different lengths, or that are no array at all: what refused them stands
         return False
 
 
