@@ -3,10 +3,10 @@
 # This is the only file that sees blas_int and the only one that casts const away.  The cimported names are
 # already pointers to function pointers' targets: `dgemm(...)`, never `&dgemm`.
 
-include "_blas_int.pxi"
-
 from scipy.linalg cimport cython_blas as cb
 from scipy.linalg cimport cython_lapack as cl
+
+ctypedef int blas_int  # csrc/pxd
 
 ctypedef fused real:
     float
