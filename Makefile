@@ -22,8 +22,8 @@ demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py
-test-long: .venv/ready  ## what has no place in the short form; TURN=3/12 for a part of it
-	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py --long $(if $(TURN),--turn $(TURN))
+test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
+	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
 mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/mutants.py $(ROOM) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED))
 # In an environment of its own, and with the oldest Python, for which these releases have wheels.
