@@ -400,8 +400,6 @@ def put(*keys, value):
 N = len(ROWS)
 FILES = ("segments", 0, "files")
 FORGERIES = [
-    (put("version", value=2), "newer version"),
-    (put("version", value="1"), "version must be an integer"),
     (put("metric", value="hamming"), "for codes of a hash"),
     (put("metric", value=[]), "it has metric|not consistent"),
     (put("rows", value="float64"), "rows='float64'"),
