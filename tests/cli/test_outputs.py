@@ -236,7 +236,9 @@ def test_nobody_listens(made, stream):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk that every Linux has")
-@pytest.mark.parametrize("flags", ["sketch -l 3 -o full.fsk", "sketch -l 3 -o full.fsk --json", "learn -l 2 -o full.fsk"])
+@pytest.mark.parametrize(
+    "flags", ["sketch -l 3 -o full.fsk", "sketch -l 3 -o full.fsk --json", "learn -l 2 -o full.fsk"]
+)
 def test_facts_that_a_full_disk_does_not_take(made, flags):
     command = f"{sys.executable} -m fastsketch {flags} t.svm > /dev/full"
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
