@@ -204,6 +204,8 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
     name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:
+            if isinstance(source, str | PathLike) and Path(source).is_fifo():  # to open one may take for ever
+                raise StateError(f"{name} is a pipe, and a state is read from a file")
             file = stack.enter_context(Path(source).open("rb")) if isinstance(source, str | PathLike) else source
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
