@@ -155,22 +155,20 @@ def _numba() -> dict[str, Any]:
         version = metadata.version("numba")
     except metadata.PackageNotFoundError:
         version = None
-    cache = next((str(above) for above, folder in _cache_folders() if _writable(folder)), None) if version else None
+    cache = next((str(folder) for folder in _cache_folders() if _writable(folder)), None) if version else None
     return {"version": version, "loaded": "numba" in sys.modules, "cache": cache}
 
 
-def _cache_folders() -> list[tuple[Path, Path]]:
-    """Numba's rules, in its order: below which folder it keeps a cache, and which one it must be able to write to."""
+def _cache_folders() -> list[Path]:
+    """Return the folders below which numba keeps a cache if it can write to them, in its order (`_kernels/jit.py`)."""
     asked = os.environ.get("NUMBA_CACHE_DIR")
-    kernels = Path(str(level.__file__)).parent
     if sys.platform == "win32":
         user = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "numba", "Cache")
     elif sys.platform == "darwin":
         user = Path.home() / "Library" / "Caches" / "numba"
     else:
         user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "numba")
-    beside = (kernels, kernels / "lowrank" / "__pycache__")
-    return [*([(Path(asked), Path(asked))] if asked else []), beside, (user, user)]
+    return [*([Path(asked)] if asked else []), user]
 
 
 def _writable(folder: Path) -> bool:

@@ -47,20 +47,46 @@ def test_one_list_of_tools(pyproject):
         assert f"install -q {tool.split('==')[0]}" not in text("Makefile")
 
 
-@pytest.mark.parametrize("name", ["tests.yml", "checks.yml"])
+WORKFLOWS = sorted(path.name for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("name", [name for name in WORKFLOWS if name != "wheels.yml"])
 def test_workflows_call_the_makefile(name, pyproject):
-    for job in read_yaml(f".github/workflows/{name}")["jobs"].values():
+    for title, job in read_yaml(f".github/workflows/{name}")["jobs"].items():
         matrix = job.get("strategy", {}).get("matrix", {})
         commands = [step["run"] for step in job["steps"] if "run" in step and "packages" not in step.get("if", "")]
         for case in matrix.get("include", [{}]):
             for command in commands:
                 words = command.replace("${{ matrix.target }}", case.get("target", "")).split()
                 assert words[0] == "make" and words[1] in targets(), command
-        assert commands
+        assert commands or title == "publish"
         if "python" in matrix:
             classifiers = re.findall(r":: (3\.\d+)$", "\n".join(pyproject["project"]["classifiers"]), re.MULTILINE)
             assert matrix["python"] == classifiers
             assert pyproject["project"]["requires-python"] == f">={classifiers[0]}"
+
+
+def test_actions_are_pinned_by_their_commits():
+    """A tag can be moved. One action is of one commit everywhere, with the release beside it."""
+    used = {found for name in WORKFLOWS for found in re.findall("uses: (.*)", text(f".github/workflows/{name}"))}
+    assert len(used) == len({line.partition("@")[0] for line in used}) >= 7, used
+    assert not [line for line in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
+
+
+def test_a_change_of_what_is_compiled_builds_wheels():
+    workflow = read_yaml(".github/workflows/wheels.yml")
+    paths = workflow[True]["pull_request"]["paths"]  # "on" is true in YAML
+    assert {"setup.py", "pyproject.toml", "csrc/**", "fastsketch/_kernels/**"} <= set(paths)
+
+
+def test_only_a_tag_is_uploaded():
+    """And only what was built and tested of it, without a password."""
+    workflow = read_yaml(".github/workflows/wheels.yml")
+    assert workflow[True]["push"] == {"tags": ["v*"]}
+    job = workflow["jobs"].pop("publish")
+    assert job["if"] == "github.event_name == 'push'" and set(job["needs"]) == set(workflow["jobs"])
+    assert job["permissions"] == {"id-token": "write"} and "environment" in job
+    assert workflow["permissions"] == {"contents": "read"} and "secrets" not in text(".github/workflows/wheels.yml")
 
 
 def test_the_oldest_packages_are_the_lower_bounds(pyproject):

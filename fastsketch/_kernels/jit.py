@@ -1,8 +1,9 @@
 """Numba, and where it keeps what it has compiled: a cache is a help, never a condition.
 
-Numba writes to a folder beside the source or to one of the user's, and refuses to compile with cache=True where neither
-can be written to. Here a function is then compiled without; a folder that can only be read is read (that of a
-container, filled when its image was made); and a cache that cannot be read or written to is passed over.
+Numba writes to NUMBA_CACHE_DIR, a folder beside the source or one of the user's, and refuses to compile with cache=True
+where none can be written to. Here nothing goes beside the source, where it would outlive an uninstall; a function is
+compiled without a cache where there is no place for one; a folder that can only be read is read (that of a container,
+filled when its image was made); and a cache that cannot be read or written to is passed over.
 """
 
 # pyright: basic
@@ -29,15 +30,25 @@ counts = {"compiled": 0, "read": 0, "kept": 0}
 folders = set()
 
 
+class _Places(FunctionCache._impl_class):
+    """Where numba keeps a cache, but for the folder beside the source."""
+
+    _locator_classes = [one for one in FunctionCache._impl_class._locator_classes if "InTree" not in one.__name__]
+
+
+class _Cache(FunctionCache):
+    _impl_class = _Places
+
+
 def _for_reading(function):
     """Caches whose folders exist, writable or not: numba itself knows only those that it can write to."""
     found = []
-    for locator in FunctionCache._impl_class._locator_classes:
+    for locator in _Places._locator_classes:
         # numba asks ensure_cache_path whether a folder will do, and it makes a file to find out
         there = type(locator.__name__, (locator,), {"ensure_cache_path": _must_exist})
-        impl = type("ReadImpl", (FunctionCache._impl_class,), {"_locator_classes": [there]})
+        impl = type("ReadPlaces", (_Places,), {"_locator_classes": [there]})
         try:
-            found.append(type("ReadCache", (FunctionCache,), {"_impl_class": impl})(function))
+            found.append(type("ReadCache", (_Cache,), {"_impl_class": impl})(function))
         except (RuntimeError, OSError):
             continue
     return found
@@ -53,7 +64,7 @@ class _Caches:
 
     def __init__(self, function):
         try:
-            self._writable = FunctionCache(function)
+            self._writable = _Cache(function)
         except (RuntimeError, OSError):
             self._writable = None
         self._function = function

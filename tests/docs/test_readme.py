@@ -12,6 +12,7 @@ import pytest
 from tests.docs.blocks import alike, blocks, shell
 
 ROOT = Path(__file__).parents[2]
+HOST = "https://github.com/fastsketch/fastsketch"
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 JOBS = {
@@ -49,7 +50,7 @@ def test_a_job_is_short_has_its_numbers_and_a_page(job):
     assert sum(bool(line.strip()) for line in code_of(job).splitlines()) <= 8
     rows = re.findall(r"^\|(.*)\|$", SECTIONS[job], re.MULTILINE)
     assert len(rows) >= 5 and any("+-" in row for row in rows[2:])  # ours, today's tool, a simple rival; spread
-    assert f"(docs/jobs/{JOBS[job]}.md)" in SECTIONS[job]
+    assert f"/docs/jobs/{JOBS[job]}.md)" in SECTIONS[job]
 
 
 def test_commands_run(tmp_path):
@@ -73,14 +74,17 @@ def test_the_way_to_the_first_job_is_short():
 
 
 def test_links_lead_somewhere():
-    """Pictures, pages and places in pages; what the site makes (its reference) is looked for as a folder."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", TEXT):
-        if not re.match(r"\w+:", target):
-            path, _, place = target.partition("#")
-            found = ROOT / path if path else ROOT / "README.md"
-            assert found.exists(), target
-            if place:
-                assert place in map(_anchor, re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE))
+    """All are whole addresses, for a package index has no files beside it; what they name is in the repository."""
+    pictures, targets = (re.findall(rf"{kind}\[[^\]]*\]\(([^)\s]+)\)", TEXT) for kind in ("!", "(?<!!)"))
+    assert len(pictures) == 1 and len(targets) >= 15
+    for target, kind in [*((one, "raw") for one in pictures), *((one, "blob") for one in targets)]:
+        home = f"{HOST}/{kind}/main/"
+        assert target.startswith(home), target
+        path, _, place = target.removeprefix(home).partition("#")
+        assert (ROOT / path).is_file(), target
+        if place:
+            text = (ROOT / path).read_text(encoding="utf-8")
+            assert place in map(_anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))
 
 
 def _anchor(heading):

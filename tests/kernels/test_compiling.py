@@ -35,30 +35,31 @@ def child(code, env=None, cwd=None):
 
 @pytest.fixture
 def package(tmp_path):
-    """A copy of the package that has compiled nothing, with a home of its own: (environment, folder of its kernels)."""
+    """A copy of the package that has compiled nothing, with a home of its own: (environment, home)."""
     source = Path(fastsketch.__file__).parent
     shutil.copytree(source, tmp_path / "lib/fastsketch", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.pyx"))
     (tmp_path / "home").mkdir()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
-    env |= {"PYTHONPATH": str(tmp_path / "lib"), "HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return env, tmp_path / "lib/fastsketch/_kernels"
+    env |= dict.fromkeys(("HOME", "LOCALAPPDATA"), str(tmp_path / "home"))
+    env |= {"PYTHONPATH": str(tmp_path / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return env, tmp_path / "home"
 
 
-def caches(kernels):
-    """Where numba keeps what it compiles, beside the source: a folder in each wing that has such functions."""
-    return [kernels / wing / "__pycache__" for wing in ("lowrank", "online")]
-
-
-def closed(*folders):
-    """Make a file of each folder that must not be written to: permissions would not stop root."""
-    for folder in folders:
-        folder.write_text("not a folder")
+def test_nothing_is_kept_beside_the_package(package):
+    """An uninstall removes what an install brought: the user's folder of caches has the rest."""
+    env, home = package
+    installed = set((home.parent / "lib").rglob("*"))
+    counts = eval(child(NEWTON + ";" + LOW_RANK + COUNTS, env))
+    assert counts["kept"] > 0 and list(home.rglob("*.nbi"))
+    assert set((home.parent / "lib").rglob("*")) == installed
 
 
 @pytest.mark.parametrize("code", [NEWTON, LOW_RANK])
 def test_no_writable_folder_is_no_error(package, code):
-    env, kernels = package
-    closed(*caches(kernels), kernels.parents[2] / "home/.cache")
+    """A home that is a file: permissions would not stop root."""
+    env, home = package
+    home.rmdir()
+    home.write_text("not a folder")
     counts = eval(child(code + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == counts["read"] == 0
 
@@ -76,21 +77,20 @@ def test_a_full_disk_is_no_error(package):
 
 
 def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
-    env, kernels = package
+    env, home = package
     command = [sys.executable, "-m", "fastsketch", "warm-up", "--json"]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout)
-    assert set(said["folders"]) == {str(folder) for folder in caches(kernels)} and said["kept"] > 0
+    assert set(said["folders"]) == {str(path.parent) for path in home.rglob("*.nbi")} and said["kept"] > 0
     # numba makes a file in a folder to see whether it can be written to: here it cannot
     no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
-    closed(kernels.parents[2] / "home/.cache")
     counts = eval(child(no_files + NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["read"] > 0 and counts["compiled"] == 0, counts
 
 
 def test_a_damaged_cache_is_passed_over(package):
-    env, kernels = package
+    env, home = package
     child(NEWTON, env)
-    kept = list(kernels.rglob("*.nb*"))
+    kept = list(home.rglob("*.nb*"))
     assert kept
     for path in kept:
         path.write_bytes(b"damaged")

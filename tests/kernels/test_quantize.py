@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array, random
 
 import fastsketch as fs
 from fastsketch._kernels.codes import quantize as kernel
@@ -38,7 +38,7 @@ class Case:
         self.basis = (rng.standard_normal((d, r)) / np.sqrt(d)).astype(np.float32)
         self.rows = (length * rng.standard_normal((n, d)) * 2 + self.mean).astype(dtype)
         if density is not None:
-            self.rows = csr_array(random_array((n, d), density=density, rng=rng, dtype=dtype))
+            self.rows = csr_array(random(n, d, density, "csr", dtype, rng))
         self.more = {
             **SUMS,
             "weights": (rng.random(r) + 0.5).astype(np.float32),

@@ -87,7 +87,7 @@ def test_memory(read):
     """Beside a float32 sketch of CSR rows: an array of its size to read it, another for what is returned."""
     d, size = 200_000, 64
     s = fs.FrequentDirections(size, dtype=np.float32).update(
-        sparse.random_array((600, d), density=2e-4, format="csr", rng=0)
+        sparse.csr_array(sparse.random(600, d, 2e-4, "csr", None, np.random.default_rng(0)))
     )
     tracemalloc.start()
     found = getattr(s, read)

@@ -237,7 +237,7 @@ def anndata():
 
 @pytest.fixture
 def cells(x, anndata):
-    found = anndata.AnnData(sp.random_array((N, D), density=0.3, rng=1, format="csr", dtype=np.float32))
+    found = anndata.AnnData(sp.csr_array(sp.random(N, D, 0.3, "csr", np.float32, np.random.default_rng(1))))
     found.var_names = list("abcdefg")
     found.layers["raw_counts"] = x
     found.obsm["X_pca"] = x[:, :3]
