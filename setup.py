@@ -162,10 +162,10 @@ class BuildKernels(build_ext):
         if todo:
             self.write_c(todo)
             parts = {path for ext in todo for path in self.files[ext.name] if path.suffix == ".c"}
-            objects = dict(self.at_once(lambda part: self.compile_part(part, compiler), sorted(parts, key=larger)))
+            objects = dict(self.at_once(lambda part: self.compile_part(part, compiler), sorted(parts, key=longer)))
             for ext in todo:
                 ext.extra_objects = [objects[path] for path in self.files[ext.name] if path in objects]
-            built = self.at_once(self.build_one, sorted(todo, key=lambda ext: larger(ext.sources[0])))
+            built = self.at_once(self.build_one, sorted(todo, key=lambda ext: longer(Path(ext.sources[0]))))
             for ext, path in built:
                 keep(path, kept[ext.name])
         for ext in self.extensions:
@@ -279,9 +279,9 @@ class BuildKernels(build_ext):
         return None
 
 
-def larger(path):
-    """Return a key that puts larger files first: they take the longest."""
-    return -Path(path).stat().st_size
+def longer(path):
+    """Return a key that puts first what takes the longest to compile: more text, with the loops that it includes."""
+    return -sum(part.stat().st_size for part in made_of(path))
 
 
 def keep(made, path):
