@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io._input import SourceError
+from fastsketch.io._svmlight import MOST_FEATURES
 from fastsketch.sources import _source
 from fastsketch.sources._files import FileSource
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
-from fastsketch.sources._hdf5 import WHAT, HdfSource
+from fastsketch.sources._hdf5 import WHAT, HdfSource, dataset, within
 from fastsketch.sources._source import Source
 
 
@@ -21,16 +22,17 @@ def open_h5ad(path: Path, options: Options) -> Source:
     """The matrix X of an .h5ad file, or with `key` a layer or another matrix ("obsm/X_pca", "raw/X")."""
     h5py = needs("h5py", ".h5ad files")
     with damaged(path, "AnnData file"), h5py.File(path, "r") as file:
-        key = _key(options.key, lambda name: str(name) in file)
-        found = file.get(key)
+        key = _key(options.key, lambda name: within(file, name, path) is not None)
+        found = within(file, key, path)
         if found is None:
-            known = ["X", *file.get("layers", {}), *(f"obsm/{name}" for name in file.get("obsm", {}))]
+            layers, others = (within(file, name, path) or () for name in ("layers", "obsm"))
+            known = ["X", *layers, *(f"obsm/{name}" for name in others)]
             raise SourceError(f"{path}: there is no matrix {key!r}; there are: {', '.join(known)}")
-        names = _names(file, key)
+        names = _names(file, key, path)
         kind = found.attrs.get("encoding-type", found.attrs.get("h5sparse_format", ""))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         if isinstance(found, h5py.Dataset):
-            source: Source = HdfSource(path, found)
+            source: Source = HdfSource(path, dataset(file, key, path))
         elif kind.startswith("csc"):
             raise SourceError(
                 f"{path}: {key} is stored by columns (CSC), which cannot be read by rows: write it again with "
@@ -77,20 +79,21 @@ def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
     return key
 
 
-def _names(file: Any, key: str) -> tuple[str, ...] | None:
+def _names(file: Any, key: str, path: Path) -> tuple[str, ...] | None:
     """Names of the variables, for matrices that have a column for each."""
     home = "raw/var" if key.startswith("raw/") else "var"
     if key != "X" and not key.startswith(("layers/", "raw/")):
         return None
-    table = file.get(home)
-    if table is None or not hasattr(table, "attrs"):
+    table = within(file, home, path)
+    if table is None:
         return None
     index = table.attrs.get("_index", "_index")
-    index = index.decode() if isinstance(index, bytes) else index
-    if not hasattr(table, "keys") or index not in table:
+    index = index.decode() if isinstance(index, bytes) else str(index)
+    if within(table, index, path) is None:
         return None
     return tuple(
-        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in table[index][:]
+        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        for value in dataset(table, index, path)[:]
     )
 
 
@@ -103,20 +106,29 @@ class CsrSource(FileSource):
         super().__init__(path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
-        shape = found.attrs.get("shape", found.attrs.get("h5sparse_shape"))
-        if shape is None or len(shape) != 2:
+        shape = np.asarray(found.attrs.get("shape", found.attrs.get("h5sparse_shape", ())))
+        if shape.shape != (2,) or shape.dtype.kind not in "iu":
             raise SourceError(f"{self.name} has no shape of two dimensions")
-        lengths = tuple(int(found[name].shape[0]) for name in ("indptr", "indices", "data"))
-        if lengths[0] != int(shape[0]) + 1 or lengths[1] != lengths[2]:
-            raise SourceError(
-                f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {tuple(shape)}"
-            )
-        if found["data"].dtype.kind not in "fiub":
-            raise SourceError(f"{self.name} must hold real numbers, got dtype {found['data'].dtype}")
-        self.dtype = self._dtype = np.dtype(found["data"].dtype).newbyteorder("=")
         self.size, self.n_features = (int(size) for size in shape)
+        indptr, indices, data = self._parts(found)
+        lengths = tuple(len(part) for part in (indptr, indices, data))
+        whole = 0 < lengths[0] == self.size + 1 and lengths[1] == lengths[2]
+        if not whole or not 0 < self.n_features <= MOST_FEATURES:
+            shape = self.size, self.n_features
+            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {shape}")
+        self.dtype = self._dtype = np.dtype(data.dtype).newbyteorder("=")
         self.n_rows = self._length = self.size
         self._entries_of_row = lengths[1] / max(1, self.size)
+
+    def _parts(self, found: Any) -> list[Any]:
+        """The arrays indptr, indices and data of a group."""
+        parts = [dataset(found, name, self.path) for name in ("indptr", "indices", "data")]
+        for part, kinds, what in zip(
+            parts, ("iu", "iu", "fiub"), ("integers", "integers", "real numbers"), strict=True
+        ):
+            if len(part.shape or ()) != 1 or part.dtype.kind not in kinds:
+                raise SourceError(f"{self.path}, {part.name} must hold {what}, got {part.dtype} of shape {part.shape}")
+        return parts
 
     @property
     def n_bytes(self) -> int:
@@ -139,30 +151,29 @@ class CsrSource(FileSource):
         self.check_unchanged()
         h5py = needs("h5py", ".h5ad files")
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            found = file[self._key]
-            for rows in self._stretches(found, self.first_row + start_row, self.first_row + self.size):
+            indptr, indices, data = self._parts(within(file, self._key, self.path))
+            first, stop = self.first_row + start_row, self.first_row + self.size
+            for rows in self._stretches(indptr, indices, data, first, stop):
                 start_row += rows.shape[0]
                 yield rows, start_row
         self.check_unchanged()
 
-    def _stretches(self, found: Any, first: int, stop: int) -> Iterator[Any]:
+    def _stretches(self, indptr: Any, indices: Any, data: Any, first: int, stop: int) -> Iterator[Any]:
         csr: Any = import_module("scipy.sparse").csr_array
         most = max(1, _source.CHUNK_BYTES // (self._dtype.itemsize + 4))  # entries of a chunk
         rows_at_once = 2 * int(most / max(self._entries_of_row, 1.0)) + 1
         while first < stop:
-            ends = cast(
-                "NDArray[np.int64]", found["indptr"][first : min(first + rows_at_once, stop) + 1].astype(np.int64)
-            )
-            if ends[0] < 0 or (np.diff(ends) < 0).any():
+            ends = cast("NDArray[np.int64]", indptr[first : min(first + rows_at_once, stop) + 1].astype(np.int64))
+            if ends[0] < 0 or (first == 0 and ends[0] > 0) or (np.diff(ends) < 0).any():
                 raise SourceError(f"{self.name} is damaged: indptr goes backwards after row {first}")
             n = max(1, int(np.searchsorted(ends, int(ends[0]) + most, side="right")) - 1)
             low, high = int(ends[0]), int(ends[n])
-            data, indices = found["data"][low:high], found["indices"][low:high]
-            if len(data) != high - low or len(indices) != high - low:
+            values, columns = data[low:high], indices[low:high]
+            if len(values) != high - low or len(columns) != high - low:
                 raise SourceError(f"{self.name} is damaged: indptr of row {first + n} is beyond its entries")
-            if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= self.n_features):
+            if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
-            indices = indices.astype(np.int32, copy=False)
+            columns = columns.astype(np.int32, copy=False)
             pointers = (ends[: n + 1] - low).astype(np.int32)
-            yield csr((data.astype(self._dtype, copy=False), indices, pointers), shape=(n, self.n_features))
+            yield csr((values.astype(self._dtype, copy=False), columns, pointers), shape=(n, self.n_features))
             first += n

@@ -1,4 +1,8 @@
-"""HDF5: a dataset of two dimensions, by its name or as an object of h5py."""
+"""HDF5: a dataset of two dimensions, by its name or as an object of h5py.
+
+A file may say that its rows are bytes of any file of the machine, or rows of other files, behind links of any number.
+All that is opened comes through ``within`` and ``check_own``, which let nothing out of the file itself.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +20,8 @@ from fastsketch.sources._source import Source
 from fastsketch.sources._stored import InChunks, check_matrix, read_dataset
 
 WHAT = "HDF5 file"
+# Soft links behind one name, as in HDF5.
+MOST_LINKS = 16
 
 
 def open_hdf5(path: Path, options: Options) -> Source:
@@ -23,7 +29,7 @@ def open_hdf5(path: Path, options: Options) -> Source:
     h5py = needs("h5py", "HDF5 files")
     with damaged(path, WHAT), h5py.File(path, "r") as file:
         key = options.key if options.key is not None else the_only_one(_datasets(file, h5py), str(path), "data set")
-        return HdfSource(path, dataset(file, key, path, h5py))
+        return HdfSource(path, dataset(file, key, path))
 
 
 def open_dataset(x: Any, options: Options) -> Source:
@@ -35,6 +41,7 @@ def open_dataset(x: Any, options: Options) -> Source:
         raise SourceError("the data set is closed: open its file again")
     check_matrix(x.shape or (), x.dtype, name)
     path = Path(x.file.filename)
+    check_own(x, path)
     if x.file.mode == "r" and x.file.driver not in ("core", "fileobj") and path.is_file():
         return HdfSource(path, x)
     return SlicedSource(x, name=name, step=x.chunks[0] if x.chunks else 1)
@@ -62,30 +69,77 @@ def the_only_one(names: list[str], of: str, what: str) -> str:
     raise SourceError(f"{of} has {len(names)} {what}s of two dimensions: name one of them in key=: {known}")
 
 
-def dataset(file: Any, key: str, path: Path, h5py: Any) -> Any:
-    """A dataset by its name."""
-    found = file.get(key)
+def within(home: Any, key: str, path: Path) -> Any:
+    """What is called `key` in a file or group, None if nothing is; SourceError where that leads to another file.
+
+    Links are looked at before they are followed: HDF5 would open whatever file one names, and wait for one that is a
+    pipe.
+    """
+    h5py = needs("h5py", "HDF5 files")
+    found, names, links = home, key.split("/"), 0
+    if key.startswith("/"):
+        found = home.file
+    while names:
+        name = names.pop(0)
+        if name in ("", "."):
+            continue
+        if not isinstance(found, h5py.Group) or not found.id.links.exists(name.encode()):
+            return None
+        kind = found.id.links.get_info(name.encode()).type
+        if kind == h5py.h5l.TYPE_HARD:
+            found = found[name]
+            continue
+        target = found.id.links.get_val(name.encode())
+        if kind != h5py.h5l.TYPE_SOFT:
+            other, key = (part.decode("utf-8", "replace") for part in target)
+            raise SourceError(f"{path}: the data set is in another file: open {other}, key={key!r}")
+        links += 1
+        if links > MOST_LINKS:
+            raise SourceError(f"{path}: {key!r} is a link to a link, and so on, more than {MOST_LINKS} times")
+        found = home.file if target.startswith(b"/") else found
+        names = [*target.decode("utf-8", "replace").split("/"), *names]
+    return found
+
+
+def dataset(home: Any, key: str, path: Path) -> Any:
+    """A dataset of a file or group by its name, whose entries are in this file."""
+    h5py = needs("h5py", "HDF5 files")
+    found = within(home, key, path)
     if not isinstance(found, h5py.Dataset):
-        names = _datasets(file, h5py)
+        names = _datasets(home, h5py)
         known = ", ".join(map(repr, names[:20])) or "none"
         what = "is a group" if found is not None else "is not there"
         raise SourceError(f"{path}: the data set {key!r} {what}; those of two dimensions: {known}")
+    check_own(found, path)
     return found
 
 
 def check_own(found: Any, path: Path) -> None:
-    """SourceError unless the rows of a dataset are there, and of a file that says so itself.
+    """SourceError unless the entries of a dataset are in the file itself.
 
-    A link would be looked up by the name that the other file has for it; raw bytes of any file of the machine would be
-    taken for rows; and where a file with rows of a virtual dataset is gone, HDF5 gives zeros.
+    Raw bytes of any file of the machine would be taken for rows, and so would rows of other files; where a source of a
+    virtual dataset is not there, HDF5 gives zeros, and it follows one that leads to itself until the process dies.
     """
-    if Path(found.file.filename).resolve() != path.resolve():
-        raise SourceError(f"{path}: the data set is in another file: open {found.file.filename}, key={found.name!r}")
     if found.external:
         raise SourceError(f"{path}, {found.name} has its rows as bytes of other files ({found.external[0][0]!r})")
     for one in found.virtual_sources() if found.is_virtual else ():
-        if one.file_name != "." and not (path.parent / one.file_name).is_file() and "%" not in one.file_name:
-            raise SourceError(f"{path}, {found.name} has rows in {one.file_name!r}, which is not there")
+        if one.file_name != "." and not _is(path, path.parent / one.file_name):
+            raise SourceError(
+                f"{path}, {found.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
+            )
+        source = None if "%" in one.dset_name else within(found.file, one.dset_name, path)  # % stands for numbers
+        if source is None or getattr(source, "is_virtual", True):
+            raise SourceError(
+                f"{path}, {found.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"
+            )
+        check_own(source, path)
+
+
+def _is(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 class HdfSource(InChunks, FileSource):
@@ -93,7 +147,6 @@ class HdfSource(InChunks, FileSource):
 
     def __init__(self, path: Path, found: Any) -> None:
         super().__init__(path)
-        check_own(found, path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
         self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
@@ -114,8 +167,7 @@ class HdfSource(InChunks, FileSource):
         h5py = needs("h5py", "HDF5 files")
         spaces = Spaces()
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            found = dataset(file, self._key, self.path, h5py)
-            check_own(found, self.path)
+            found = dataset(file, self._key, self.path)
             if found.shape[0] < self.first_row + self.size or found.shape[1] != self.n_features:
                 raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
 

@@ -1,6 +1,7 @@
 """Zarr: an array of two dimensions, by its path, that of its group, or as an object of zarr."""
 
 import os
+import stat
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +24,7 @@ def open_zarr(path: Path, options: Options) -> Source:
     """An array: the path itself, the one called `key` in a group, or the only one of two dimensions there."""
     zarr = needs("zarr", "Zarr arrays")
     with damaged(path, WHAT):
+        stamp = stamp_of(path)
         found = _opened(zarr, path)
         key = ""
         if not isinstance(found, zarr.Array):
@@ -34,7 +36,7 @@ def open_zarr(path: Path, options: Options) -> Source:
             found, key = candidates[key.strip("/")], key.strip("/")
         elif options.key is not None:
             raise SourceError(f"{path} is an array, and no group: there is no key={options.key!r}")
-        return ZarrSource(path, key, found)
+        return ZarrSource(path, key, found, stamp)
 
 
 def open_array(x: Any, options: Options) -> Source:
@@ -72,14 +74,14 @@ def _chunk_rows(x: Any) -> int:
 class ZarrSource(InChunks):
     """The rows of an array in a folder or a zip file."""
 
-    def __init__(self, path: Path, key: str, found: Any) -> None:
+    def __init__(self, path: Path, key: str, found: Any, stamp: str | None = None) -> None:
         self.path, self._key = path, key
         self.name = f"{path}, {key}" if key else str(path)
         self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
         self.size, self.n_features = (int(size) for size in found.shape)
         self.n_rows = self._length = self.size
         self._chunk_rows = _chunk_rows(found)
-        self._stamp = stamp_of(path)
+        self._stamp = stamp_of(path) if stamp is None else stamp
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": self.path.absolute()}
@@ -119,7 +121,7 @@ class ZarrSource(InChunks):
 
 
 def stamp_of(path: Path) -> str:
-    """A digest of the names, sizes and times of all files of an array."""
+    """A digest of the names, sizes and times of all files of an array; SourceError for a pipe among them."""
     digest = blake2b(digest_size=16)
     folders = [str(path)] if path.is_dir() else []
     if not folders and path.exists():
@@ -133,6 +135,8 @@ def stamp_of(path: Path) -> str:
                     folders.append(entry.path)
                 else:
                     about = entry.stat()
+                    if not stat.S_ISREG(about.st_mode):  # to open one may take for ever
+                        raise SourceError(f"{entry.path} is no regular file")
                     files.append(f"{os.path.relpath(entry.path, path)}\0{about.st_size} {about.st_mtime_ns}")
     for line in sorted(files):
         digest.update(line.encode("utf-8", "surrogateescape") + b"\n")

@@ -393,28 +393,3 @@ def test_a_sketch_of_any_of_them(x, tmp_path):
         model.update(rows)
     whole_sketch = fs.FrequentDirections(5).update(x).sketch()
     np.testing.assert_allclose(model.sketch().T @ model.sketch(), whole_sketch.T @ whole_sketch, rtol=1e-4, atol=1e-3)
-
-
-def test_data_sets_whose_rows_are_in_other_files(x, tmp_path):
-    h5py = pytest.importorskip("h5py")
-    (tmp_path / "secret").write_bytes(b"0123456789")
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["y"] = x
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["link"] = h5py.ExternalLink("other.h5", "/y")
-        file["y"] = np.zeros_like(x)  # what the link's name in the other file means in this one
-        file.create_dataset("bytes", (5, 2), "u1", external=[(str(tmp_path / "secret"), 0, 10)])
-        layout = h5py.VirtualLayout(x.shape, x.dtype)
-        layout[:] = h5py.VirtualSource("other.h5", "y", x.shape)
-        file.create_virtual_dataset("virtual", layout)
-    with pytest.raises(fs.io.SourceError, match=r"x\.h5: the data set is in another file: .*other\.h5, key='/y'"):
-        fs.open_rows(tmp_path / "x.h5", key="link")
-    with pytest.raises(fs.io.SourceError, match=r"x\.h5, /bytes has its rows as bytes of other files"):
-        fs.open_rows(tmp_path / "x.h5", key="bytes")
-    source = fs.open_rows(tmp_path / "x.h5", key="virtual")
-    np.testing.assert_array_equal(np.concatenate([np.array(rows) for rows in source]), x)
-    (tmp_path / "other.h5").unlink()  # HDF5 would give zeros
-    with pytest.raises(fs.io.SourceError, match=r"x\.h5, /virtual has rows in 'other\.h5', which is not there"):
-        list(source)
-    with pytest.raises(fs.io.SourceError, match="which is not there"):
-        fs.open_rows(tmp_path / "x.h5", key="virtual")
