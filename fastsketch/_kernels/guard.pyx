@@ -6,8 +6,7 @@ leaving there is nothing but the call itself in C, where no signal handler and n
 """
 
 cimport cython
-from cpython.object cimport PyObject
-from libc.stddef cimport size_t
+from cpython.object cimport PyObject_Call
 from libc.stdint cimport uint32_t
 
 import functools
@@ -24,23 +23,6 @@ cdef extern from "fs_guard.h" nogil:
     int fs_guard_enter(fs_guard *word, int share, uint32_t process)
     void fs_guard_leave(fs_guard *word, int share, uint32_t process)
 
-
-# A call as CPython hands it over: neither a tuple nor a dict is made of the arguments, which would take longer than all
-# the rest of what is here.
-cdef extern from "Python.h":
-    """
-    #define FS_VECTORCALL (Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR)
-    """
-    ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *) except NULL
-    ctypedef struct PyTypeObject:
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-    unsigned long FS_VECTORCALL
-    Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
-    PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *) noexcept
-    object PyObject_Call(object, object, object)
-    object PyMethod_New(object, object)
-    void PyType_Modified(PyTypeObject *) noexcept
 
 cdef enum:
     # forks of forks that a guard can tell apart
@@ -81,61 +63,22 @@ def reads(method):
     return _guarded(method, True)
 
 
-cdef object _guarded(object method, bint share):
-    cdef Guarded guarded = Guarded()
-    guarded.call, guarded.method, guarded.share = guarded_call, method, share
-    functools.update_wrapper(guarded, method)
-    guarded.guard = "reads" if share else "changes"
-    return guarded
+def _guarded(method, bint share):
+    @functools.wraps(method)
+    def call(*args, **kwargs):
+        if not args:
+            return method(**kwargs)  # raises what Python raises without self
+        cdef uint32_t here = process
+        cdef Guard guard = args[0]._guard
+        cdef int found = fs_guard_enter(&guard.word, share, here)
+        if found != FS_GUARD_IN:
+            raise refusal(args[0], found)
+        try:
+            return PyObject_Call(method, args, kwargs)
+        finally:
+            fs_guard_leave(&guard.word, share, here)
 
-
-@cython.final
-cdef class Guarded:
-    """A method and how its calls enter; bound to an object as a function is."""
-
-    cdef vectorcallfunc call
-    cdef object method
-    cdef bint share
-    cdef dict __dict__
-
-    def __get__(self, instance, owner):
-        return self if instance is None else PyMethod_New(self, instance)
-
-    def __call__(self, *args, **kwargs):
-        return PyObject_Call(self, args, kwargs)  # which finds guarded_call
-
-    def __repr__(self):
-        return repr(self.method)
-
-
-cdef PyObject *guarded_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names) except NULL:
-    cdef Guarded guarded = <Guarded> self
-    cdef PyObject *method = <PyObject*> guarded.method
-    cdef uint32_t here = process
-    cdef PyObject *out
-    cdef int found, share = guarded.share
-    cdef Guard guard
-    if PyVectorcall_NARGS(n) == 0:
-        return PyObject_Vectorcall(method, args, n, names)  # raises what Python raises without self
-    guard = (<object> args[0])._guard
-    found = fs_guard_enter(&guard.word, share, here)
-    if found != FS_GUARD_IN:
-        raise refusal(<object> args[0], found)
-    out = PyObject_Vectorcall(method, args, n, names)
-    fs_guard_leave(&guard.word, share, here)
-    return out  # NULL with the exception that the method has raised
-
-
-cdef void register():
-    """Tell CPython where a Guarded has its function, and that it binds as functions do."""
-    cdef Guarded one = Guarded()
-    cdef PyTypeObject *kind = <PyTypeObject*> Guarded
-    kind.tp_vectorcall_offset = <char*> &one.call - <char*> <PyObject*> one
-    kind.tp_flags |= FS_VECTORCALL
-    PyType_Modified(kind)
-
-
-register()
+    return call
 
 
 cdef object refusal(object owner, int found):
