@@ -9,15 +9,23 @@ RUN := $(VENV)/python
 PIP := $(RUN) -m pip
 # One release, named exactly: "torch" alone may bring gigabytes for a GPU.
 TORCH ?= torch==2.13.0
+# What is tested: this tree, or a wheel that was built from it.
+PACKAGE ?= .
 # Of each target of `make fuzz`.
 SECONDS ?= 60
+# Which part of the long tests: 3/12 is the fourth of twelve; nothing is all of them.
+TURN ?=
 
 .venv/ready: pyproject.toml setup.py
 	$(PYTHON) -m venv .venv && $(PIP) install -q --upgrade pip && touch $@
 demo: .venv/ready  ## install, then sketch the patches of two photographs
-	$(PIP) install -q ".[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
-test: .venv/ready  ## install with everything that a test needs, then run all tests
-	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/run.py
+	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
+test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
+	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py
+test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
+	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
+mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
+	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/mutants.py $(ROOM) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED))
 # In an environment of its own, and with the oldest Python, for which these releases have wheels.
 OLDEST_PYTHON ?= python3.11
 OLDEST := $(subst .venv,.venv-oldest,$(RUN))
@@ -25,6 +33,8 @@ test-oldest:  ## all tests but torch's with the lower bounds of pyproject.toml: 
 	$(OLDEST_PYTHON) -m venv .venv-oldest && $(OLDEST) -m pip install -q --upgrade pip && $(OLDEST) -m pip install -q -c tests/oldest.txt ".[test]" && $(OLDEST) tests/run.py
 reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
+packages: .venv/ready  ## all that the other targets need but fastsketch itself
+	$(PIP) install -q $(TORCH) && $(PIP) install -q --group lint --group asan $$($(RUN) .ci/requirements.py test docs)
 build: .venv/ready  ## sdist and wheel into dist/
 	$(PIP) install -q build && $(RUN) -m build -o dist
 lint: .venv/ready  ## all that is checked without running the library's code
@@ -32,7 +42,7 @@ lint: .venv/ready  ## all that is checked without running the library's code
 style: .venv/ready  ## style of Python, Cython and C
 	$(PIP) install -q --group lint && $(VENV)/ruff check . && $(VENV)/ruff format --check . && PATH="$$PWD/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
 types: .venv/ready  ## the package strictly, documents and examples as an editor shows them, stubs against compiled kernels
-	$(PIP) install -q --group lint ".[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
+	$(PIP) install -q --group lint "$(PACKAGE)[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
 asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers
 	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py
 # gcc and C library for ARM, and what runs their programs: Debian's gcc-aarch64-linux-gnu and qemu-user.
@@ -45,11 +55,11 @@ fuzz: .venv/ready  ## the readers of svmlight text, tables and state files under
 docs: .venv/ready  ## the site in docs/_build/html, with every example of the gallery run
 	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
 docs-quick: .venv/ready  ## the site without running the gallery, and its links checked
-	$(PIP) install -q ".[docs]" $(TORCH) && $(RUN) docs/build.py --quick
+	$(PIP) install -q "$(PACKAGE)[docs]" $(TORCH) && $(RUN) docs/build.py --quick
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test test-oldest reliability build lint style types asan test-arm docs docs-quick fuzz bench asv profile
+.PHONY: demo test test-long mutants test-oldest reliability packages build lint style types asan test-arm docs docs-quick fuzz bench asv profile

@@ -1,31 +1,71 @@
-"""Extension modules, and what is said where they cannot be compiled; all metadata is in pyproject.toml."""
+"""Compiles the kernels, and says what to do where that cannot be done; all metadata is in pyproject.toml.
 
+A kernel is a .pyx file below fastsketch/_kernels and what it names: declarations (.pxd), headers of csrc/, and for each
+header fs_NAME.h the file fs_NAME.c, if there is one. All that is compiled is kept in build/kernels by a digest of what
+it was made of, so that a second build of the same tree compiles nothing; nothing is written beside the sources.
+"""
+
+import atexit
+import contextlib
+import hashlib
 import os
+import re
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import PlatformError
-
-ROOT = Path(__file__).parent
-KERNELS = "fastsketch/_kernels"
+from setuptools.errors import CompileError, LinkError, PlatformError
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
-# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); CFLAGS are honoured, and so is CC: on
-# Windows the kernels have vector instructions with CC=clang-cl, with Microsoft's cl they are plain C.
+# address and undefined-behaviour sanitizers of gcc or clang (`make asan`); FASTSKETCH_BUILD=FOLDER keeps what is
+# compiled there in place of build/kernels. CFLAGS are honoured, and so is CC: on Windows the kernels have vector
+# instructions with CC=clang-cl, with Microsoft's cl they are plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 SANITIZE = os.environ.get("FASTSKETCH_SANITIZE") == "1"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "embedsignature": True,
+    "freethreading_compatible": True,
+    "linetrace": TRACE,
+}
+if sys.platform == "win32":
+    FLAGS = ["/O2", "/std:c11"]
+    if Path(os.environ.get("CC", "")).stem == "clang-cl":
+        FLAGS += ["/clang:-O3", "/clang:-ffp-contract=off"]
+else:
+    # -std=c11 and no contraction: levels of a kernel that round alike return the same bits (csrc/fs_level.h)
+    # (and roots that need not set errno are taken several at a time)
+    FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-g0", "-fvisibility=hidden"]
+if SANITIZE:
+    FLAGS += ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS]
 
-
+KERNELS = Path("fastsketch/_kernels")
+CSRC = Path("csrc")
+# What Cython writes alike for every module (memoryviews), once for all.
+SHARED = "fastsketch._kernels._cyutility"
+CIMPORT = re.compile(r"^\s*from fastsketch\._kernels\.([\w.]+) cimport", re.M)
+HEADER = re.compile(r'"(fs_\w+(?:\.inc)?\.h)"')
 # Compilers that run at a time: each takes some 400 MB.
 MOST_AT_ONCE = 8
-NO_COMPILER = """fastsketch is being built from source, and {what}.
+# Of the same kernel, for trees that go to and fro between commits, compilers or Pythons.
+MOST_KEPT = 8
+ROOM = 300 * 2**20  # bytes that a build takes, and some to spare
+
+CANNOT = "fastsketch is being built from source, and {what}."
+NO_COMPILER = """{cannot}
 Wheels need no compiler: update pip, or take a Python version and a system that fastsketch has wheels for.
 To compile: {do}."""
 TO_COMPILE = {
@@ -34,25 +74,186 @@ TO_COMPILE = {
 }.get(sys.platform, "install gcc or clang and Python's headers (Debian: gcc python3-dev; Fedora: gcc python3-devel)")
 
 
+def made_of(path, known=None):
+    """Return all files of this tree that decide what a file compiles to, that file first."""
+    known = {} if known is None else known
+    if path not in known and path.exists():
+        known[path] = None
+        text = path.read_text("utf-8")
+        for module in CIMPORT.findall(text):
+            made_of(Path(KERNELS, module.replace(".", "/") + ".pxd"), known)
+        for header in HEADER.findall(text):
+            made_of(CSRC / header, known)
+        if path.suffix == ".pyx":
+            made_of(path.with_suffix(".pxd"), known)
+        elif path.suffix == ".h":
+            made_of(path.with_suffix(".c"), known)
+    return list(known)
+
+
+def digest(paths, *more):
+    """Return 20 digits that stand for the names and contents of files, and for what else a result depends on."""
+    found = hashlib.sha256(repr(more).encode())
+    for path in sorted(paths):
+        found.update(f"{path.as_posix()}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:20]
+
+
+def temporary_folder():
+    """Return a new folder that is gone when this process ends."""
+    folder = tempfile.mkdtemp(prefix="fastsketch-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def store_folder():
+    """Return the folder for what was compiled: a temporary one where the tree cannot be written."""
+    folder = Path(os.environ.get("FASTSKETCH_BUILD") or "build/kernels").absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return temporary_folder()
+    return folder
+
+
+def wait_for_others(folder):
+    """Hold a lock on the folder until this process ends: two builds of a tree would mix their files."""
+    with contextlib.suppress(ImportError):  # Windows has no fcntl: build there one after the other
+        import fcntl
+
+        lock = (folder / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print(f"another build is at work in {folder}: waiting for its end", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        atexit.register(lock.close)
+
+
 class BuildKernels(build_ext):
-    """Compiles on all cores, or tells in words what there is to compile with is lacking."""
+    """Compiles on all cores what is not kept yet, or says what is lacking."""
 
     def finalize_options(self):
         super().finalize_options()
         if self.parallel is None:  # not set by --parallel or setup.cfg
             self.parallel = min(os.cpu_count() or 1, MOST_AT_ONCE)
 
-    def build_extension(self, ext):
-        # C files of csrc/ are in several modules: each module has its objects in a folder of its own
-        one = copy(self)
-        one.build_temp = str(Path(self.build_temp, ext.name))
-        super(BuildKernels, one).build_extension(ext)
-
     def build_extensions(self):
         lacks = self.use_clang_cl() if self.compiler.compiler_type == "msvc" else self.lacking()
         if lacks:
-            raise PlatformError(NO_COMPILER.format(what=lacks, do=TO_COMPILE))
-        super().build_extensions()
+            raise PlatformError(NO_COMPILER.format(cannot=CANNOT.format(what=lacks), do=TO_COMPILE))
+        with self.failures_in_words():
+            self.compile_all()
+
+    def compile_all(self):
+        suffix = Path(self.get_ext_filename("kernel")).suffix
+        declared = sorted(CSRC.rglob("*.pxd"))
+        # what each module is made of: what Cython writes for all of them is not of this tree
+        self.files = {ext.name: [*made_of(Path(ext.pyx)), *declared] if ext.pyx else [] for ext in self.extensions}
+        compiler = (self.compiler_version(), FLAGS, os.environ.get("CFLAGS"), os.environ.get("LDFLAGS"), sys.platform)
+        python = (sys.version_info[:2], sysconfig.get_config_var("SOABI"), sysconfig.get_platform())
+        kept, todo = {}, []
+        for ext in self.extensions:
+            key = digest(self.files[ext.name], self.cython_version(), DIRECTIVES, compiler, python)
+            kept[ext.name] = STORE / f"{ext.name}-{key}{suffix}"
+            if not kept[ext.name].exists():
+                todo.append(ext)
+        if todo:
+            self.write_c(todo)
+            parts = {path for ext in todo for path in self.files[ext.name] if path.suffix == ".c"}
+            objects = dict(self.at_once(lambda part: self.compile_part(part, compiler), sorted(parts, key=larger)))
+            for ext in todo:
+                ext.extra_objects = [objects[path] for path in self.files[ext.name] if path in objects]
+            built = self.at_once(self.build_one, sorted(todo, key=lambda ext: larger(ext.sources[0])))
+            for ext, path in built:
+                keep(path, kept[ext.name])
+        for ext in self.extensions:
+            target = Path(self.get_ext_fullpath(ext.name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept[ext.name], target)
+            os.utime(kept[ext.name])
+        print(f"{len(todo)} of {len(self.extensions)} kernels compiled; all are kept in {STORE}")
+
+    def write_c(self, extensions):
+        """Let Cython translate what is not translated yet: each `sources` then is a C file of the store."""
+        wanted = {}
+        for ext in extensions:
+            texts = [path for path in self.files[ext.name] if path.suffix in (".pyx", ".pxd")]
+            wanted[ext.name] = STORE / f"{ext.name}-{digest(texts, self.cython_version(), DIRECTIVES)}.c"
+        todo = [ext for ext in extensions if not wanted[ext.name].exists()]
+        if todo:
+            from Cython.Build import cythonize
+
+            written = cythonize(
+                todo,
+                nthreads=self.parallel,
+                build_dir=str(temporary_folder()),
+                include_path=[".", str(CSRC / "pxd")],
+                shared_utility_qualified_name=SHARED,
+                compiler_directives=DIRECTIVES,
+                force=True,
+                quiet=True,
+            )
+            for ext, made in zip(todo, written, strict=True):
+                keep(made.sources[0], wanted[ext.name])
+        for ext in extensions:
+            ext.sources = [str(wanted[ext.name])]
+
+    def compile_part(self, path, compiler):
+        """Compile a file of csrc/ once for all modules, and return it with its object."""
+        kept = STORE / f"{path.stem}-{digest(made_of(path), compiler)}{self.compiler.obj_extension}"
+        if not kept.exists():
+            given = {"include_dirs": [str(CSRC)], "extra_postargs": FLAGS}
+            (made,) = self.compiler.compile([str(path)], output_dir=str(temporary_folder()), **given)
+            keep(made, kept)
+        return path, str(kept)
+
+    def build_one(self, ext):
+        """Compile and link a module, and return it with its file."""
+        one = copy(self)
+        one.inplace, one.build_lib, one.build_temp = False, str(temporary_folder()), str(temporary_folder())
+        one.build_extension(ext)
+        return ext, one.get_ext_fullpath(ext.name)
+
+    def at_once(self, function, things):
+        """Return what a function makes of each, on as many cores as there may be."""
+        with ThreadPoolExecutor(self.parallel) as pool:
+            try:
+                return list(pool.map(function, things))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def cython_version(self):
+        from importlib.metadata import version
+
+        return version("Cython")
+
+    def compiler_version(self):
+        """Return what the compiler says of itself."""
+        if self.compiler.compiler_type == "msvc":
+            return self.compiler.cc
+        command = [*self.compiler.compiler_so, "--version"]
+        return command, subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    @contextlib.contextmanager
+    def failures_in_words(self):
+        """Say what to do about a disk that is full or a compiler that is too old."""
+        try:
+            yield
+        except (CompileError, LinkError, OSError) as error:
+            for folder in (STORE, Path(tempfile.gettempdir())):
+                free = shutil.disk_usage(folder).free
+                if free < ROOM:
+                    what = f"the disk of {folder} is full ({free >> 20} MB are free)"
+                    do = f"make room for {ROOM >> 20} MB, or name another folder by FASTSKETCH_BUILD or TMPDIR"
+                    raise PlatformError(f"{CANNOT.format(what=what)}\nTo compile: {do}.") from error
+            if isinstance(error, OSError):
+                raise
+            what = f"{self.compiler.compiler_type} compiler failed: its own words are above ({error})"
+            do = "take gcc 10, clang 14 or newer (CC=...); CFLAGS=-DFS_NO_LEVELS leaves vector instructions out"
+            raise PlatformError(f"{CANNOT.format(what='the ' + what)}\nTo compile: {do}.") from error
 
     def lacking(self):
         for word in self.compiler.compiler_so:
@@ -78,109 +279,49 @@ class BuildKernels(build_ext):
         return None
 
 
-def write_blas_int():
-    """scipy 1.18 names the integer type of its BLAS; before, it is int."""
-    import scipy
+def larger(path):
+    """Return a key that puts larger files first: they take the longest."""
+    return -Path(path).stat().st_size
 
-    new = tuple(int(part) for part in scipy.__version__.split(".")[:2]) >= (1, 18)
-    line = "from scipy.linalg.cython_blas cimport blas_int" if new else "ctypedef int blas_int"
-    path = ROOT / KERNELS / "linalg/_blas_int.pxi"
-    if not path.exists() or path.read_text() != line + "\n":
-        path.write_text(line + "\n")
+
+def keep(made, path):
+    """Put a file into the store, whole or not at all."""
+    beside = path.with_name(f".{path.name}-{os.getpid()}")
+    shutil.copyfile(made, beside)
+    beside.replace(path)
+    name = path.name.rpartition("-")[0]
+    older = sorted(path.parent.glob(f"{name}-*{path.suffix}"), key=lambda file: -file.stat().st_mtime)
+    for file in older[MOST_KEPT:]:
+        file.unlink(missing_ok=True)
+
+
+def extension(name, pyx=None):
+    # What a Python executable need not have linked itself: older C libraries keep threads and mathematics apart.
+    libraries = [] if sys.platform == "win32" else ["m", "pthread"]
+    made = Extension(
+        name,
+        [pyx or f"{name.replace('.', '/')}.c"],
+        include_dirs=[str(CSRC)],
+        extra_compile_args=FLAGS,
+        extra_link_args=SANITIZERS if SANITIZE else [],
+        libraries=libraries,
+        define_macros=[("CYTHON_TRACE", "1")] if TRACE else [],
+    )
+    made.pyx = pyx
+    return made
 
 
 def extensions():
-    from Cython.Build import cythonize
-
-    write_blas_int()
-    if sys.platform == "win32":
-        flags = ["/O2", "/std:c11"]
-        if Path(os.environ.get("CC", "")).stem == "clang-cl":
-            flags += ["/clang:-O3", "/clang:-ffp-contract=off"]
-    else:
-        # -std=c11 and no contraction: levels of a kernel that round alike return the same bits (csrc/fs_level.h)
-        # (and roots that need not set errno are taken several at a time)
-        flags = ["-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-g0", "-fvisibility=hidden"]
-    if SANITIZE:
-        flags += ["-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS]
-    headers = [str(path) for path in Path("csrc").glob("*.h")] + [str(path) for path in Path(KERNELS).rglob("*.pxd")]
-    sources = {
-        "level": ["csrc/fs_level.c"],
-        "pool": ["csrc/fs_threads.c", "csrc/fs_pool.c"],
-        "losses": [],
-        "guard": [],
-        "codes/quantize": ["csrc/fs_project.c", "csrc/fs_quantize.c", "csrc/fs_rows.c", "csrc/fs_sparse.c"],
-        "codes/scan": ["csrc/fs_scan.c", "csrc/fs_least.c"],
-        "features/ids": [],
-        "features/names": [],
-        "hashing/encode": ["csrc/fs_rows.c", "csrc/fs_sparse.c"],
-        "hashing/hamming": ["csrc/fs_hamming.c"],
-        "io/arrow": ["csrc/fs_columns.c"],
-        "io/svmlight": ["csrc/fs_svmlight.c"],
-        "io/table": ["csrc/fs_table.c"],
-        "linalg/tridiagonal": ["csrc/fs_secular.c"],
-        "linalg/row_parts": ["csrc/fs_rows.c"],
-        "linalg/csr": ["csrc/fs_csr.c"],
-        "linalg/hadamard": ["csrc/fs_hadamard.c"],
-        "linalg/products": ["csrc/fs_pool.c"],
-        "linalg/dots": ["csrc/fs_dots.c"],
-        "linalg/block": ["csrc/fs_block.c"],
-        "linalg/best": ["csrc/fs_pool.c"],
-        "lowrank/coefficients": ["csrc/fs_pool.c"],
-        "lowrank/dense": ["csrc/fs_pool.c"],
-        "lowrank/entries": ["csrc/fs_pool.c"],
-        "lowrank/fits": ["csrc/fs_sparse.c"],
-        "lowrank/gradients": ["csrc/fs_pool.c"],
-        "lowrank/sides": ["csrc/fs_sparse.c"],
-        "recommending/items": ["csrc/fs_sparse.c"],
-        "online/adaptive": ["csrc/fs_dots.c", "csrc/fs_secular.c"],
-        "online/columns": [],
-        "online/diagonal": ["csrc/fs_adagrad.c"],
-        "online/inputs": [],
-        "online/metrics": [],
-        "online/newton": ["csrc/fs_dots.c"],
-        "online/numbers": [],
-        "online/readout": [],
-        "online/turning": ["csrc/fs_secular.c"],
-        "sketching/products": ["csrc/fs_rows.c", "csrc/fs_panel.c"],
-        "sketching/shrink": ["csrc/fs_rows.c", "csrc/fs_tridiag.c"],
-        "sketching/state": [],
-        "sketching/ledger": [],
-        "sketching/dense": ["csrc/fs_rows.c"],
-        "sketching/groups": ["csrc/fs_rows.c"],
-        "sketching/csr_products": ["csrc/fs_sparse.c"],
-        "sketching/sparse": ["csrc/fs_sparse.c", "csrc/fs_rows.c"],
-        "sketching/random_map": ["csrc/fs_hadamard.c", "csrc/fs_rows.c"],
-    }
-    # What a Python executable need not have linked itself: older C libraries keep threads and mathematics apart.
-    libraries = [] if sys.platform == "win32" else ["m", "pthread"]
-    macros = [("CYTHON_TRACE", "1")] if TRACE else []
-    modules = [
-        Extension(
-            f"fastsketch._kernels.{name.replace('/', '.')}",
-            [f"{KERNELS}/{name}.pyx", *dict.fromkeys([*files, "csrc/fs_level.c", "csrc/fs_pool.c"] if files else [])],
-            include_dirs=["csrc"],
-            depends=headers,
-            extra_compile_args=flags,
-            extra_link_args=SANITIZERS if SANITIZE else [],
-            libraries=libraries,
-            define_macros=macros,
-        )
-        for name, files in sources.items()
-    ]
-    return cythonize(
-        modules,
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": DEBUG,
-            "wraparound": False,
-            "initializedcheck": DEBUG,
-            "cdivision": True,
-            "embedsignature": True,
-            "freethreading_compatible": True,
-            "linetrace": TRACE,
-        },
-    )
+    """Return a module for each .pyx file, and the one that all of them share."""
+    found = sorted(path.as_posix() for path in KERNELS.rglob("*.pyx"))
+    return [extension(SHARED), *(extension(path[:-4].replace("/", "."), path) for path in found)]
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
+if __name__ == "__main__":
+    STORE = store_folder()
+    wait_for_others(STORE)
+    # A folder of its own: what an earlier build left under build/ would be installed with this one.
+    options = {"build": {"build_base": str(temporary_folder())}}
+    if "sdist" not in sys.argv:  # an sdist holds its own, by a path in the tree
+        options["egg_info"] = {"egg_base": str(temporary_folder())}
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels}, options=options)

@@ -15,8 +15,12 @@
 #define FS_LEVEL_H
 #include "fs_common.h"
 
-/* clang-cl has all that gcc has; cl itself compiles the plain level alone. */
-#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+/* clang-cl has all that gcc has; cl itself compiles the plain level alone, and so does a compiler that does not know the
+ * instructions, by CFLAGS=-DFS_NO_LEVELS. */
+#if defined(FS_NO_LEVELS)
+#define FS_X86 0
+#define FS_ARM 0
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define FS_X86 1
 #define FS_ARM 0
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

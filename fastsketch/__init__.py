@@ -57,8 +57,6 @@ _ROOMS = (
     "sketching",
     "sources",
 )
-# Names that were public before the first release.
-_RENAMED = {"tree_merge": "merge", "threads": "thread_limit"}
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
@@ -70,8 +68,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME[name]), name)
     elif name in _ROOMS:
         value = import_module(f"fastsketch.{name}")
-    elif name in _RENAMED:
-        raise AttributeError(f"fastsketch.{name} is fastsketch.{_RENAMED[name]} now")
     else:
         raise AttributeError(f"module 'fastsketch' has no attribute {name!r}")
     globals()[name] = value

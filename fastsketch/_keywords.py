@@ -4,7 +4,6 @@ import functools
 import inspect
 from typing import Any, TypeVar
 
-from fastsketch._model import older_names
 from fastsketch._parameters import unknown_keyword
 
 Face = TypeVar("Face")
@@ -13,7 +12,7 @@ Face = TypeVar("Face")
 def named_keywords(cls: type[Face]) -> type[Face]:
     """Decorate a class: an unknown keyword raises TypeError naming the parameter that it may stand for.
 
-    ``_RENAMED`` of the class is {older name: name}. ``get_params`` and ``clone`` see the same signature as before.
+    ``get_params`` and ``clone`` see the same signature as before.
     """
     init: Any = cls.__init__
     known = dict(list(inspect.signature(init).parameters.items())[1:])
@@ -22,7 +21,7 @@ def named_keywords(cls: type[Face]) -> type[Face]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         for key in kwargs:
             if key not in known:
-                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known, older_names(cls)))
+                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known))
         init(self, *args, **kwargs)
 
     setattr(cls, "__init__", __init__)  # noqa: B010  type checkers keep the constructor that they have seen

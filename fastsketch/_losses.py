@@ -142,13 +142,11 @@ LOSSES: dict[str, Loss] = {
     ),
 }
 ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
-# Names that a loss had before.
-OLDER: dict[str, str | None] = {"l1": "absolute"}
 
 
 def as_loss(value: Any, name: str = "loss") -> str:
     """The name of a loss, or TypeError / ValueError."""
-    return as_choice(value, name, tuple(LOSSES), OLDER)
+    return as_choice(value, name, tuple(LOSSES))
 
 
 def as_loss_parameter(loss: str, given: float | None) -> float:

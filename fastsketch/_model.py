@@ -63,18 +63,6 @@ Arrays = dict[str, NDArray[Any]]
 _kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
 
 
-def older_names(cls: type) -> dict[str, str]:
-    """{older name: name} of a class and its bases."""
-    return {older: name for base in reversed(cls.__mro__) for older, name in vars(base).get("_RENAMED", {}).items()}
-
-
-def _meant_before(cls: type) -> dict[str, Any]:
-    """The parameters of a file of a version that had none of those added since with another default."""
-    declared = cast("Mapping[str, Any]", cls._declared)  # type: ignore[attr-defined]
-    found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get("_BEFORE", {}).items()}
-    return {name: value for name, value in found.items() if name in declared and not declared[name].fixed}
-
-
 def _own_parameters(cls: type) -> dict[str, Parameter]:
     return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
@@ -83,10 +71,6 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 class Model:
     """What every model of the library has."""
 
-    # {older name: name} of parameters, attributes and methods; "" where there is no successor
-    _RENAMED: ClassVar[Mapping[str, str]] = {}
-    # {parameter: value} that files without this parameter mean, where that is not its default
-    _BEFORE: ClassVar[Mapping[str, Any]] = {}
     _declared: ClassVar[dict[str, Parameter]] = {}
 
     notes: dict[str, Any]
@@ -104,7 +88,7 @@ class Model:
         found = {**inherited, **own}
         cls._declared = dict(sorted(found.items(), key=lambda item: not item[1].positional))  # as in the signature
         if own or not abstract:
-            cls.__init__ = constructor(cls, cls._declared, older_names(cls))  # type: ignore[method-assign]
+            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
         if not abstract:
             _kinds[_home(cls), cls.__name__] = cls
 
@@ -242,19 +226,6 @@ class Model:
             if self.n_rows == seen:
                 self._feature_names = before
             raise
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        """(parameters, state, arrays) from a file of schema 1: its "config" has the older names of parameters."""
-        parameters: dict[str, Any] = {}
-        config: dict[str, Any] = params["config"]
-        for older, value in config.items():
-            name: str = older_names(cls).get(older, older)
-            declared = cls._declared[name]
-            if not declared.fixed:
-                parameters[name] = declared.older.get(value, value) if isinstance(value, str) else value
-        state = {name: value for name, value in params.items() if name not in ("config", "notes")}
-        return parameters, state, arrays
 
     # -- parameters and facts --------------------------------------------------------------------------------------
     @property
@@ -428,7 +399,7 @@ class Model:
         feature_names: Any = None,
         trusted: bool = True,
     ) -> Self:
-        model = cls(**parameters) if trusted else cls(**{**_meant_before(cls), **parameters})
+        model = cls(**parameters)
         model.notes = notes
         if not trusted:
             model._validate(state, arrays)
@@ -581,7 +552,8 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     Raises
     ------
     StateError
-        If it is missing, empty, truncated, damaged, of another format or kind, or from a newer version.
+        If it is missing, empty, truncated, damaged, of another format or kind, from a newer version, or of a build
+        before the first release.
 
     Examples
     --------
@@ -610,12 +582,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
             "(a model of your own: import the module that defines it first)"
         )
     try:
-        if about["schema"] == 1:
-            params = about["params"]
-            parameters, state, arrays = cls._from_schema_1(params, arrays)
-            notes = dict(params.get("notes", {}))
-        else:
-            parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
+        parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
         return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
@@ -652,21 +619,6 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     return load(io.BytesIO(content))
 
 
-# Rooms of the kinds that files of schema 1 hold, which do not name theirs.
-_HOMES_OF_SCHEMA_1 = {
-    "FrequentDirections": "fastsketch.sketching",
-    "SketchHash": "fastsketch.hashing",
-    "LSH": "fastsketch.baselines",
-    "PCAHash": "fastsketch.baselines",
-    "ITQ": "fastsketch.baselines",
-    "SGH": "fastsketch.baselines",
-    "SketchedNewton": "fastsketch.online",
-    "AdaptiveSubgradient": "fastsketch.online",
-    "AdaptiveGrid": "fastsketch.online",
-    "LowRankModel": "fastsketch.lowrank",
-}
-
-
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
     """The header of a model's file."""
     about = {
@@ -685,7 +637,6 @@ def _class_of(kind: str, home: Any) -> "type[Model] | None":
 
     A model of a script is found under the module's own name, too, and the other way round.
     """
-    home = home or _HOMES_OF_SCHEMA_1.get(kind, "")
     if not isinstance(home, str):
         return None
     if not home.startswith("fastsketch."):
@@ -709,7 +660,7 @@ def received(
     notes: dict[str, Any],
     state: dict[str, Any],
     arrays: Arrays,
-    feature_names: Any = None,  # which pickles of earlier versions have not
+    feature_names: Any,
 ) -> Model:
     """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
     # copies: what a pickle protocol hands over may be read-only, or the memory of another model
@@ -720,10 +671,6 @@ def received(
         raise
     except INCONSISTENT as error:
         raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
-
-
-# the name that pickles of earlier versions have
-_unpickled = received
 
 
 def _named(source: files.Source) -> str:
@@ -750,15 +697,3 @@ def plain(value: Any) -> Any:
 
 def _same(one: Any, two: Any) -> bool:
     return type(one) is type(two) and bool(one == two)
-
-
-def _attribute_error(self: Model, name: str) -> Any:
-    """For a name of an older version the error says what it is called now."""
-    renamed = older_names(type(self))
-    if renamed.get(name):
-        raise AttributeError(f"{type(self).__name__} has no {name!r}: it is {renamed[name]!r} now")
-    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-
-# Assigned here, and not defined in the class, so that type checkers go on refusing names that do not exist.
-setattr(Model, "__getattr__", _attribute_error)  # noqa: B010

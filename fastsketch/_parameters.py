@@ -30,12 +30,10 @@ class Parameter:
         default: Any,
         positional: bool,
         fixed: bool,
-        older: Mapping[str, str | None] | None = None,
         reads: str | None = None,
     ) -> None:
         self.check = check
         self.reads = reads  # a method of the model that says what its attribute shows, where that is more
-        self.older = older or {}  # values that have another name now
         self.default = default
         self.positional = positional
         self.fixed = fixed  # no argument: a subclass has settled the value
@@ -104,16 +102,15 @@ def choice(
     choices: tuple[str | None, ...],
     *,
     default: Any = REQUIRED,
-    older: dict[str, str | None] | None = None,
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """One of several strings, or None where that is one of the choices; `older`: {value of an older version: value}."""
+    """One of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
-        return None if value is None and None in choices else as_choice(value, name, choices, older)
+        return None if value is None and None in choices else as_choice(value, name, choices)
 
-    return Parameter(check, default, not kw_only, not init, older)
+    return Parameter(check, default, not kw_only, not init)
 
 
 def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
@@ -132,14 +129,12 @@ def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True)
 
 
 # -- constructors --------------------------------------------------------------------------------------------------
-def constructor(cls: type, all_declared: Mapping[str, Parameter], renamed: Mapping[str, str]) -> Any:
+def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
     """__init__ of a model's class, with the signature that its declared parameters give it.
 
     It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
     """
     declared = {name: item for name, item in all_declared.items() if not item.fixed}
-    # attributes and methods may have been renamed too: those are no arguments
-    older = {before: now for before, now in renamed.items() if not now or now in declared}
     positional = [name for name, item in declared.items() if item.positional]
     if len(positional) > 2:
         raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
@@ -154,7 +149,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter], renamed: Mappi
         given = dict(zip(positional, args, strict=False))
         for key, value in kwargs.items():
             if key not in declared:
-                raise TypeError(unknown_keyword(f"{name}()", key, declared, older))
+                raise TypeError(unknown_keyword(f"{name}()", key, declared))
             if key in given:
                 raise TypeError(f"{name}() got {key!r} twice")
             given[key] = value
@@ -183,11 +178,7 @@ def _annotation(cls: type, name: str) -> Any:
     return Argument.empty
 
 
-def unknown_keyword(what: str, key: str, known: Mapping[str, Any], renamed: Mapping[str, str]) -> str:
-    """The message for a keyword that is not known: its present name if it is an older one, else the nearest."""
-    if key in renamed:
-        return (
-            f"{what} has no {key!r}: it is {renamed[key]!r} now" if renamed[key] else f"{what} has no {key!r} any more"
-        )
+def unknown_keyword(what: str, key: str, known: Mapping[str, Any]) -> str:
+    """Return the message for a keyword that is not known, with the nearest one that is."""
     near = difflib.get_close_matches(key, list(known), 1, 0.65)
     return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")

@@ -3,7 +3,7 @@
 import math
 import numbers
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,15 +74,11 @@ def as_real(
     return value
 
 
-def as_choice(
-    value: Any, name: str, choices: Iterable[str | None], older: Mapping[str, str | None] | None = None
-) -> str:
-    """Return value if it is one of the choices, or raise naming the argument (an older value: its present name)."""
+def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
+    """Return value if it is one of the choices, or raise naming the argument."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
     if value not in choices:
-        if older and value in older:
-            raise ValueError(f"{name}={value!r} is now {name}={older[value]!r}")
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 

@@ -1,4 +1,4 @@
-"""The table of words in CONTRIBUTING holds: one name for one thing, few positional arguments, no older names."""
+"""The table of words in CONTRIBUTING holds: one name for one thing, few positional arguments, no other words."""
 
 import ast
 import importlib
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import fastsketch as fs
-from fastsketch._model import Model
 
 ROOT = Path(__file__).parents[1]
 ROOMS = (
@@ -30,8 +29,8 @@ ROOMS = (
 )
 ROOMS += ("reference", "sketching", "sources")
 FACES = ("sklearn", "torch")
-# Parameters that have another name now, wherever they stood.
-OLDER_PARAMETERS = {
+# Names for which the table has another one.
+OTHER_WORDS = {
     "rule",
     "sketch",
     "weights",
@@ -42,15 +41,6 @@ OLDER_PARAMETERS = {
     "inner",
     "nu",
     "inner_rank",
-}
-# Public names that are gone.
-OLDER_NAMES = {
-    "fastsketch": {"tree_merge", "threads"},
-    "fastsketch.hashing": {"LSH", "PCAHash", "ITQ", "SGH"},
-    "fastsketch.lowrank": {"AISImpute", "AltMin", "ADMML1", "WibergL1"},
-    "fastsketch.io": {"load", "register"},
-    "fastsketch.merging": {"ENGINES", "tree_merge"},
-    "fastsketch.dask": {"sketch", "SketchHash"},
 }
 
 
@@ -104,30 +94,10 @@ def test_at_most_two_positional_arguments(room):
     assert checked
 
 
-def test_no_parameter_has_an_older_name():
+def test_no_parameter_has_another_word():
     for name, signature in signatures((*ROOMS, *FACES)):
-        older = OLDER_PARAMETERS & set(signature.parameters)
-        assert not older, f"{name}: {older}"
-
-
-def test_older_names_of_models_are_known_but_gone():
-    renamed = 0
-    for cls in {item for _, item in exported() if inspect.isclass(item) and issubclass(item, Model)}:
-        for older, name in cls._RENAMED.items():
-            assert older not in dir(cls), f"{cls.__name__} has {older}"
-            assert name in dir(cls) or name in ("", "last_scores"), f"{cls.__name__} has no {name}"
-            renamed += 1
-    assert renamed > 20
-
-
-def test_older_public_names_are_gone():
-    for module, names in OLDER_NAMES.items():
-        found = importlib.import_module(module)
-        for name in names:
-            assert name not in getattr(found, "__all__", ()) and not hasattr(found, name), f"{module}.{name}"
-    for name, instead in (("tree_merge", "fastsketch.merge"), ("threads", "fastsketch.thread_limit")):
-        with pytest.raises(AttributeError, match=instead):
-            getattr(fs, name)
+        other = OTHER_WORDS & set(signature.parameters)
+        assert not other, f"{name}: {other}"
 
 
 def test_trailing_underscores_are_of_estimators_alone():
@@ -162,7 +132,7 @@ def words():
 def test_every_word_has_one_row():
     found = words()
     assert len(found) > 50 and len(set(found)) == len(found)
-    assert not OLDER_PARAMETERS & set(found)
+    assert not OTHER_WORDS & set(found)
 
 
 def test_every_word_is_a_name():

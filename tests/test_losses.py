@@ -156,8 +156,6 @@ def test_what_to_expect_of_the_target():
 
 def test_names_and_parameters():
     assert as_loss("huber") == "huber"
-    with pytest.raises(ValueError, match="loss='l1' is now loss='absolute'"):
-        as_loss("l1")
     with pytest.raises(ValueError, match="loss must be one of 'square'"):
         as_loss("cubic")
     with pytest.raises(TypeError, match="loss must be a string"):

@@ -21,11 +21,9 @@ from fastsketch.sources._arrays import ArraySource
 class Total(MergeableModel):
     """Weighted sum of rows."""
 
-    _RENAMED = {"factor": "scale", "gone": "", "total": "sums"}
-
     width: int = integer(default=2, at_least=1, kw_only=False)
     scale: float = real(default=1.0, low=0.0, low_open=True)
-    mode: str = choice(("sum", "mean"), default="sum", older={"average": "mean"})
+    mode: str = choice(("sum", "mean"), default="sum")
     square: bool = flag(default=False)
     limits: tuple[float, float] | None = parameter(lambda value, name: (float(value[0]), float(value[1])), default=None)
     seed: int = seed(default=0)
@@ -104,9 +102,6 @@ def test_the_constructor_has_its_signature():
     [
         ({"scal": 1.0}, TypeError, r"Total\(\) has no parameter 'scal': did you mean 'scale'\?"),
         ({"qqqq": 1.0}, TypeError, r"Total\(\) has no parameter 'qqqq'$"),
-        ({"factor": 1.0}, TypeError, r"Total\(\) has no 'factor': it is 'scale' now"),
-        ({"gone": 1.0}, TypeError, r"Total\(\) has no 'gone' any more"),
-        ({"mode": "average"}, ValueError, r"mode='average' is now mode='mean'"),
         ({"mode": "median"}, ValueError, r"mode must be one of 'sum', 'mean', got 'median'"),
         ({"scale": 0.0}, ValueError, r"scale must lie in \(0, 1e\+300\], got 0"),
         ({"width": 0}, ValueError, r"width must be at least 1, got 0"),
@@ -131,13 +126,6 @@ def test_too_many_positional_arguments_are_refused():
             a: int = integer(default=0, kw_only=False)
             b: int = integer(default=0, kw_only=False)
             c: int = integer(default=0, kw_only=False)
-
-
-def test_an_attribute_of_an_older_name_says_the_new_one():
-    with pytest.raises(AttributeError, match="Total has no 'total': it is 'sums' now"):
-        Total().total  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        Total().nothing  # noqa: B018
 
 
 @pytest.mark.parametrize(

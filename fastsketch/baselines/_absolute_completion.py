@@ -1,7 +1,7 @@
 """Matrix completion under the absolute loss: ADMM and Wiberg's algorithm. Dense, or by linear programs: small data."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,6 @@ class ADMML1(Completion):
     >>> model.predict([1], [2]).round(2)  # the truth is 4
     array([4.])
     """
-
-    _RENAMED: ClassVar = {"penalty": "penalty_strength"}
 
     penalty_strength: float = real(kw_only=False)
     mu: float | None = real(default=None, low_open=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,8 +59,6 @@ class Step(NamedTuple):
 
 class Completion(Model, abstract=True):
     """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``."""
-
-    _RENAMED: ClassVar = {"history_": "history"}
 
     tol: float = real(default=1e-4, high=1.0)
     max_iterations: int = integer(default=300, at_least=1)

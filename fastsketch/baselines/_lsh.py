@@ -1,6 +1,6 @@
 """Random hyperplanes."""
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +55,6 @@ class LSH(LinearHasher, MergeableModel):
     >>> codes.shape, bool((found < 50).all())
     ((100, 8), True)
     """
-
-    _RENAMED: ClassVar = {"decision": "decision_function"}
 
     seed: int = seed(default=0)
 
@@ -130,7 +128,3 @@ class LSH(LinearHasher, MergeableModel):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if "sum" in arrays:
             self._total = _Total(arrays["sum"], state["n_rows"])
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        return {"n_bits": params["n_bits"], "seed": params["seed"]}, {"n_rows": params["n_rows"]}, arrays

@@ -1,7 +1,7 @@
 """Scalable graph hashing."""
 
 import math
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,8 +75,6 @@ class SGH(Hasher):
     >>> codes.shape, bool((found < 50).all())
     ((100, 1), True)
     """
-
-    _RENAMED: ClassVar = {"decision": "decision_function"}
 
     n_bases: int = integer(default=300, at_least=1)
     seed: int = seed(default=0)
@@ -183,14 +181,6 @@ class SGH(Hasher):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
             self._learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        parameters = {name: params[name] for name in ("n_bits", "n_bases", "seed")}
-        if not arrays:
-            return parameters, {}, {}
-        arrays = dict(arrays)
-        return parameters, {"width": float(arrays.pop("width")[0]), "n_rows": params["n_rows"]}, arrays
 
 
 class GraphEncoder(SignEncoder):

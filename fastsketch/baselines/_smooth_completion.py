@@ -1,7 +1,7 @@
 """Matrix completion under a smooth loss: AIS-Impute and alternating gradient steps. No dense matrix is ever formed."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -59,8 +59,6 @@ class AISImpute(Completion):
     >>> model.predict([1], [2]).round(1)  # the truth is 4
     array([3.9])
     """
-
-    _RENAMED: ClassVar = {"penalty": "penalty_strength", "power": "power_iterations"}
 
     penalty_strength: float = real(kw_only=False)
     max_rank: int = integer(default=100, at_least=1)
@@ -147,8 +145,6 @@ class AltMin(Completion):
     >>> model.predict([1], [2]).round(1)  # the truth is 4
     array([3.9])
     """
-
-    _RENAMED: ClassVar = {"inner": "inner_steps"}
 
     rank: int = integer(at_least=1, kw_only=False)
     loss: Literal["square", "logistic"] = choice(("square", "logistic"), default="square")

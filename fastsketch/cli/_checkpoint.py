@@ -8,7 +8,7 @@ from typing import Any
 import fastsketch as fs
 from fastsketch._model import plain
 from fastsketch.cli._consumed import Consumed, Taken
-from fastsketch.cli._identity import VERSION, Identity, differences, to_compare
+from fastsketch.cli._identity import Identity, differences, to_compare
 from fastsketch.cli._reading import Learner, Reader
 from fastsketch.io import SourceError, StateError
 from fastsketch.sources import Source
@@ -44,19 +44,13 @@ def resumed(
     notes = saved.notes
     try:
         then: Identity = notes["job"]
-        known = then.get("version") == VERSION
-        found = differences(job, then) if known else []
-        consumed = [Taken(*map(int, taken)) for taken in notes.get("consumed", [])] if known else []
-        compared = to_compare(job, then) if known and not found else []
-        if known and not found:
+        found = differences(job, then)
+        consumed = [Taken(*map(int, taken)) for taken in notes["consumed"]]
+        compared = [] if found else to_compare(job, then)
+        if not found:
             reader.take(notes["reader"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StateError(f"{path} is damaged: its notes are not those of a partial result ({error!r})") from error
-    if not known:
-        raise ValueError(
-            f"{path} was written by another version of fastsketch, and does not say enough of its inputs to go on "
-            "from it: start without --resume"
-        )
     if found:
         raise ValueError(f"{path} belongs to another job: {'; '.join(found)}")
     counted = sum(taken.rows for taken in consumed) == saved.n_rows

@@ -1,10 +1,10 @@
-"""How flags are declared: those that many commands share, those of a model's parameters, and those of older names."""
+"""How flags are declared: those that many commands share, and those of a model's parameters."""
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 DTYPES = "{float32,float64}"
 # The value of --progress without one.
@@ -57,7 +57,7 @@ def or_none(text: str) -> str | None:
 
 
 def choices(names: Sequence[str]) -> str:
-    """How the choices of a flag are shown; the model's class checks them, and knows the older ones."""
+    """How the choices of a flag are shown; the model's class checks them."""
     return f"{{{','.join(names)}}}"
 
 
@@ -74,27 +74,6 @@ def parameter(
     options.setdefault("default", argparse.SUPPRESS)
     (group or parser).add_argument(*flags, dest=name, **options)
     parser.set_defaults(parameters=(*(parser.get_default("parameters") or ()), name))
-
-
-class _Renamed(argparse.Action):
-    """A flag of an older name: the error gives its present name."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> NoReturn:
-        parser.error(f"{option_string} is {self.const} now")
-
-
-def renamed(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> None:
-    """Flags that have another name now: {older: name}."""
-    for older, name in flags.items():
-        parser.add_argument(
-            older, action=_Renamed, const=name, nargs="?", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
 
 
 # -- flags of many commands --------------------------------------------------------------------------------------------
@@ -132,7 +111,6 @@ def widths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
     )
-    renamed(parser, {"--features": "--n-features"})
 
 
 def source(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +134,6 @@ def progress(parser: argparse.ArgumentParser) -> None:
         metavar="[json]",
         help="progress on standard error (default: on a terminal), or lines of JSON there",
     )
-    parser.add_argument("--no-progress", dest="progress", action="store_false", help=argparse.SUPPRESS)
 
 
 def in_parts(parser: argparse.ArgumentParser) -> None:

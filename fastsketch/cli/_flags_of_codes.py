@@ -11,7 +11,6 @@ from fastsketch.cli._flags import (
     or_none,
     parameter,
     progress,
-    renamed,
     rows,
     seed,
     source,
@@ -60,7 +59,6 @@ def _hash(commands: Any) -> None:
         help="number of this part of a job whose models are to be merged (default 0)",
     )
     dtype(parser)
-    renamed(parser, {"--bits": "--n-bits", "--sketch": "--method"})
     source(parser)
     in_parts(parser)
     common(parser, "_coding.hash_rows")

@@ -10,7 +10,6 @@ from fastsketch.cli._flags import (
     map_job,
     or_none,
     parameter,
-    renamed,
     seed,
     widths,
     zero_based,
@@ -120,15 +119,6 @@ def _learn(commands: Any) -> None:
         help="with --penalty-strength (default: none)",
     )
     parameter(parser, "penalty_strength", group=adaptive, type=float, metavar="X", help="of the penalty (default 0)")
-    renamed(
-        parser,
-        {
-            "--eta": "--learning-rate",
-            "--strength": "--penalty-strength",
-            "--sketch": "--method",
-            "--projection": "--constraint",
-        },
-    )
     widths(parser)
     zero_based(parser)
     long(parser)

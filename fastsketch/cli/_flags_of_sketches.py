@@ -10,7 +10,6 @@ from fastsketch.cli._flags import (
     map_job,
     parameter,
     progress,
-    renamed,
     rows,
     source,
 )
@@ -86,7 +85,6 @@ def _sketch(commands: Any) -> None:
         metavar="{1,2}",
         help="2: read the inputs once more (default 1)",
     )
-    renamed(parser, {"--rule": "--method"})
     source(parser)
     in_parts(parser)
     common(parser, "_commands.sketch")

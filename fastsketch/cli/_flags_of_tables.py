@@ -9,7 +9,6 @@ from fastsketch.cli._flags import (
     common,
     in_parts,
     parameter,
-    renamed,
     seed,
     source,
 )
@@ -89,7 +88,6 @@ def _complete(commands: Any) -> None:
     parser.add_argument(
         "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
     )
-    renamed(parser, {"--shrink": "--learning-rate"})
     common(parser, "_lowrank.complete")
 
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 from fastsketch._model import plain
 from fastsketch.sources import Source
 
-# Written into partial results; another layout gets another number.
-VERSION = 1
 # Switches that are written only where they are something else.
 UNWRITTEN: dict[str, Any] = {
     "names": None,
@@ -34,7 +32,6 @@ def identity(args: Namespace, model: Any, sources: Sequence[Source]) -> Identity
     }
     switches |= {name: getattr(args, name) for name, usual in UNWRITTEN.items() if getattr(args, name, usual) != usual}
     return {
-        "version": VERSION,
         "kind": type(model).__name__,
         "parameters": _as_read(plain(model.parameters)),
         "resolved": _as_read(plain(model.resolved)),  # a default of another version of the library may be another

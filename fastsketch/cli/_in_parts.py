@@ -101,7 +101,7 @@ def _folder(args: Namespace, out: Output) -> Path | None:
     if args.resume and folder is None:
         raise ValueError("--resume needs an output that is a file, or --checkpoint DIR: what there is lies there")
     if folder is not None and folder.is_file():
-        raise ValueError(f"{folder} is a file, the partial result of another command or another version: remove it")
+        raise ValueError(f"{folder} is a file, the partial result of another command: remove it")
     return folder
 
 

@@ -58,12 +58,10 @@ def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
     if numbers:
         parameters |= {name: as_numbers(parameters[name], flag(name)) for name in OF_LABELS if name in parameters}
     method = parameters.get("method")
-    if method == "newton":
-        raise ValueError("--method newton is --method rfd now: Newton's methods are named by their sketches")
     newton, adaptive = methods(SketchedNewton), methods(AdaptiveSubgradient)
     cls = SketchedNewton if method is None or method in newton else AdaptiveSubgradient
     known = inspect.signature(cls).parameters
-    if method is not None and method not in (*newton, *adaptive) and method.replace("-", "_") not in adaptive:
+    if method is not None and method not in (*newton, *adaptive):
         raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive))}, got {method!r}")
     for name in parameters:
         if name not in known:

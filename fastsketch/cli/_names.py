@@ -1,20 +1,18 @@
 """Ids of text: where they stand in a model."""
 
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch.features import IdMap
-from fastsketch.io import SourceError, StateError
+from fastsketch.io import SourceError
 from fastsketch.io._table import Ids, read_table
 from fastsketch.lowrank import LowRankModel
 from fastsketch.recommending import SketchedEASE
 
 Places = NDArray[np.intp]
-# Notes of files of an older version, which had the ids there.
-OLDER = ("rows", "columns")
 
 
 def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
@@ -23,10 +21,6 @@ def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
     ids = [side for side in found if side is not None]
     if len(ids) == len(found):
         return ids
-    for side, size in zip(OLDER[-len(found) :], (model.n_rows, model.n_features)[-len(found) :], strict=True):
-        names = model.notes.get(side, ())
-        if names and not (is_names(names) and len(names) == size):  # else they are ids of the model since it was read
-            raise StateError(f"{path} is damaged: the ids of its {side} are not {size} different names")
     raise SourceError(
         f"{path} holds no ids: it was written by none of 'complete', 'recommend' and 'items --names', nor learned from "
         "a table"
@@ -40,14 +34,6 @@ def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
         if len(set(side)) < len(side):
             raise SourceError(f"{path} has two ids that are the same in text, such as 7 and '7'")
     return names
-
-
-def is_names(value: Any) -> TypeGuard[list[str]]:
-    """Whether a note is a list of different strings."""
-    if not isinstance(value, list):
-        return False
-    items = cast(list[Any], value)
-    return all(isinstance(item, str) for item in items) and len(set(items)) == len(items)
 
 
 def places_of(ids: Ids, known: list[str]) -> Places:

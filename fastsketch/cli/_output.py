@@ -137,11 +137,16 @@ class Output:
             return
         try:
             print(text, file=self.stream, flush=True)
-        except OSError:
-            if self.name is None:
+        except OSError as error:
+            gone = isinstance(error, BrokenPipeError)
+            if self.name is not None and not gone and self.kept is None:
+                return  # work goes on: the facts at its end will fail, too
+            mute(self.stream)  # or Python would end with a status of its own
+            if self.name is None or not gone:
+                if self.kept:
+                    error.add_note(f"the result is in {self.kept}")
                 raise
             self._quiet = True
-            mute(self.stream)
 
 
 # Arguments of the commands that name files to read.

@@ -7,14 +7,3 @@ from fastsketch.dask._engine import engine
 from fastsketch.dask._jobs import encode, fit, refine
 
 __all__ = ["encode", "engine", "fit", "refine"]
-
-_OLDER = {
-    "SketchHash": "fastsketch.dask.fit(fastsketch.SketchHash(...), data)",
-    "sketch": "fastsketch.dask.fit(fastsketch.FrequentDirections(...), data)",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _OLDER:
-        raise AttributeError(f"fastsketch.dask.{name} is {_OLDER[name]} now")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

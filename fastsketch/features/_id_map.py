@@ -396,27 +396,6 @@ def as_id_map(ids: Any, size: int, name: str) -> IdMap:
     return out
 
 
-def ids_of_notes(notes: dict[str, Any], sides: Mapping[str, int]) -> list[IdMap] | None:
-    """The ids of sides that a command of an older version left in the notes of a model, and takes out of them.
-
-    None, and the notes as they are, unless each side has so many different strings.
-    """
-    for side, size in sides.items():
-        found = notes.get(side)
-        if not isinstance(found, list):
-            return None
-        names = cast("list[Any]", found)
-        if len(names) != size or not all(isinstance(name, str) for name in names) or len(set(names)) < size:
-            return None
-    try:
-        out = [IdMap(notes[side]) for side in sides]
-    except ValueError:  # what is no Unicode text
-        return None
-    for side in sides:
-        del notes[side]
-    return out
-
-
 def _is_integer(text: str) -> bool:
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdecimal() and len(digits) < 19

@@ -82,7 +82,8 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
 def _column(frame: Any, place: int) -> Any:
     if hasattr(frame, "iloc"):  # pandas, whose names may be anything
         return frame.iloc[:, place]
-    if hasattr(frame, "column"):  # pyarrow
+    if hasattr(frame, "column"):  # pyarrow, which follows offsets and codes without a look at them
+        frame.column(place).validate(full=True)
         return frame.column(place)
     return frame[_names(frame)[place]]
 

@@ -1,6 +1,6 @@
 """Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
 
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,7 +111,6 @@ class SketchHash(LinearHasher, SummaryModel):
     (0, 0.0)
     """
 
-    _RENAMED: ClassVar = {"sketch": "method", "decision": "decision_function"}
     rotation: Rotation = choice(ROTATIONS, default="itq")
 
     def _check(self) -> None:
@@ -276,13 +275,3 @@ class SketchHash(LinearHasher, SummaryModel):
             self.anchor(arrays["anchor"])
         if state:
             self._restore_summary(state, arrays)
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        parameters, state, arrays = super()._from_schema_1(params, arrays)
-        learned = state["learned"]
-        if learned is None:
-            return parameters, {}, arrays
-        names = ("start", "level", "n_rows", "shrinkage")
-        nodes = [dict(zip(names, node, strict=True)) for node in learned["nodes"]]
-        return parameters, {**learned, "nodes": nodes}, arrays

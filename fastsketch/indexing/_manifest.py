@@ -21,8 +21,6 @@ from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
 
 KIND = "CodeIndex"
-# Raised whenever an older reader could misread a folder.
-VERSION = 1
 ROW_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
 # Most rows of one segment of a file: positions are kept in 32 bits.
 MOST_ROWS = 1 << 31
@@ -44,7 +42,6 @@ def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows:
     """The manifest of an index whose arrays are written; encoders: {fingerprint: file}."""
     numbers = {fingerprint: number for number, fingerprint in enumerate(encoders)}
     state = {
-        "version": VERSION,
         "stamp": stamp,
         "metric": metric,
         "rows": rows,
@@ -74,11 +71,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     state: Any = about.get("state")
     if about["kind"] != KIND or not isinstance(state, dict):
         raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
-    state = cast("dict[str, Any]", state)
-    version: Any = state.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise StateError(f"{path} was written by a newer version ({version}; this one reads up to {VERSION})")
-    return state
+    return cast("dict[str, Any]", state)
 
 
 def stamp_of(state: dict[str, Any]) -> str:
@@ -109,7 +102,6 @@ def read(folder: Path, *, memory_map: bool, verify: bool) -> Saved:
 
 
 def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool) -> Saved:
-    as_integer(state["version"], "version", 1, VERSION + 1)
     metric, kept = state["metric"], state["rows"]
     if metric not in METRICS or kept not in (None, *ROW_TYPES):
         raise ValueError(f"it has metric={metric!r}, rows={kept!r}")

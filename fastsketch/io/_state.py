@@ -29,8 +29,10 @@ from fastsketch.io._npy import read_header as read_npy_header
 from fastsketch.io._replacing import replacing
 
 FORMAT = "fastsketch state"
-# Raised whenever an older reader could misread a file; readers accept every version up to their own.
-SCHEMA = 3
+# Raised whenever an older reader could misread a file; readers accept every version up to their own. Builds before the
+# first release wrote 2, 3, and a 1 with "params" in its header: the next number is 4.
+SCHEMA = 1
+BEFORE_THE_RELEASE = (2, 3)
 
 # Bytes of JSON: the ids of ten million rows, in the notes of a model, and no more memory than a machine has.
 LONGEST_HEADER = 1 << 28
@@ -202,6 +204,8 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
     name = str(source) if isinstance(source, str | PathLike) else "the state"
     try:
         with contextlib.ExitStack() as stack:
+            if isinstance(source, str | PathLike) and Path(source).is_fifo():  # to open one may take for ever
+                raise StateError(f"{name} is a pipe, and a state is read from a file")
             file = stack.enter_context(Path(source).open("rb")) if isinstance(source, str | PathLike) else source
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
@@ -259,6 +263,8 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
             raise KeyError("types")
     except DAMAGE as error:
         raise StateError(f"{name} is not a fastsketch state") from error
+    if schema in BEFORE_THE_RELEASE or "params" in header:
+        raise StateError(f"{name} was written by a build before the first release, and is not read: make it anew")
     if schema > SCHEMA:
         raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
     return header

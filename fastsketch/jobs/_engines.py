@@ -343,7 +343,7 @@ NAMES = ("processes", "threads", "dask")
 
 def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
     """An engine by its name; "dask" is that of ``fastsketch.dask``, which takes n_workers 0 for all there are."""
-    as_choice(name, "engine", NAMES, {"thread": "threads", "process": "processes"})
+    as_choice(name, "engine", NAMES)
     if name == "dask":
         return import_module("fastsketch.dask").engine(scheduler, n_workers, retries=retries)
     return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)

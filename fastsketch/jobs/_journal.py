@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fastsketch.io._replacing import replacing
-from fastsketch.io._state import StateError
-
-VERSION = 1
+from fastsketch.io._state import SCHEMA, StateError
 
 Line = dict[str, Any]
 
@@ -23,7 +21,7 @@ Line = dict[str, Any]
 def begin(path: Path, job: Line, lines: Iterable[Line] = ()) -> None:
     """A new journal, of a job; there are such lines, or the old journal."""
     with replacing(path) as out:
-        out.writelines(map(_written, [{"version": VERSION, "job": job}, *lines]))
+        out.writelines(map(_written, [{"schema": SCHEMA, "job": job}, *lines]))
 
 
 def add_line(path: Path, content: Line) -> None:
@@ -50,7 +48,7 @@ def contents(path: Path) -> tuple[Line, list[Line]]:
             file.truncate(len(content) - len(torn))
             os.fsync(file.fileno())
     head, *rest = cast("list[Line]", said)
-    if head.get("version") != VERSION or not isinstance(head.get("job"), dict):
+    if head.get("schema") != SCHEMA or not isinstance(head.get("job"), dict):
         raise StateError(f"{path} is that of another version of fastsketch: start without resume")
     return head["job"], rest
 

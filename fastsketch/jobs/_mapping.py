@@ -18,7 +18,6 @@ import numpy as np
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
-from fastsketch.io._state import SCHEMA
 from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
 from fastsketch.jobs._manifest import as_written, differences
@@ -330,7 +329,6 @@ def digest_of(method: Method) -> str:
 # -- inside ------------------------------------------------------------------------------------------------------------
 def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
         "method": name,
         "digest of the model": digest_of(method),
         "part_bytes": job.part_bytes,
@@ -341,7 +339,7 @@ def _identity(method: Method, name: str, source: Source, parts: Sequence[Source]
 
 def _workers(job: Job, parts: Sequence[Source], shared: Any) -> int:
     """See ``fs.run``; 0 for all that a cluster has."""
-    as_choice(job.engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
+    as_choice(job.engine, "engine", NAMES)
     if job.workers != "auto":
         return as_integer(job.workers, "workers", 1)
     if job.engine == "dask":

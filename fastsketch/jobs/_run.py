@@ -15,7 +15,7 @@ from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._input import SourceError
-from fastsketch.io._state import SCHEMA, StateError
+from fastsketch.io._state import StateError
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences, in_words
@@ -150,7 +150,7 @@ class _Job:
             raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
         if template.n_rows:
             raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
-        as_choice(engine, "engine", NAMES, {"thread": "threads", "process": "processes"})
+        as_choice(engine, "engine", NAMES)
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
         self.template = template
@@ -211,7 +211,6 @@ class _Job:
 
     def _identity(self, source: Any) -> Identity:
         return {
-            "schema": SCHEMA,
             "kind": type(self.template).__name__,
             "parameters": as_written(plain(self.template.parameters)),
             "resolved": as_written(plain(self.template.resolved)),

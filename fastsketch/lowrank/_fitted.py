@@ -247,7 +247,7 @@ class Fitted:
     @classmethod
     def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """From scalars() and arrays() of a model, or from what has passed ``validate``."""
-        after = state.get("after")
+        after = state["after"]
         return cls(
             left=arrays["left"],
             right=arrays["right"],
@@ -257,12 +257,12 @@ class Fitted:
             level=float(state["level"]),
             history=[_line(entry) for entry in state["history"]],
             selected_rank=state["selected_rank"],
-            ridges=Ridges(*(float(state.get(name, 1.0)) for name in RIDGES)),
-            loss_parameter=state.get("loss_parameter"),
-            n_observations=state.get("n_observations"),
+            ridges=Ridges(*(float(state[name]) for name in RIDGES)),
+            loss_parameter=state["loss_parameter"],
+            n_observations=state["n_observations"],
             after=None if after is None else _line(after),
-            selection=tuple(_candidate(entry) for entry in state.get("selection", ())),
-            standard_error=state.get("standard_error"),
+            selection=tuple(_candidate(entry) for entry in state["selection"]),
+            standard_error=state["standard_error"],
         )
 
 
@@ -287,13 +287,13 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
     if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
         raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
     for name in RIDGES:
-        as_real(state[name] if name in ("ridge", "bias_ridge") else state.get(name, 1.0), name, 0.0, 1e300)
+        as_real(state[name], name, 0.0, 1e300)
     as_real(state["level"], "level", -MOST, MOST)
-    for entry in state.get("selection", ()):
+    for entry in state["selection"]:
         _candidate(entry)
-    if state.get("standard_error") is not None:
+    if state["standard_error"] is not None:
         as_figure(state["standard_error"], "standard_error")
-    seen, after = state.get("n_observations"), state.get("after")
+    seen, after = state["n_observations"], state["after"]
     if seen is not None:
         as_integer(seen, "n_observations", 1, m * n + 1)
     if after is not None and _line(after)["rank"] != rank:

@@ -13,7 +13,6 @@ from fastsketch.features._id_map import (
     array_names,
     arrays_of,
     as_id_map,
-    ids_of_notes,
     no_ids,
     own_ids,
     read_ids,
@@ -98,12 +97,6 @@ class Ids:
             if shape is not None and len(ids) != shape[axis]:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
         return cls(*found)
-
-    @classmethod
-    def of_notes(cls, notes: dict[str, Any], shape: tuple[int, int]) -> "Ids":
-        """Those that a file of an older version has in its notes, which then lose them."""
-        found = ids_of_notes(notes, dict(zip(("rows", "columns"), shape, strict=True)))
-        return cls() if found is None else cls(*found)
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.guard import changes
-from fastsketch._losses import LOSSES, OLDER, LossName, as_loss_parameter
+from fastsketch._losses import LOSSES, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._validation import Rows, as_integer, as_real
@@ -154,20 +154,8 @@ class LowRankModel(Answers):
     True
     """
 
-    _RENAMED = {
-        "shrink": "learning_rate",
-        "step": "step_rule",
-        "inner": "inner_criterion",
-        "nu": "inner_tolerance",
-        "inner_rank": "max_inner_rank",
-        "power_iterations": "max_power_iterations",
-        "rank_": "selected_rank",
-        "history_": "history",
-        "shape_": "shape",
-    }
-
     rank: int = integer(default=10, kw_only=False)
-    loss: LossName = choice(tuple(LOSSES), default="square", older=OLDER)
+    loss: LossName = choice(tuple(LOSSES), default="square")
     refine: Literal["economic", "full", "none"] = choice(("economic", "full", "none"), default="economic")
     max_refine_steps: int | None = parameter(_as_steps, default=2)
     biases: bool = flag(default=True)
@@ -177,13 +165,9 @@ class LowRankModel(Answers):
     sweeps: int = integer(default=4)
     ridge: float | None = real(default=None)
     bias_ridge: float | None = real(default=None)
-    step_rule: Literal["line_search", "inverse_sqrt"] = choice(
-        ("line_search", "inverse_sqrt"), default="line_search", older={"search": "line_search", "paper": "inverse_sqrt"}
-    )
+    step_rule: Literal["line_search", "inverse_sqrt"] = choice(("line_search", "inverse_sqrt"), default="line_search")
     step_size: float = real(default=1.0, low_open=True)
-    inner_criterion: Literal["current", "previous"] = choice(
-        ("current", "previous"), default="current", older={"energy": "current", "paper": "previous"}
-    )
+    inner_criterion: Literal["current", "previous"] = choice(("current", "previous"), default="current")
     inner_tolerance: float = real(default=0.99, high=1.0, low_open=True)
     max_inner_rank: int = integer(default=2, at_least=1)
     max_power_iterations: int = integer(default=8, at_least=1)
@@ -545,8 +529,8 @@ class LowRankModel(Answers):
             own = without_ids(arrays, state)
             validate(state, own, dtype=self.dtype)
             shape = own["row"].size, own["column"].size
-            self._ids = Ids.of(state, arrays, shape=shape) if "ids" in state else Ids.of_notes(self.notes, shape)
-            if state.get("loss_parameter") is not None:
+            self._ids = Ids.of(state, arrays, shape=shape)
+            if state["loss_parameter"] is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:
             checks.only(arrays)
@@ -583,20 +567,6 @@ class LowRankModel(Answers):
         if self._fitted is None:
             return "not fitted"
         return f"{self.n_rows} x {self.n_features}, rank {self.selected_rank}"
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        parameters, state, arrays = super()._from_schema_1(params, arrays)
-        if LOSSES[parameters["loss"]].parameter is None:
-            parameters["loss_parameter"] = None  # 0.0 in the file
-        if state["fitted"] is None:
-            return parameters, {}, {}
-        gone = ("rb", "cb", "path") if state["fitted"]["swept"] else ("rb", "cb")
-        kept = {name: array for name, array in arrays.items() if name not in gone}
-        ridges = {name: parameters[name] for name in ("ridge", "bias_ridge")}
-        fitted = {"level": state["fitted"]["level"], "history": state["history"], "selected_rank": state["rank"]}
-        state = {**fitted, **ridges}
-        return parameters, state, kept
 
 
 def check_rank(rank: int, m: int, n: int) -> None:

@@ -164,8 +164,7 @@ def map_merge(
 
 
 def _opened(engine: str, workers: int | None, retries: int) -> Engine:
-    older: dict[str, str | None] = {"thread": "threads", "process": "processes"}
-    as_choice(engine, "engine", ("serial", "threads", "processes"), older)
+    as_choice(engine, "engine", ("serial", "threads", "processes"))
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":
         return Serial(_threads.thread_limit(1))

@@ -55,15 +55,8 @@ def _as_grid(value: Any, name: str) -> tuple[float, ...]:
 class _Adaptive(OnlineLinear[PointsState], abstract=True):
     """Both faces of the kernels: one point (learning rate, delta), or a grid of them."""
 
-    _RENAMED = {"eta": "learning_rate", "strength": "penalty_strength"}
-    _ARRAYS_OF_SCHEMA_1 = {"coef": "steps", "outer": "products", "low": "products"}
-
-    method: Method = choice(METHODS, default="ada_ffd", older={name.replace("_", "-"): name for name in METHODS})
-    form: Form = choice(
-        ("mirror_descent", "dual_averaging"),
-        default="mirror_descent",
-        older={"cmd": "mirror_descent", "pds": "dual_averaging"},
-    )
+    method: Method = choice(METHODS, default="ada_ffd")
+    form: Form = choice(("mirror_descent", "dual_averaging"), default="mirror_descent")
     penalty: Penalty = choice(("l1", "l2", None), default=None)
     penalty_strength: float = real(default=0.0)
     seed: int = seed(default=0)
@@ -303,15 +296,6 @@ class AdaptiveSubgradient(_Adaptive):
     def _points(self) -> tuple[Floats, Floats]:
         resolved = self._resolved()
         return np.array([resolved["learning_rate"]]), np.array([resolved["delta"]])
-
-    @classmethod
-    def _from_schema_1(
-        cls, params: dict[str, Any], arrays: _model.Arrays
-    ) -> tuple[dict[str, Any], dict[str, Any], _model.Arrays]:
-        parameters, state, arrays = super()._from_schema_1(params, arrays)
-        for name in ("learning_rate", "delta"):
-            (parameters[name],) = parameters[name]  # lists of one number
-        return parameters, state, arrays
 
 
 class AdaptiveGrid(_Adaptive):

@@ -85,13 +85,9 @@ class Columns:
 
     # -- files -------------------------------------------------------------------------------------------------------
     @classmethod
-    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, intercept: bool) -> Self:
-        """From a model's state and arrays; those of older versions have an entry for every column."""
-        slots = arrays["base"].shape[-1]
-        columns = None
-        if state["sparse"]:
-            columns = arrays["columns"] if "columns" in arrays else np.arange(slots, dtype=np.int64)
-        return cls(state.get("n_features", slots - intercept), columns)
+    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """From a model's state and arrays."""
+        return cls(state["n_features"], arrays["columns"] if state["sparse"] else None)
 
     @classmethod
     def checked(
@@ -100,19 +96,18 @@ class Columns:
         """Raise ValueError unless columns and width fit each other; returns the width, without columns."""
         bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
         slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
-        width = state.get("n_features", slots)
+        width = state["n_features"]
         if width is not None:
             as_integer(width, "n_features", 1, MOST_COLUMNS + 1)
         if (width is None) != (is_open and state["sparse"]):
             raise ValueError(f"its rows have {width} columns, which does not go with open_columns={is_open}")
-        if "columns" not in arrays:
+        if not state["sparse"]:
+            if "columns" in arrays:
+                raise ValueError("array 'columns' does not belong to a model of dense rows")
             if slots != cast(int, width) + intercept:
                 raise ValueError(f"array 'base' has {slots} columns, its rows {width}")
             return cls(width)
-        if not state["sparse"]:
-            raise ValueError("array 'columns' does not belong to a model of dense rows")
-        columns = arrays["columns"]
-        checks.array_of(arrays, "columns", (columns.size,), np.dtype(np.int64))
+        columns = checks.array_of(arrays, "columns", (np.size(arrays.get("columns")),), checks.INT64)
         if columns.size != slots:
             raise ValueError(f"array 'columns' has {columns.size} entries for {slots} slots")
         if (columns == INTERCEPT).any() and not intercept:

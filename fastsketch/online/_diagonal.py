@@ -12,7 +12,7 @@ from fastsketch._kernels.online import diagonal as kernel
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL
 from fastsketch.io import _checks as checks
 from fastsketch.online._points import PointsState, beginning
-from fastsketch.online._state import LATER, OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Learned, Zeros
+from fastsketch.online._state import OF_POINTS, SCRATCH, SLOTS, Batch, Csr, Floats, Learned, Zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class DiagonalState(PointsState):
 
     setting: DiagonalSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
-    fading: Annotated[Floats, LATER]  # what squares are to be multiplied with, (1,)
+    fading: Floats  # what squares are to be multiplied with, (1,)
     first: Annotated[Floats | None, OF_POINTS, SLOTS]  # Adam's first moment, (k, d)
     last: Annotated[Floats, OF_POINTS, SLOTS]  # the part of the clock that a coordinate has been given, (k, d)
     clock: Annotated[Floats, OF_POINTS]  # (k,)
@@ -66,7 +66,7 @@ class DiagonalState(PointsState):
         PointsState.validate_all(self, arrays)
         k, d = self.base.shape
         checks.not_negative(arrays, "squares", (d,))
-        checks.number_within(arrays.get("fading", self.fading)[0], "share that has not faded", 1e-110, 1.0)
+        checks.number_within(arrays["fading"][0], "share that has not faded", 1e-110, 1.0)
         clock = checks.not_negative(arrays, "clock", (k,))
         last = checks.not_negative(arrays, "last", (k, d))
         if (last > clock[:, None]).any():

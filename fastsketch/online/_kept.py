@@ -450,18 +450,16 @@ class Kept(Generic[S]):
         metrics: Metrics,
         watch: Watch | None,
         *,
-        of_labels: bool,
         given: bool,
         calibrate: bool,
     ) -> "Kept[S]":
         """The inverse of ``saved``."""
-        labels: Labels | None
+        labels: Labels | None = None
+        signs = [1.0]
         if "labels" in state:
             labels = Labels.read_back(state["labels"], None)
             labels.given = given
             signs = list(state["signs"])
-        else:  # of a version that knew -1 and +1 alone
-            labels, signs = (Labels([-1.0, 1.0], zero_is_minus=True), [-1.0]) if of_labels else (None, [1.0])
         arrays, of_later = _files.apart(arrays)
         states = _files.states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
         states.mistakes = state.get("mistakes", 0)
@@ -469,7 +467,7 @@ class Kept(Generic[S]):
         inputs.take(arrays)
         metrics.take(arrays)
         later = None
-        if watch is not None and "drift_past" in arrays:
+        if watch is not None:
             watch.take(arrays)
             rows, loss, mistakes, of_both, later_mistakes = arrays["drift_past"].tolist()
             states.past = int(rows), loss, int(mistakes)

@@ -147,7 +147,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
 class Labels:
     """The classes seen so far, or given; a class has the number of its place in `known`."""
 
-    __slots__ = ("_number", "counts", "given", "kind", "known", "order", "zero_is_minus")
+    __slots__ = ("_number", "counts", "given", "kind", "known", "order")
 
     def __init__(
         self,
@@ -156,23 +156,19 @@ class Labels:
         *,
         given: bool = False,
         kind: str | None = None,
-        zero_is_minus: bool = False,
     ) -> None:
         self.known = list(known)
         self.counts = [0] * len(self.known) if counts is None else list(counts)  # rows of each class
         self.given = given  # others are refused
         self.kind = kind
-        self.zero_is_minus = zero_is_minus  # of models of older versions: 0 and 1 stand for -1 and +1
         for label in self.known:
             self.kind = _wider(self.kind, _kind_of(label))
         self._number = {label: k for k, label in enumerate(self.known)}
         self.order = self._sorted()  # numbers of the classes as people see them
-        if zero_is_minus and -1 in self._number:
-            self._number.setdefault(0, self._number[-1])
 
     def copied(self) -> "Labels":
         """The same, to add to."""
-        return Labels(self.known, self.counts, given=self.given, kind=self.kind, zero_is_minus=self.zero_is_minus)
+        return Labels(self.known, self.counts, given=self.given, kind=self.kind)
 
     def _sorted(self) -> list[int]:
         return sorted(range(len(self.known)), key=lambda k: cast(Any, self.known[k]))
@@ -305,12 +301,7 @@ class Labels:
     # -- keeping them ------------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
         """As json can write it."""
-        return {
-            "known": list(self.known),
-            "counts": list(self.counts),
-            "kind": self.kind,
-            "zero_is_minus": self.zero_is_minus,
-        }
+        return {"known": list(self.known), "counts": list(self.counts), "kind": self.kind}
 
     @staticmethod
     def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "Labels":
@@ -321,9 +312,7 @@ class Labels:
             raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {shown(known)}")
         if saved["kind"] not in (None, *KINDS):
             raise ValueError(f"its labels are of the kind {saved['kind']!r}")
-        out = Labels(
-            known, counts, given=given is not None, kind=saved["kind"], zero_is_minus=bool(saved["zero_is_minus"])
-        )
+        out = Labels(known, counts, given=given is not None, kind=saved["kind"])
         if given is not None and set(known) != set(given):
             raise ValueError(f"it knows the labels {shown(known)}, its parameters say {shown(given)}")
         return out

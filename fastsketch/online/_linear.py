@@ -4,8 +4,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 (_labels), one state or one for each class learns (_against_rest), and what is made of the scores follows.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,10 +85,6 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     A subclass declares its parameters and defines the methods that raise NotImplementedError here.
     """
 
-    _RENAMED = {"n_rounds": "n_rows", "weights": "coef", "last_predictions": "last_scores"}
-    # {name of an array in files of schema 1: name}
-    _ARRAYS_OF_SCHEMA_1: ClassVar[dict[str, str]] = {}
-
     sketch_size: int = integer(default=20, at_least=2, kw_only=False)
     loss: OnlineLossName = choice(ONLINE_LOSSES, default="logistic")
     loss_scale: float = real(default=1.0, low_open=True)
@@ -103,8 +98,6 @@ class OnlineLinear(Model, Generic[S], abstract=True):
     scale: Literal["moments"] | None = choice(("moments", None), default="moments")
     calibrate: bool = flag(default=True)
     blend: bool | None = parameter(_as_choice_of_blend, default=None)
-
-    _BEFORE: ClassVar[Mapping[str, Any]] = {"calibrate": False, "fit_intercept": False, "scale": None}
 
     def _check(self) -> None:
         for name in ("open_columns", "hash_bits"):
@@ -783,8 +776,9 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             names.require_columns(arrays["columns"])
         if columns.width is not None and comparator is not None and len(comparator) != columns.width:
             raise ValueError(f"its rows have {columns.width} columns, its comparator {len(comparator)}")
-        if "labels" in state and LOSSES[self.loss].targets != "label":
-            raise ValueError(f"it has labels, and loss={self.loss!r} takes real targets")
+        if ("labels" in state) != (LOSSES[self.loss].targets == "label"):
+            has, takes = ("labels", "real targets") if "labels" in state else ("no labels", "labels")
+            raise ValueError(f"it has {has}, and loss={self.loss!r} takes {takes}")
         most = columns.most + self.fit_intercept
         Kept[S].validate(
             state,
@@ -804,7 +798,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns, sparse = Columns.read_back(state, arrays, intercept=self.fit_intercept), state["sparse"]
+        columns, sparse = Columns.read_back(state, arrays), state["sparse"]
         most = columns.most + self.fit_intercept
         self._kept = Kept[S].read_back(
             state,
@@ -818,20 +812,12 @@ class OnlineLinear(Model, Generic[S], abstract=True):
             self._metrics(),
             self._watch(),
             calibrate=self._calibrates(),
-            of_labels=LOSSES[self.loss].targets == "label",
             given=self._values["classes"] is not None,
         )
         self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        parameters, state, arrays = super()._from_schema_1(params, arrays)
-        if parameters.get("loss") == "square":
-            parameters["loss_scale"] = 2.0  # it was (z - y)^2
-        return parameters, state, {cls._ARRAYS_OF_SCHEMA_1.get(name, name): array for name, array in arrays.items()}
 
 
 def _probability(loss: str, z: Floats) -> Floats:

@@ -136,9 +136,6 @@ class Metrics(Arrays):
     # -- keeping them ----------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless these are sums that rows could have made; returns their names."""
-        if "metric_sums" not in arrays:
-            checks.only(arrays, *(name for name in arrays if name != "auc_bins"))
-            return set()
         sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,), low=0.0)
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
         checks.number_within(sums[RIGHT], "weight of right predictions", 0.0, sums[WEIGHT])
@@ -148,11 +145,10 @@ class Metrics(Arrays):
         return {"metric_sums", "auc_bins"}
 
     def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put in what ``saved`` gave; those of a file that has none begin with the next row."""
-        if "metric_sums" in arrays:
-            self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
-            bins = arrays.get("auc_bins")
-            self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
+        """Put in what ``saved`` gave."""
+        self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
+        bins = arrays.get("auc_bins")
+        self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
 def start(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:

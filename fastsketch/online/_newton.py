@@ -163,13 +163,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     (True, 2000)
     """
 
-    _BEFORE = {"curvature": "gradient"}
-    _RENAMED = {"sketch": "method", "projection": "constraint"}
-    _ARRAYS_OF_SCHEMA_1 = {"coef": "factors"}
-
     method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
     alpha0: float | None = real(default=None)
-    constraint: Constraint = choice(tuple(CONSTRAINTS), default=None, older={"same": "current", "none": None})
+    constraint: Constraint = choice(tuple(CONSTRAINTS), default=None)
     curvature: Curvature = choice(("gradient", "loss", None), default=None)
     beta: float | None = parameter(_as_share, default=None)
     seed: int = seed(default=0)

@@ -32,7 +32,6 @@ from fastsketch._kernels.online.numbers import (
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
-    LATER,
     OF_LOSSES,
     SLOT_ROWS,
     Arrays,
@@ -131,7 +130,7 @@ class NewtonState(Learned):
     setting: NewtonSetting
     scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
-    fading: Annotated[Floats, LATER]  # entries FADED, FLOOR, TAKEN
+    fading: Floats  # entries FADED, FLOOR, TAKEN
 
     def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         if isinstance(batch, Csr):
@@ -196,7 +195,7 @@ class NewtonState(Learned):
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Learned.validate_all(self, arrays)
         scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
-        faded, floor, taken = arrays.get("fading", self.fading).tolist()
+        faded, floor, taken = arrays["fading"].tolist()
         checks.number_within(faded, "share that has not faded", 5e-324, 1.0)
         checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
         checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from fastsketch._kernels.online.numbers import COUNTS, ROUND
 from fastsketch.io import _checks as checks
 from fastsketch.online._state import (
-    DECIDED,
     OF_LOSSES,
     OF_POINTS,
     SCRATCH,
@@ -33,7 +32,7 @@ class PointsState(Learned):
     mistakes: Annotated[Counts, OF_POINTS]  # (k,)
     count: Counts  # entries RANK, ROWS, ROUND, OLD, TURNS
     learning_rate: Annotated[Floats, SCRATCH]  # (k,), a parameter
-    delta: Annotated[Floats, OF_POINTS, DECIDED]  # (k,), in use
+    delta: Annotated[Floats, OF_POINTS]  # (k,), decided with the first row, also for a later version
     # of one point that learns in units of residuals: the sums of their weighted squares, and of the weights
     residuals: Floats | None = field(default=None, kw_only=True)
 
@@ -67,7 +66,7 @@ class PointsState(Learned):
         checks.number_within(mistakes.max(), "mistakes", 0, rounds)
         if arrays["count"].min() < 0:
             raise ValueError("its counts must not be negative")
-        if "delta" in arrays and not (arrays["delta"] > 0).all():
+        if not (arrays["delta"] > 0).all():
             raise ValueError(f"delta must be positive, got {arrays['delta']}")
         if self.residuals is not None:
             checks.not_negative(arrays, "residuals", (2,))

@@ -27,10 +27,8 @@ GROWS = "as long as the rows seen ask for"
 OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
 BOUND = "made of the arrays of this object, and made again for others"
-LATER = "what older files, which lack it, mean is what it begins with"
 SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
 SLOT_ROWS = "one row for each slot of a column, with room to grow"
-DECIDED = "decided with the first row: what the parameters gave then holds, also in a later version"
 
 
 def marked(item: Field[Any], mark: str) -> bool:
@@ -107,7 +105,7 @@ class Arrays:
                 value.take(arrays)
             elif marked(item, BOUND):
                 setattr(self, item.name, None)
-            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH) and item.name in arrays:
+            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
@@ -120,8 +118,6 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 names |= value.validate(arrays)
-            elif (marked(item, DECIDED) or marked(item, LATER)) and item.name not in arrays:
-                continue  # DECIDED: files of schema 1 have it among their parameters alone
             elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
                 expected, given = cast(NDArray[Any], value), arrays.get(item.name)
                 grown = given is not None and given.ndim == 1 and marked(item, GROWS)

@@ -70,12 +70,12 @@ def validate_watch(
 ) -> tuple[dict[str, NDArray[Any]], int]:
     """The arrays without those of later states, and the rows before the present ones; ValueError if they cannot be."""
     arrays, of_later = apart(arrays)
-    if "drift_past" not in arrays:
+    if watch is None:
+        if "drift_past" in arrays:
+            raise ValueError("it has looked for drift, and its parameters say drift=None")
         checks.only(of_later)
         checks.only({name: array for name, array in arrays.items() if name in OF_DRIFT})
         return arrays, 0
-    if watch is None:
-        raise ValueError("it has looked for drift, and its parameters say drift=None")
     past = checks.sums(arrays, "drift_past", (5,))
     for entry, name in ((0, "rows before a restart"), (4, "mistakes since a warning")):
         checks.number_within(past[entry], name, 0, 2**53)

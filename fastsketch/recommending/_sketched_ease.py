@@ -29,7 +29,6 @@ from fastsketch.recommending._tables import (
     batch_of,
     events_of,
     held_with_items,
-    ids_in,
     ids_of_file,
     ids_of_matrix,
     items_of,
@@ -704,7 +703,7 @@ class SketchedEASE(MergeableModel):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else ids_in(self.notes, d)
+        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else None
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated

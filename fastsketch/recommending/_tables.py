@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, ids_of_notes, no_ids, read_ids, taken
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids, read_ids, taken
 from fastsketch.features._triples import Triples, as_triples, pair_of, placed
 from fastsketch.io import _checks as checks
 from fastsketch.recommending._events import as_events, as_items
@@ -151,12 +151,6 @@ def without_ids(arrays: checks.Arrays, state: Any) -> dict[str, NDArray[Any]]:
     """The other arrays of a file."""
     own = array_names(ITEM_IDS) if "ids" in state else ()
     return {name: array for name, array in arrays.items() if name not in own}
-
-
-def ids_in(notes: dict[str, Any], n_items: int) -> IdMap | None:
-    """The ids that a file of an older version has in its notes, which then lose them."""
-    found = ids_of_notes(notes, {"columns": n_items})
-    return None if found is None else found[0]
 
 
 def put_item_ids(model: Any, ids: Any) -> None:

@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import replace
 from math import ldexp, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -161,8 +161,6 @@ class FrequentDirections(MergeableModel):
     >>> bool(error <= s.error_bound), s.n_rows
     (True, 500)
     """
-
-    _RENAMED: ClassVar = {"rule": "method", "weight": "total_weight"}
 
     sketch_size: int = integer(default=64, at_least=2, kw_only=False)
     method: MethodName = choice(tuple(METHODS), default="rfd")
@@ -1005,7 +1003,7 @@ class FrequentDirections(MergeableModel):
         # the buffer as it was, also where a later version has another default: a resume is to give the same bits
         least = 1 if self.center and self.compressor is None else 0  # centring needs a row of its own
         solver = as_choice(about["solver"], "solver", ("gram", "svd", "exact"))
-        size = as_integer(about.get("sketch_size", self.sketch_size), "sketch_size", 2)  # older files name none
+        size = as_integer(about["sketch_size"], "sketch_size", 2)
         setting = self._setting.of_size(size).resolved(solver)
         buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
         engine = ENGINES[about["kind"]]
@@ -1030,17 +1028,6 @@ class FrequentDirections(MergeableModel):
             if "regained" in arrays:
                 self._regained = float(arrays["regained"][0])
             self._certain_high, self._estimates = arrays.get("certain_high"), arrays.get("estimates")
-
-    @classmethod
-    def _from_schema_1(cls, params: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], dict[str, Any], Arrays]:
-        parameters, state, arrays = super()._from_schema_1(params, arrays)
-        if state["engine"] is not None and state["engine"]["kind"] == "compressed":
-            state["engine"] = {**state["engine"], "kind": "mapped"}
-            arrays = {
-                f"block_{name.removeprefix('chunk_')}" if name.startswith("chunk_") else name: array
-                for name, array in arrays.items()
-            }
-        return parameters, state, arrays
 
 
 class RobustFrequentDirections(FrequentDirections):

@@ -19,7 +19,6 @@ from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor, Scale
 class _Adaptive:
     """Parameters, and the model that has them."""
 
-    _RENAMED: ClassVar = {"eta": "learning_rate", "strength": "penalty_strength"}
     _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
 
     def __init__(

@@ -65,7 +65,6 @@ class SketchCoder(CodeNeighbors):
     [0, 1, 2, 3]
     """
 
-    _RENAMED: ClassVar = {"seed": "random_state"}
     _MODEL: ClassVar = "quantizer_"
     _KIND: ClassVar = SketchQuantizer
 

@@ -66,8 +66,6 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     True
     """
 
-    _RENAMED: ClassVar = {"shrink": "learning_rate", "seed": "random_state"}
-
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = LowRankModel
 

@@ -70,7 +70,6 @@ class SketchHasher(CodeNeighbors):
     [0, 1, 2, 3]
     """
 
-    _RENAMED: ClassVar = {"sketch": "method", "seed": "random_state"}
     _FREE: ClassVar = CodeNeighbors._FREE | {"output"}
     _MODEL: ClassVar = "hash_"
     _KIND: ClassVar = SketchHash

@@ -19,7 +19,6 @@ from fastsketch.sklearn._linear import LinearClassifier, LinearRegressor, Scale
 class _Newton:
     """Parameters, and the model that has them."""
 
-    _RENAMED: ClassVar = {"sketch": "method", "projection": "constraint"}
     _KIND: ClassVar[type[Model]] = SketchedNewton
 
     def __init__(

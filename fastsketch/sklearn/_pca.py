@@ -120,7 +120,6 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     ((300, 2), True)
     """
 
-    _RENAMED: ClassVar = {"rule": "method"}
     _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size"})
 
     batch_size_: int

@@ -81,7 +81,6 @@ class EASERecommender(Merging):
     True
     """
 
-    _RENAMED: ClassVar = {"seed": "random_state"}
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = SketchedEASE
 

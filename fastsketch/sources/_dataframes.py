@@ -7,19 +7,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.io.arrow import Batch, Stream
+from fastsketch._kernels.io.arrow import Batch, Stream, fields
 from fastsketch.io._input import SourceError
 from fastsketch.sources._foreign import damaged
-from fastsketch.sources._formats import Options
+from fastsketch.sources._formats import Options, known_as
 from fastsketch.sources._parquet import first_width
-from fastsketch.sources._pieces import OfBatch, Piece, Values, chunks_of, values_of
+from fastsketch.sources._pieces import OfBatch, Piece, Values, believed, chunks_of, values_of
 from fastsketch.sources._source import Source
-from fastsketch.sources._table_columns import Chosen, choose, named
+from fastsketch.sources._table_columns import Chosen, Field, choose, named
 
 
 def open_table(x: Any, options: Options) -> Source:
     """The columns of numbers of an object with ``__arrow_c_stream__``."""
-    if not hasattr(x, "__arrow_c_stream__"):  # a RecordBatch
+    if known_as("pyarrow", "RecordBatch")(x):
         x = sys.modules["pyarrow"].Table.from_batches([x])
     name = f"the {type(x).__name__}"
     if hasattr(x, "slice") and hasattr(x, "__len__"):
@@ -27,14 +27,34 @@ def open_table(x: Any, options: Options) -> Source:
     return StreamSource(x, name, options)
 
 
-def _stream(x: Any, name: str) -> Stream:
+_is_of_pyarrow = known_as("pyarrow", "Table", "RecordBatch", "RecordBatchReader")
+
+
+class _Checked:
+    """A stream of pyarrow's batches, whose counts and offsets are held against buffers: only pyarrow knows how long."""
+
+    def __init__(self, x: Any) -> None:
+        self._schema: Any = x.schema
+        self._batches: Iterator[Any] = iter(x.to_batches() if hasattr(x, "to_batches") else x)
+
+    def fields(self) -> list[Field]:
+        """See Stream."""
+        return fields(self._schema.__arrow_c_schema__())
+
+    def next(self) -> Batch | None:
+        """See Stream."""
+        batch = next(self._batches, None)
+        return None if batch is None else believed(batch)
+
+
+def _stream(x: Any, name: str) -> Stream | _Checked:
     with damaged(name, "table"):
-        stream = Stream(x.__arrow_c_stream__())
+        stream = _Checked(x) if _is_of_pyarrow(x) else Stream(x.__arrow_c_stream__())
         stream.fields()
         return stream
 
 
-def _pieces(stream: Stream, chosen: Chosen, name: str) -> Iterator[Piece]:
+def _pieces(stream: Stream | _Checked, chosen: Chosen, name: str) -> Iterator[Piece]:
     while True:
         with damaged(name, "table"):
             batch = stream.next()
@@ -60,7 +80,7 @@ class TableSource(Source):
             of=name,
             left_out=[] if beside is None else [beside],
             dtype=options.dtype,
-            width=lambda k: _first_width(_stream(x, name), k),
+            width=lambda k: _first_width(_stream(x, name), k, name),
         )
         self.taken, self.beside, self._beside = options.columns, options.beside, beside
         self.dtype = self._chosen.dtype
@@ -100,7 +120,8 @@ class TableSource(Source):
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
         """See Source."""
         column: Any = self._table.slice(start_row, self.size - start_row)[self._beside]
-        values = Values(iter([_values(column)]), 0)
+        with damaged(self.name, "table"):
+            values = Values(iter([_values(column)]), 0)
         for rows, position in self.read(start_row):
             yield rows, values.next(len(rows)), position
 
@@ -132,10 +153,11 @@ def _values(column: Any) -> NDArray[Any]:
     return out
 
 
-def _first_width(stream: Stream, column: int) -> int:
-    while (batch := stream.next()) is not None:
-        if batch.n_rows:
-            return first_width(batch, column)
+def _first_width(stream: Stream | _Checked, column: int, name: str) -> int:
+    with damaged(name, "table"):
+        while (batch := stream.next()) is not None:
+            if batch.n_rows:
+                return first_width(batch, column)
     return 1
 
 
@@ -149,7 +171,7 @@ class StreamSource(Source):
         self.name = name
         if options.beside is not None:
             raise ValueError(f"beside: {name} comes once; make a table of it first")
-        self._stream: Stream | None = _stream(x, name)
+        self._stream: Stream | _Checked | None = _stream(x, name)
         self._read: list[Batch] = []
         fields = self._stream.fields()
         self._chosen = choose(fields, options.columns, of=name, dtype=options.dtype, width=self._width)
@@ -162,9 +184,10 @@ class StreamSource(Source):
 
     def _width(self, column: int) -> int:
         assert self._stream is not None
-        if not self._read and (batch := self._stream.next()) is not None:
-            self._read.append(batch)
-        return first_width(self._read[0], column) if self._read else 1
+        with damaged(self.name, "table"):
+            if not self._read and (batch := self._stream.next()) is not None:
+                self._read.append(batch)
+            return first_width(self._read[0], column) if self._read else 1
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
         """See Source."""

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.io.arrow import Batch, fields
+from fastsketch._kernels.io.arrow import fields
 from fastsketch.io._input import SourceError
 from fastsketch.sources._foreign import damaged, needs
 from fastsketch.sources._formats import Options
 from fastsketch.sources._parquet import first_width, index_columns
-from fastsketch.sources._pieces import OfBatch, Piece, Values, chunks_of, values_of
+from fastsketch.sources._pieces import OfBatch, Piece, Values, believed, chunks_of, values_of
 from fastsketch.sources._source import Source, rows_of_part
 from fastsketch.sources._table_columns import Chosen, TableFile, choose, named
 
@@ -53,12 +53,6 @@ def _first_width(path: Path, is_file: bool, column: int) -> int:
     with closing(_Reader(path, is_file, [column])) as reader:
         batch = next((batch for batch in reader.batches(0) if batch.num_rows), None)
         return 1 if batch is None else first_width(believed(batch), 0)
-
-
-def believed(batch: Any) -> Batch:
-    """A batch of a file whose buffers are as long as it says."""
-    batch.validate()
-    return Batch(*batch.__arrow_c_array__())
 
 
 class _Reader:
@@ -191,14 +185,9 @@ class IpcSource(TableFile):
             damaged(self.path, WHAT, self.check_unchanged),
             closing(_Reader(self.path, self._ends is not None, [self._beside])) as reader,
         ):
-            values = Values(map(_checked_values, reader.batches(first)), skip)
+            values = Values((values_of(batch.column(0)) for batch in reader.batches(first)), skip)
             for rows, position in self.read(start_row):
                 yield rows, values.next(len(rows)), position
-
-
-def _checked_values(batch: Any) -> NDArray[Any]:
-    batch.validate(full=True)  # where strings begin and end, and the entries of a dictionary: pyarrow follows them
-    return values_of(batch.column(0))
 
 
 def _buffers(batch: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from fastsketch.sources._pieces import (
     Ragged,
     SideBySide,
     Values,
+    believed,
     chunks_of,
     rows_of_chunk,
     too_short,
@@ -79,7 +80,7 @@ def _width(file: Any, name: str, groups: Sequence[int]) -> int:
     for k, rows in enumerate(groups):
         if rows:
             batch = next(file.iter_batches(16, row_groups=[k], columns=[name], use_threads=False))
-            return first_width(Batch(*batch.__arrow_c_array__()), 0)
+            return first_width(believed(batch), 0)
     return 1
 
 
@@ -215,7 +216,7 @@ class ParquetSource(TableFile):
             at = {name: k for k, name in enumerate(batch.schema.names)}
             columns = tuple(at[name] for name in names)
             widths = tuple(chosen.widths[k] for k in some)
-            yield OfBatch(Batch(*batch.__arrow_c_array__()), Chosen(columns, tuple(names), widths, chosen.dtype))
+            yield OfBatch(believed(batch), Chosen(columns, tuple(names), widths, chosen.dtype))
 
     def _side_by_side(self, groups: list[int], n: int) -> Iterator[Piece]:
         """All columns together, as many rows at a time as make a chunk."""

@@ -61,8 +61,14 @@ class OfBatch:
             row, column, length = found
             k = self._chosen.columns.index(column)
             width = self._chosen.widths[k]
-            text = f"column {self._chosen.names[k]!r} has {length} entries, in the rows before it has {width}"
-            raise Ragged(row, text)
+            has = f"{length} entries" if length >= 0 else "a list that lies outside its entries"
+            raise Ragged(row, f"column {self._chosen.names[k]!r} has {has}, in the rows before it has {width}")
+
+
+def believed(batch: Any) -> Batch:
+    """A batch of pyarrow, once that has held its counts, offsets and codes against the length of its buffers."""
+    batch.validate(full=True)
+    return Batch(*batch.__arrow_c_array__())
 
 
 class OfArray:
@@ -141,6 +147,7 @@ def too_short(name: str, found: int, stated: int) -> SourceError:
 
 def values_of(column: Any) -> NDArray[Any]:
     """The values of an array of pyarrow: objects, None among them, where they are no numbers or some are missing."""
+    column.validate(full=True)  # where strings begin and end, and the codes of a dictionary: pyarrow follows them
     if _is_number(column) and column.null_count == 0:
         return column.to_numpy(zero_copy_only=False)
     out = np.empty(len(column), object)

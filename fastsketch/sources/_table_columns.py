@@ -37,6 +37,8 @@ _OTHERS = {
     "+r": "runs",
 }
 _NUMBERS = frozenset("nbcCsSiIlLefg")
+# Columns that lists may become, each of which has a name: a few bytes of a file can state any length.
+MOST_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,10 @@ def choose(
         if kind is not None:
             raise SourceError(f"{of}: column {names[k]!r} holds {kind}, not numbers{hint}")
         widths.append(_width(fields[k], partial(width, k)))
-        if widths[-1] == 0:
+        if widths[-1] < 1:
             raise SourceError(f"{of}: column {names[k]!r} holds lists without entries")
+        if sum(widths) > MOST_ENTRIES + len(widths):
+            raise SourceError(f"{of}: column {names[k]!r} holds lists of {widths[-1]:,} entries, too many for columns")
     narrow = all((fields[k][2] or fields[k][1]) in "ef" for k in chosen)
     own = np.dtype(np.float32 if narrow else np.float64)
     return Chosen(tuple(chosen), tuple(names[k] for k in chosen), tuple(widths), own if dtype is None else dtype)
@@ -190,12 +194,12 @@ def _other_than_numbers(field: Field) -> str | None:
             return None
         return f"lists of {_OTHERS.get((of_lists or '')[:2], 'other things')}"
     if kind.startswith("d:"):
-        return "decimals of more than 128 bits"
+        return "decimals of more than 128 bits, or of such a scale"
     return _OTHERS.get(kind[:2], f"Arrow data of type {kind!r}")
 
 
 def _is_decimal(kind: str) -> bool:
-    return re.fullmatch(r"d:\d+,-?\d+(,(32|64|128))?", kind) is not None
+    return re.fullmatch(r"d:\d+,-?[0-2]?\d?\d(,(32|64|128))?", kind) is not None  # a power that float64 has
 
 
 def _width(field: Field, ask: Callable[[], int]) -> int:

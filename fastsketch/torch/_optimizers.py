@@ -11,7 +11,6 @@ from torch.optim.optimizer import ParamsT
 
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch._keywords import named_keywords
-from fastsketch._parameters import unknown_keyword
 from fastsketch._validation import as_integer, as_real
 from fastsketch.torch import _sketch
 
@@ -45,8 +44,6 @@ class _Sketched(Optimizer):
     """What both optimisers share; a subclass says whether the sketch shrinks in every round."""
 
     _EVERY_ROUND: ClassVar[bool]
-    # Options that had another name before.
-    _RENAMED: ClassVar = {"sketch": "sketched"}
 
     def __init__(
         self,
@@ -84,19 +81,12 @@ class _Sketched(Optimizer):
         param_group : dict
             "params", and options by their names.
         """
-        for key in param_group:
-            if key in self._RENAMED:
-                raise TypeError(unknown_keyword(type(self).__name__, key, self.defaults, self._RENAMED))
         _check({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._guard = Guard()
-        for group in self.param_groups:  # saved by a version that had other names
-            for older, name in self._RENAMED.items():
-                if older in group:
-                    group.setdefault(name, group.pop(older))
 
     def _is_sketched(self, options: Options, p: Tensor) -> bool:
         if isinstance(options.sketched, bool):

@@ -75,8 +75,6 @@ def test_bad_input():
     with pytest.raises(ValueError, match="penalty"):
         AISImpute(-1.0)
     for call, error, match in (
-        (lambda: AISImpute(1.0, penalty=2.0), TypeError, "it is 'penalty_strength' now"),
-        (lambda: AltMin(2, inner=3), TypeError, "it is 'inner_steps' now"),
         (lambda: AltMin(2).predict([0], [0]), ValueError, "call fit first"),
         (lambda: AltMin(2).fit(problem()[2]).predict([40], [0]), IndexError, "rows must lie in"),
         (lambda: AltMin(2).fit(problem()[2]).predict_proba([0], [0]), ValueError, "loss='logistic' alone"),

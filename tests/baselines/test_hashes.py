@@ -83,8 +83,6 @@ def test_baselines_are_models(cls):
     facts = model.facts()
     assert (facts["kind"], facts["n_rows"], facts["n_features"], facts["n_bits"]) == (cls.__name__, 1300, 40, 12)
     assert (model.seed, model.n_bits) == (5, 12)
-    with pytest.raises(AttributeError, match="it is 'decision_function' now"):
-        model.decision  # noqa: B018
 
 
 @pytest.mark.parametrize("cls", [baselines.LSH, baselines.PCAHash, baselines.ITQ, baselines.SGH])

@@ -197,8 +197,6 @@ def test_a_kind_defined_elsewhere(capsys, tmp_path):
         (["merge", "rows.npy", "-o", "o.fsk"], "not a fastsketch state"),
         (["sketch", "rows.npy"], "-o/--output"),
         (["sketch", "rows.npy", "--method", "x", "-o", "o.fsk"], "method must be one of 'fd', 'pfd'"),
-        (["sketch", "rows.npy", "--rule", "fd", "-o", "o.fsk"], "--rule is --method now"),
-        (["sketch", "rows.npy", "--features", "3", "-o", "o.fsk"], "--features is --n-features now"),
         (["frobnicate"], "invalid choice"),
         ([], "required"),
     ],

@@ -12,7 +12,6 @@ import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.jobs import _run
 from fastsketch.jobs._manifest import kept
-from fastsketch.lowrank._ids import Ids
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 6:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
@@ -80,24 +79,6 @@ def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypa
 def write(path):
     path.write_bytes(TEXT)
     return path
-
-
-def test_ids_of_a_model_are_checked(tmp_path, capsys):
-    table, model = tmp_path / "t.csv", tmp_path / "m.fsk"
-    table.write_bytes(CSV)
-    assert main(["complete", str(table), "-o", str(model), "-r", "1"]) == 0
-    capsys.readouterr()
-    good = fs.load(model)
-    names = [list(good.row_ids), list(good.column_ids)]
-    good._ids = Ids()  # as files of older versions, whose notes have them
-    good.notes = {"rows": names[0], "columns": names[1]}
-    good.save(model)
-    older = fs.load(model)
-    assert (older.notes, list(older.row_ids), list(older.column_ids)) == ({}, *names)
-    for rows in (names[0][:-1], "abcdefgh", list(range(8)), ["a"] * 8):
-        good.notes = {**good.notes, "rows": rows}
-        good.save(model)
-        assert "m.fsk is damaged: the ids of its rows" in fails(capsys, "recommend", model, "u1")
 
 
 def test_a_message_is_one_line(tmp_path, capsys):

@@ -23,7 +23,7 @@ def test_as_in_python(table, capsys):
     folder, rows, keys = table
     out = folder / "groups.fsk"
     inputs = [str(folder / "a.npy"), str(folder / "b.npy")]
-    assert main(["groups", *inputs, "--by", "0", "-l", "5", "--center", "-o", str(out), "--json", "--no-progress"]) == 0
+    assert main(["groups", *inputs, "--by", "0", "-l", "5", "--center", "-o", str(out), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     groups = fs.GroupSketches.load(out)
     assert facts["n_groups"] == len(groups) == 7 and facts["n_rows"] == 900 and facts["output"] == str(out)

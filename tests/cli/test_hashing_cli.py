@@ -118,16 +118,6 @@ def test_bad_input(folder):
     assert not list(folder.glob(".*"))
 
 
-def test_older_flags_name_the_new_ones(folder):
-    for flags, message in [
-        (("--bits", 8), "--bits is --n-bits now"),
-        (("--sketch", "fd"), "--sketch is --method now"),
-        (("--features", 24), "--features is --n-features now"),
-    ]:
-        assert message in run("hash", "rows.npy", *flags, "-o", "x.fsk", cwd=folder, status=2).stderr
-    assert not (folder / "x.fsk").exists()
-
-
 def test_rotation_none_is_none(folder):
     run("hash", "rows.npy", "-b", 8, "--rotation", "none", "-o", "m.fsk", cwd=folder)
     assert fs.load(folder / "m.fsk").rotation is None

@@ -186,12 +186,12 @@ def test_a_moved_input_is_the_same(run, monkeypatch):
     assert fs.load("o.fsk").to_bytes() == whole
 
 
-def test_partial_results_of_older_versions_are_refused(run):
+def test_partial_results_of_other_commands_are_refused(run):
     write("t.svm", ROWS, TRUTH)
     model = fs.SketchedNewton(4).update(ROWS[:50], TRUTH[:50])
     model.notes = {"job": {"inputs": ["rows.npy", "more.npy"], "sizes": [400, 400]}, "file": 0, "row": 50}
     model.save("o.fsk.partial")
-    assert "another version" in run(*LEARN, "--resume", status=2).err
+    assert "its notes are not those of a partial result" in run(*LEARN, "--resume", status=2).err
     assert "o.fsk.partial is a file, the partial result of" in run(*SKETCH, "--resume", status=2).err
 
 

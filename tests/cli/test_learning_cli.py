@@ -171,8 +171,6 @@ def test_bad_input(folder):
         (("learn", "train.svm", "--test", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "-l", 1, "-o", "x.fsk"), "sketch_size"),
         (("learn", "train.svm", "--method", "fd", "--alpha0", 0, "-o", "x.fsk"), "alpha0"),
-        (("learn", "train.svm", "--method", "newton", "-o", "x.fsk"), "--method newton is --method rfd now"),
-        (("learn", "train.svm", "--method", "ada-fd", "-o", "x.fsk"), "method='ada-fd' is now method='ada_fd'"),
         (("learn", "train.svm", "--method", "sgd", "-o", "x.fsk"), "--method must be one of rfd, fd,"),
         (
             ("learn", "train.svm", "--learning-rate", 1, "-o", "x.fsk"),
@@ -186,17 +184,6 @@ def test_bad_input(folder):
         assert message in error, error
         assert error.count("\n") == 1
     assert not list(folder.glob("x.fsk"))
-
-
-def test_older_flags_name_the_new_ones(folder):
-    for older, new in [
-        ("--eta", "--learning-rate"),
-        ("--strength", "--penalty-strength"),
-        ("--sketch", "--method"),
-        ("--projection", "--constraint"),
-        ("--features", "--n-features"),
-    ]:
-        assert f"{older} is {new} now" in run("learn", "train.svm", older, "1", cwd=folder, status=2).stderr
 
 
 def test_none_by_name(folder):

@@ -115,8 +115,6 @@ def test_bad_use_is_named(folder):
     )
     assert "labels" in run("complete", "r.csv", "--loss", "logistic", "-o", "x.fsk", cwd=folder, status=2).stderr
     for flags, message in [
-        (("--shrink", 0.7), "--shrink is --learning-rate now"),
-        (("--loss", "l1"), "loss='l1' is now loss='absolute'"),
         (("--loss", "cubic"), "loss must be one of 'square'"),
         (("--learning-rate", 2), "learning_rate must lie in (0, 1], got 2"),
     ]:

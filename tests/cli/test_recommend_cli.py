@@ -263,9 +263,6 @@ def test_bad_use_is_named(folder, capsys):
         model.notes = {**model.notes, "events": events}
         model.save("damaged.fsk")
         assert "what its events mean" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
-    model.notes, model._ids = {"columns": list(model.item_ids)[:-1]}, None  # where older versions had them
-    model.save("damaged.fsk")
-    assert f"not {ITEMS} different names" in fails(capsys, "recommend", "damaged.fsk", "--items", "item 1")
     assert not (folder / "n.fsk").exists()
 
 

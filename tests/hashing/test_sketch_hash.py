@@ -450,17 +450,12 @@ def test_parameters_are_verbatim_and_resolved_ones_are_in_use():
 @pytest.mark.parametrize(
     ("use", "error", "match"),
     [
-        (lambda: fs.SketchHash(4, sketch="fd"), TypeError, "no 'sketch': it is 'method' now"),
         (lambda: fs.SketchHash(4, "fd"), TypeError, r"at most 1 positional \(n_bits\), got 2"),
         (lambda: fs.SketchHash(4, metod="fd"), TypeError, "did you mean 'method'"),
         (lambda: fs.SketchHash(), TypeError, "needs n_bits"),
-        (lambda: fs.SketchHash(4).sketch, AttributeError, "it is 'method' now"),
-        (lambda: fs.SketchHash(4).decision, AttributeError, "it is 'decision_function' now"),
-        (lambda: fs.hashing.LSH, AttributeError, "fastsketch.baselines.LSH now"),
-        (lambda: fs.hashing.nothing, AttributeError, "no attribute 'nothing'"),
     ],
 )
-def test_older_and_unknown_names(use, error, match):
+def test_unknown_names(use, error, match):
     with pytest.raises(error, match=match):
         use()
 

@@ -343,6 +343,23 @@ def test_no_index(tmp_path):
         fs.load(tmp_path)
 
 
+@POSIX
+@pytest.mark.parametrize("what", ["codes", "ids", "rows", "removed", "encoder", "index.fsk"])
+def test_a_pipe_among_the_files_is_not_waited_for(folder, index, what):
+    index.save(folder)
+    (path,) = [path for path in folder.iterdir() if path.name.startswith(what)]
+    path.unlink()
+    os.mkfifo(path)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits"))
+    signal.alarm(20)
+    try:
+        with pytest.raises(fs.StateError, match=rf"{path.name} is (a pipe|no regular file)"):
+            fs.CodeIndex.load(folder)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.mark.parametrize("what", ["codes", "ids", "rows", "removed", "encoder", "index.fsk"])
 @pytest.mark.parametrize("memory_map", [True, False])
 def test_damage_is_found(folder, index, what, memory_map):
@@ -400,8 +417,6 @@ def put(*keys, value):
 N = len(ROWS)
 FILES = ("segments", 0, "files")
 FORGERIES = [
-    (put("version", value=2), "newer version"),
-    (put("version", value="1"), "version must be an integer"),
     (put("metric", value="hamming"), "for codes of a hash"),
     (put("metric", value=[]), "it has metric|not consistent"),
     (put("rows", value="float64"), "rows='float64'"),

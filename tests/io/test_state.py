@@ -141,6 +141,9 @@ def rewrite(content, tmp_path, change):
     "change, message",
     [
         (lambda h: h.update(schema=99), "newer version"),
+        (lambda h: h.update(schema=2), "out.fsk was written by a build before the first release.*make it anew"),
+        (lambda h: h.update(schema=3), "before the first release"),
+        (lambda h: h.update(params={"config": h.pop("parameters")}), "before the first release"),
         (lambda h: h.update(kind="Oracle"), "Oracle"),
         (lambda h: h.update(format="cake"), "not a fastsketch state"),
         (lambda h: h.update(schema="1"), "not a fastsketch state"),

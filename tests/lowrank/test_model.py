@@ -330,8 +330,6 @@ def test_parameters_and_facts(tmp_path):
     }
     assert {name: facts[name] for name in wanted} == wanted
     assert 0 < facts["n_observations"] < stored(*problem("huber")).nnz
-    with pytest.raises(AttributeError, match="has no 'history_': it is 'history' now"):
-        model.history_  # noqa: B018
     model.history.clear()
     assert len(model.history) == 11
 

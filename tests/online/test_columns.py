@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import io
 from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.numbers import OLD, ROWS
 from fastsketch.online import _columns
@@ -133,26 +132,6 @@ def test_a_resume_has_the_bits_of_an_uninterrupted_stream(name):
     assert again.update(rows[70:], y[70:]).to_bytes() == model.update(rows[70:], y[70:]).to_bytes()
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_files_without_columns_have_an_entry_for_each(name, monkeypatch):
-    """As older versions wrote them: they go on with the bits of a model whose every column has its own number."""
-    rows, y = stream(d=40, active=40)
-    made = MODELS[name]()
-    monkeypatch.setattr(type(made), "_by_slot", lambda self: False)
-    model = learned(made, rows[:70], y[:70])
-    monkeypatch.undo()
-    state, arrays = model._state()
-    arrays = {name: array.copy() for name, array in arrays.items()}
-    assert arrays.pop("columns").tolist() == list(range(40))
-    del state["n_features"]
-    older = MODELS[name]()
-    older._validate(state, arrays)
-    older._restore(state, arrays)
-    assert older.n_features == 40
-    assert older.coef.tobytes() == model.coef.tobytes()
-    assert arrays_of(older.update(rows[70:], y[70:])) == arrays_of(model.update(rows[70:], y[70:]))
-
-
 # -- cost --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", BY_SLOT)
 def test_the_widest_rows_cost_what_occurs(name):
@@ -260,13 +239,3 @@ def test_broken_columns_are_refused(columns, message):
     state, arrays = model._state()
     with pytest.raises(ValueError, match=message):
         papers.SketchedNewton(3)._validate(state, {**arrays, "columns": columns(arrays["columns"])})
-
-
-def test_older_golden_files_have_all_columns():
-    path = "schema1-online-newton-rfd.fsk"
-    from pathlib import Path
-
-    file = Path(__file__).parents[1] / "data" / path
-    assert io.read_header(file)["schema"] == 1
-    model = fs.load(file)
-    assert model.n_features == 8 == len(model.coef)

@@ -5,7 +5,6 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastsketch as fs
-from fastsketch._model import received
 from fastsketch.reference import fast_online_newton, full_online_newton
 from tests.helpers import AS_IN_PAPERS
 
@@ -93,10 +92,3 @@ def test_learns_targets_far_from_one_and_any_split_gives_the_same_bits():
     assert np.array_equal(parts.coef, whole.coef)
     again = fs.from_bytes(parts.to_bytes())
     assert np.array_equal(again.update(x, y).coef, whole.update(x, y).coef)
-
-
-def test_files_of_versions_without_the_parameter_go_by_gradients():
-    model = fs.SketchedNewton(4, loss="square", blend=False).update(*stream(30, 5))
-    parameters = {name: value for name, value in model.parameters.items() if name != "curvature"}
-    older = received(fs.SketchedNewton, parameters, {}, *model._state())
-    assert older.curvature == "gradient"

@@ -409,19 +409,6 @@ def test_comparators_are_of_two_classes():
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def test_older_files_go_on_taking_zero_for_minus_one():
-    from tests.online.test_golden import DATA
-
-    model = fs.load(DATA / "schema2-online-newton-first-row.fsk")
-    other = model.copy()
-    assert model.classes.tolist() == [-1.0, 1.0]
-    rows = np.random.default_rng(0).standard_normal((20, 8))
-    model.update(rows, np.where(rows[:, 0] > 0, 1, -1))
-    other.update(rows, np.where(rows[:, 0] > 0, 1, 0))
-    assert same(model, other) and other.classes.tolist() == [-1.0, 1.0]
-    assert same(fs.from_bytes(model.to_bytes()).update(rows[0], 0), other.update(rows[0], -1))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -357,10 +357,6 @@ def test_bad_batches_change_nothing(rows, targets, error, match):
         ({"method": None}, TypeError, "method"),
         ({"loss_scale": 0.0}, ValueError, "loss_scale"),
         ({"loss": "hinge"}, ValueError, "loss"),
-        ({"sketch": "fd"}, TypeError, "it is 'method' now"),
-        ({"projection": "same"}, TypeError, "it is 'constraint' now"),
-        ({"constraint": "same"}, ValueError, "constraint='same' is now constraint='current'"),
-        ({"constraint": "none"}, ValueError, "constraint='none' is now constraint=None"),
         ({"sketch_sise": 3}, TypeError, "did you mean 'sketch_size'"),
         ({"loss": "x"}, ValueError, "loss"),
         ({"loss": 1}, TypeError, "loss"),
@@ -396,13 +392,6 @@ def test_unfitted_and_bad_queries():
         papers.SketchedNewton().compare_with(np.ones(5)).coef  # noqa: B018
 
 
-def test_older_names_are_clear_errors():
-    model = papers.SketchedNewton(3).update(np.ones((2, 4)), [1, -1])
-    for older, name in (("n_rounds", "n_rows"), ("weights", "coef"), ("sketch", "method")):
-        with pytest.raises(AttributeError, match=f"SketchedNewton has no '{older}': it is '{name}' now"):
-            getattr(model, older)
-
-
 def test_predictions_are_on_the_scale_of_the_targets():
     rows, y = stream(300)
     for loss in ONLINE_LOSSES:
@@ -421,7 +410,7 @@ def test_predictions_are_on_the_scale_of_the_targets():
 
 
 def test_the_loss_scale_is_a_factor_of_the_weights():
-    """loss="square", loss_scale=2 is (z - y)^2 of earlier versions to the bit: products with 2 and 1/2 are exact."""
+    """loss="square", loss_scale=2 is (z - y)^2 to the bit: products with 2 and 1/2 are exact."""
     rng = np.random.default_rng(0)
     z, y, weight = 10.0 ** rng.integers(-30, 30, (3, 5000)) * rng.standard_normal((3, 5000))
     square = LOSSES["square"]

@@ -155,7 +155,7 @@ def test_what_is_refused_changes_nothing():
     assert model.update(ROWS[:2]).n_rows == K + 2
 
 
-def test_ids_of_strangers_and_of_older_files():
+def test_ids_of_strangers():
     model = fs.SketchedEASE(16).update(table())
     state, arrays = model._state()
     for about, changed in (
@@ -166,13 +166,6 @@ def test_ids_of_strangers_and_of_older_files():
     ):
         with pytest.raises((ValueError, TypeError, LookupError)):
             model._built(model.parameters, {}, {**state, **about}, {**arrays, **changed}, trusted=False)
-    older = fs.SketchedEASE(16).update(table().matrix())
-    older.notes = {"columns": list(model.item_ids), "events": 1}
-    read = fs.from_bytes(older.to_bytes())
-    assert read.item_ids == model.item_ids
-    assert read.notes == {"events": 1}
-    older.notes = {"columns": ["a"]}
-    assert fs.from_bytes(older.to_bytes()).item_ids is None
 
 
 @pytest.mark.parametrize("names", [["ann"], np.array(["ann", "bob"])])

@@ -175,11 +175,7 @@ def test_parameters_read_as_they_were_given():
         s.sketch_size = 7
 
 
-def test_names_of_old_lead_to_the_new_ones():
-    with pytest.raises(TypeError, match="has no 'rule': it is 'method' now"):
-        fs.FrequentDirections(5, rule="fd")
-    with pytest.raises(AttributeError, match="has no 'weight': it is 'total_weight' now"):
-        fresh().weight  # noqa: B018
+def test_unknown_keywords_name_the_nearest():
     with pytest.raises(TypeError, match="did you mean 'sketch_size'"):
         fs.FrequentDirections(sketchsize=5)
     with pytest.raises(TypeError, match="did you mean 'decay'"):

@@ -77,10 +77,6 @@ def test_random_state():
 def test_unknown_keywords_are_named():
     with pytest.raises(TypeError, match=r"LowRankCompleter\(\) has no parameter 'ridg': did you mean 'ridge'\?"):
         LowRankCompleter(ridg=1.0)
-    with pytest.raises(TypeError, match="has no 'shrink': it is 'learning_rate' now"):
-        LowRankCompleter(shrink=1.0)
-    with pytest.raises(TypeError, match="has no 'seed': it is 'random_state' now"):
-        LowRankCompleter(seed=1)
 
 
 def test_tables_by_ids():

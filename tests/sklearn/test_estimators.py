@@ -140,8 +140,6 @@ def test_bad_parameters_are_named(parameters):
 
 
 def test_unknown_keywords_name_the_nearest():
-    with pytest.raises(TypeError, match=r"SketchedPCA\(\) has no 'rule': it is 'method' now"):
-        SketchedPCA(2, rule="fd")
     with pytest.raises(
         TypeError, match=r"SketchedPCA\(\) has no parameter 'n_component': did you mean 'n_components'\?"
     ):

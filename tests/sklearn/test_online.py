@@ -195,12 +195,7 @@ ESTIMATORS = (
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
-def test_unknown_and_older_keywords_are_named(cls):
-    newton = "Newton" in cls.__name__
-    older = {"sketch": "method", "projection": "constraint"} if newton else {"eta": "learning_rate"}
-    for key, name in older.items():
-        with pytest.raises(TypeError, match=rf"{cls.__name__}\(\) has no '{key}': it is '{name}' now"):
-            cls(**{key: 1})
+def test_unknown_keywords_are_named(cls):
     with pytest.raises(TypeError, match="has no parameter 'epoch': did you mean 'epochs'"):
         cls(epoch=2)
     with pytest.raises(TypeError, match="positional"):

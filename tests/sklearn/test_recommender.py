@@ -200,8 +200,6 @@ def test_bad_rows():
         EASERecommender().fit(X.toarray() * np.nan)
     with pytest.raises(TypeError, match="did you mean 'ridge'"):
         EASERecommender(rigde=1.0)
-    with pytest.raises(TypeError, match="it is 'random_state' now"):
-        EASERecommender(seed=1)
     model = EASERecommender(4, ridge=1.0).fit(X)
     assert (model.recommend(X[:1], 500).items[0, 80:] == -1).all()
     assert (model.recommend(sparse.csr_array((1, 80)), 3).items >= 0).all()  # a user without items: the popular ones

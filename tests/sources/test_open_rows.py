@@ -230,11 +230,6 @@ def test_names_that_there_are_not(tmp_path):
         open_rows(path, columns=["x"])
 
 
-def test_older_names_say_the_new_one():
-    with pytest.raises(AttributeError, match="fastsketch.io.open_source is fastsketch.open_rows now"):
-        fs.io.open_source  # noqa: B018
-
-
 # -- folders and several files -----------------------------------------------------------------------------------------
 def test_folders_are_read_in_the_order_of_names_and_without_hidden_files(tmp_path):
     parts = files(tmp_path)

@@ -225,7 +225,6 @@ def test_bad_gradients_change_nothing(kind):
         ({"weight_decay": -0.1}, ValueError, "weight_decay"),
         ({"sketched": "x"}, ValueError, "sketched"),
         ({"sketched": 1}, ValueError, "sketched"),
-        ({"sketch": False}, TypeError, "has no 'sketch': it is 'sketched' now"),
         ({"max_elements": -1}, ValueError, "max_elements"),
     ],
 )
@@ -257,17 +256,3 @@ def test_unknown_options_are_named():
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(TypeError, match="state_dict must be what state_dict"):
         AdaFFD(network().parameters()).load_state_dict(state)
-
-
-def test_a_state_of_an_older_version_loads():
-    """Its groups say sketch for sketched."""
-    model = network()
-    optimizer = AdaFFD(model.parameters(), sketch_size=4, sketched=False)
-    train(model, optimizer, batches(3))
-    saved = optimizer.state_dict()
-    for group in saved["param_groups"]:
-        group["sketch"] = group.pop("sketched")
-    other = AdaFFD(network().parameters())
-    other.load_state_dict(saved)
-    assert [group["sketched"] for group in other.param_groups] == [False]
-    assert "sketch" not in other.param_groups[0]

@@ -41,6 +41,9 @@ cdef enum:
     RUN = 32                     # columns that become rows together
     STRIP = 512                  # rows of them
 
+# Most entries that an array may claim: so many of 16 bytes, and a few times as many before them, have an address.
+cdef int64_t MOST = <int64_t> 1 << 56
+
 
 cdef struct Column:
     int kind
@@ -87,14 +90,26 @@ cdef int column_of(const ArrowSchema* schema, Column* out) except -1:
     return 0
 
 
+cdef const ArrowSchema* checked_type(const ArrowSchema* schema) except NULL:
+    # the same, if it has a type and the children that it counts
+    cdef Py_ssize_t j
+    if schema == NULL or schema.format == NULL or schema.n_children < 0 or (
+            schema.n_children > 0 and schema.children == NULL):
+        raise ValueError("a column without a type")
+    for j in range(schema.n_children):
+        if schema.children[j] == NULL or schema.children[j].format == NULL:
+            raise ValueError("a column without a type")
+    return schema
+
+
 cdef list described(const ArrowSchema* schema):
     cdef Py_ssize_t j
     cdef const ArrowSchema* child
     found = []
-    if strcmp(schema.format, "+s") != 0:
+    if strcmp(checked_type(schema).format, "+s") != 0:
         raise TypeError(f"expected a table, got Arrow data of type {schema.format.decode()!r}")
     for j in range(schema.n_children):
-        child = schema.children[j]
+        child = checked_type(schema.children[j])
         name = "" if child.name == NULL else child.name.decode("utf-8", "replace")
         of = None if child.n_children != 1 else child.children[0].format.decode()
         found.append((name, child.format.decode(), of, child.dictionary != NULL))
@@ -207,6 +222,20 @@ cdef inline bint without_nulls(const ArrowArray* array) noexcept nogil:
     return array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
 
 
+cdef inline bint is_sound(const ArrowArray* array, Py_ssize_t n_buffers) noexcept nogil:
+    # whether what an array says of itself can be: counts that have a sum, and the buffers that its type has
+    return (array != NULL and 0 <= array.length <= MOST and 0 <= array.offset <= MOST
+            and array.n_buffers == n_buffers and array.buffers != NULL
+            and (n_buffers < 2 or array.length == 0 or array.buffers[1] != NULL))
+
+
+cdef inline bint is_column(const ArrowArray* array, int kind) noexcept nogil:
+    # the same of an array of numbers of this kind; of nulls nothing is read but how many they are
+    if kind == NULLS:
+        return array != NULL and 0 <= array.length <= MOST and 0 <= array.offset <= MOST
+    return is_sound(array, 2)
+
+
 cdef void blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
     # NaN for every null among n entries from `first` of the buffers on
     cdef Py_ssize_t k
@@ -220,7 +249,7 @@ cdef void blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* ou
 
 
 cdef struct Wrong:
-    # a row whose list has another length
+    # a row whose list has another length; -1: it lies outside the entries of all lists
     Py_ssize_t row
     Py_ssize_t column
     int64_t length
@@ -240,6 +269,14 @@ cdef int64_t start_of(const Table* table, Py_ssize_t column, Py_ssize_t place) n
     if table.columns[column].kind == LISTS:
         return (<const int32_t*> child.buffers[1])[place]
     return (<const int64_t*> child.buffers[1])[place]
+
+
+cdef inline int64_t length_of(const Table* table, Py_ssize_t column, Py_ssize_t place) noexcept nogil:
+    # how long that list is; -1 unless it lies among these entries: no sum is made of what has not been looked at
+    cdef int64_t start = start_of(table, column, place), end = start_of(table, column, place + 1)
+    if start < 0 or end < start or end > table.array.children[column].children[0].length:
+        return -1
+    return end - start
 
 
 cdef void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
@@ -280,24 +317,23 @@ cdef void lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t c
     cdef const ArrowArray* child = table.array.children[column]
     cdef const ArrowArray* items = child.children[0]
     cdef Py_ssize_t i, k, place = table.array.offset + child.offset + first
-    cdef int64_t start, length = of.width
+    cdef int64_t start, length
     cdef bint whole = without_nulls(child)
     for i in range(n):
         if not whole and not is_set(<const uint8_t*> child.buffers[0], place + i):
             for k in range(width):
                 out[i * ld + k] = <real> NAN
             continue
-        start = start_of(table, column, place + i)
-        if of.kind != FIXED_LISTS:
-            length = start_of(table, column, place + i + 1) - start
-        if length != width or start < 0 or start + length > items.length:
+        length = length_of(table, column, place + i)
+        if length != width:
             wrong.row, wrong.column, wrong.length = first + i, column, length
             return
-        start += items.offset
+        start = start_of(table, column, place + i) + items.offset
         if of.item == kind_here(out):
             memcpy(out + i * ld, <const char*> items.buffers[1] + start * sizeof(real), width * sizeof(real))
         elif of.item == NULLS:
             convert(NULLS, 1.0, NULL, 0, width, out + i * ld)
+            continue
         else:
             convert(of.item, of.scale, items.buffers[1], start, width, out + i * ld)
         blot(items, start, width, out + i * ld)
@@ -353,62 +389,62 @@ cdef class Batch:
         free(self.columns)
 
     cdef int _open(self, const ArrowSchema* schema) except -1:
-        cdef Py_ssize_t j, d = schema.n_children
+        cdef Py_ssize_t j, d = checked_type(schema).n_children
         cdef Column* column
         cdef const ArrowArray* child
         if strcmp(schema.format, "+s") != 0 or self.array.n_children != d:
             raise TypeError("expected a table")
-        if self.array.null_count > 0:
-            raise ValueError("a table whose rows are null")
+        if not is_sound(&self.array, 1) or (d > 0 and self.array.children == NULL):
+            raise ValueError("a table whose rows cannot be counted")
         self.n_rows, self.n_columns = self.array.length, d
+        if not without_nulls(&self.array):
+            for j in range(self.n_rows):
+                if not is_set(<const uint8_t*> self.array.buffers[0], self.array.offset + j):
+                    raise ValueError(f"a table whose rows are null: row {j} is")
         self.columns = <Column*> calloc(max(d, 1), sizeof(Column))
         if self.columns == NULL:
             raise MemoryError
         for j in range(d):
             column, child = &self.columns[j], self.array.children[j]
-            column_of(schema.children[j], column)
-            if child.length < self.array.offset + self.n_rows:
-                raise ValueError(f"column {j} has fewer entries than rows")
-            # read as its type says, or not at all
-            if column.kind >= FIXED_LISTS:
-                if child.n_children != 1 or child.n_buffers != (1 if column.kind == FIXED_LISTS else 2):
-                    column.kind = OTHER
-            elif column.kind > NULLS and child.n_buffers != 2:
-                column.kind = OTHER
+            column_of(checked_type(schema.children[j]), column)
+            if column.kind != OTHER and not self._is_whole(column, child):
+                raise ValueError(f"column {j} has fewer entries than rows, or not those of its type")
         return 0
+
+    cdef bint _is_whole(self, const Column* column, const ArrowArray* child) noexcept:
+        # whether a column has an entry for every row, and what is read of it is there
+        cdef const ArrowArray* items
+        if column.kind < FIXED_LISTS:
+            return is_column(child, column.kind) and child.length >= self.array.offset + self.n_rows
+        if not is_sound(child, 1 if column.kind == FIXED_LISTS else 2) or (
+                child.length < self.array.offset + self.n_rows or child.n_children != 1 or child.children == NULL):
+            return False
+        items = child.children[0]
+        # of lists of one length their places are counted, of others looked at: length_of
+        return is_column(items, column.item) and (column.kind != FIXED_LISTS or column.width == 0 or (
+            column.width > 0 and items.length // column.width >= child.offset + child.length))
 
     def width(self, Py_ssize_t column, Py_ssize_t row=0):
         """How many numbers a row of a column has: 1, or the length of a list."""
-        cdef Column* of = self._column(column)
-        cdef const ArrowArray* child = self.array.children[column]
-        cdef Py_ssize_t place = self.array.offset + child.offset + row
-        if not 0 <= row < self.n_rows:
-            raise IndexError(row)
-        if of.kind == LISTS:
-            return (<const int32_t*> child.buffers[1])[place + 1] - (<const int32_t*> child.buffers[1])[place]
-        if of.kind == LARGE_LISTS:
-            return (<const int64_t*> child.buffers[1])[place + 1] - (<const int64_t*> child.buffers[1])[place]
-        return of.width
-
-    def is_null(self, Py_ssize_t column, Py_ssize_t row, Py_ssize_t entry=0):
-        """Whether there is no number in a row of a column (of a list: at a place in it)."""
-        cdef Column* of = self._column(column)
-        cdef const ArrowArray* child = self.array.children[column]
-        cdef Py_ssize_t place = self.array.offset + child.offset + row
         cdef Table table
+        cdef int64_t length = 1
         table.array, table.columns = &self.array, self.columns
-        if of.kind == NULLS:
-            return True
-        if not without_nulls(child) and not is_set(<const uint8_t*> child.buffers[0], place):
-            return True
-        if of.kind < FIXED_LISTS or without_nulls(child.children[0]):
-            return False
-        entry += start_of(&table, column, place) + child.children[0].offset
-        return not is_set(<const uint8_t*> child.children[0].buffers[0], entry)
+        if self._column(column, row).kind >= FIXED_LISTS:
+            length = length_of(&table, column, self.array.offset + self.array.children[column].offset + row)
+        if length < 0:
+            raise ValueError(f"column {column} has a list in row {row} that lies outside its entries")
+        return length
 
-    cdef Column* _column(self, Py_ssize_t column) except NULL:
-        if not 0 <= column < self.n_columns:
-            raise IndexError(column)
+    def is_null(self, Py_ssize_t column, Py_ssize_t row):
+        """Whether there is no number, or no list, in a row of a column."""
+        cdef bint none = self._column(column, row).kind == NULLS
+        cdef const ArrowArray* child = self.array.children[column]
+        return none or not (without_nulls(child) or is_set(
+            <const uint8_t*> child.buffers[0], self.array.offset + child.offset + row))
+
+    cdef Column* _column(self, Py_ssize_t column, Py_ssize_t row) except NULL:
+        if not (0 <= column < self.n_columns and 0 <= row < self.n_rows):
+            raise IndexError(f"there is no column {column}, or no row {row} of it")
         if self.columns[column].kind == OTHER:
             raise TypeError(f"column {column} holds no numbers")
         return &self.columns[column]
@@ -426,14 +462,14 @@ cdef class Batch:
         table.array, table.columns = &self.array, self.columns
         if not (places.shape[0] == widths.shape[0] == m and 0 <= first <= self.n_rows - n):
             raise ValueError("rows, columns and places do not belong together")
+        if n == 0 or m == 0:
+            return None
         for k in range(m):
-            self._column(columns[k])
+            self._column(columns[k], first)
             if places[k] < before or widths[k] < 0 or places[k] + widths[k] > d or (
                     self.columns[columns[k]].kind < FIXED_LISTS and widths[k] != 1):
                 raise ValueError("places of columns do not belong to these rows")
             before = places[k] + widths[k]
-        if n == 0 or m == 0:
-            return None
         wrong.row = -1
         cdef real[::1] space = np.empty(RUN * STRIP, np.asarray(out).dtype)
         with nogil:

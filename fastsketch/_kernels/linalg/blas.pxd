@@ -3,21 +3,31 @@
 # This is the only file that sees blas_int and the only one that casts const away.  The cimported names are
 # already pointers to function pointers' targets: `dgemm(...)`, never `&dgemm`.
 
-include "_blas_int.pxi"
-
 from scipy.linalg cimport cython_blas as cb
 from scipy.linalg cimport cython_lapack as cl
+
+ctypedef int blas_int  # csrc/pxd
 
 ctypedef fused real:
     float
     double
 
 
+cdef enum:
+    # Statuses of our own, beyond every one of LAPACK.
+    NOT_FINITE = 1 << 20
+    NO_ROOM = 1 << 21
+
+
 cdef inline int converged(int info, str solver) except -1:
-    # the one place where a status of LAPACK becomes an exception
+    # the one place where a status, of LAPACK or our own, becomes an exception
     if info:
         from numpy.linalg import LinAlgError
 
+        if info == NOT_FINITE:
+            raise LinAlgError(f"{solver} met numbers that are not finite: squares of rows have left the range")
+        if info == NO_ROOM:
+            raise LinAlgError(f"{solver} has no room for the row between two means: a call before this one failed")
         raise LinAlgError(f"{solver} did not converge (LAPACK info {info})")
     return 0
 

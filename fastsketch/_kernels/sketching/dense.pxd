@@ -15,5 +15,5 @@ cdef class DenseState(SketchState):
     cdef blas_int[::1] iwork
 
 
-cdef void settle(DenseState s, real* buffer) noexcept nogil
+cdef int settle(DenseState s, real* buffer) noexcept nogil
 cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil

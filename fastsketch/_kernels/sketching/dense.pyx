@@ -9,7 +9,7 @@ from libc.math cimport sqrt
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.linalg.blas cimport real, converged
+from fastsketch._kernels.linalg.blas cimport NO_ROOM, real, converged
 from fastsketch._kernels.linalg.row_parts cimport (
     add_lower_parts, centre_parts, load_parts, scale_lower, scale_parts, scan_parts, square_parts)
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
@@ -23,10 +23,6 @@ import numpy as np
 
 
 follow()
-
-
-cdef enum:
-    NO_ROOM = 1 << 21  # beyond every status of LAPACK
 
 
 @cython.auto_pickle(False)
@@ -81,8 +77,8 @@ def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype)
     return arena_size(m) + partials_size(m, d), iwork_size(m), small_size(m, n_keep)
 
 
-cdef void settle(DenseState s, real* buffer) noexcept nogil:
-    """Apply decay and centring to the rows loaded since the last shrink.
+cdef int settle(DenseState s, real* buffer) noexcept nogil:
+    """Apply decay and centring to the rows loaded since the last shrink; NO_ROOM, with nothing done, or 0.
 
     New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
     """
@@ -93,7 +89,9 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
     cdef double* root = &s.root[first]
     cdef double factor, power, weight
     if h == 0:
-        return
+        return 0
+    if s.center and s.fill >= s.capacity:
+        return NO_ROOM  # for the correction row: left so by a call that failed, and was not undone
     if s.decay != 1.0:
         # The newest row lies first. Row j is followed in time by j rows: its square shrinks by decay^j, all that came
         # before the block by decay^h. Powers of decay, not of its root, whose rounding would add up with one sign.
@@ -128,6 +126,7 @@ cdef void settle(DenseState s, real* buffer) noexcept nogil:
             s.squared_norm += s.square[j]
         s.settled_weight += weight
         s.fill += 1
+    return 0
 
 
 cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
@@ -137,11 +136,10 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef Py_ssize_t m, i
     cdef real* f
-    cdef int info
+    cdef int info = settle(s, buffer)
     cdef bint diagonal
-    if s.center and s.fill >= s.capacity:
-        return NO_ROOM  # for the correction row: left so by a call that failed, and was not undone
-    settle(s, buffer)
+    if info:
+        return info
     m = s.fill
     f = buffer + (s.capacity - m) * d
     if s.solver == EXACT:
@@ -268,10 +266,10 @@ def flush_now(real[:, ::1] buffer, DenseState state):
 
 def settle_now(real[:, ::1] buffer, DenseState state):
     """Apply decay and centring to the new rows of the buffer, without a shrink."""
-    if state.center and state.fill >= state.capacity:
-        converged(NO_ROOM, "the shrink before this call")
+    cdef int info
     with nogil:
-        settle(state, &buffer[0, 0])
+        info = settle(state, &buffer[0, 0])
+    converged(info, "the buffer")
 
 
 def move_mean(double[::1] mean, double[::1] low, double weight, *, double[::1] base, double[::1] shift,

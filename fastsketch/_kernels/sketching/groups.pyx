@@ -332,7 +332,7 @@ cdef int last_shrink(DenseState s, Batch* job, Py_ssize_t g, Py_ssize_t part, re
     if fill + (s.center and fill > s.kept) > most:
         info = flush(s, buffer, <real*> NULL, <real*> job.work[part], job.lwork)
     else:
-        settle(s, buffer)
+        info = settle(s, buffer)
     give_numbers(s, &job.table, g)
     return info
 

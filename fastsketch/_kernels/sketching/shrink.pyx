@@ -5,7 +5,8 @@ A row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call 
 from libc.math cimport isfinite, sqrt
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd
+from fastsketch._kernels.linalg.blas cimport (
+    NOT_FINITE, real, blas_int, converged, sytrd, stedc, ormtr, larfb, larft, gesdd)
 from fastsketch._kernels.sketching.ledger cimport Ledger, post
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.householder cimport fs_tridiagonal_pays, tridiagonalise
@@ -105,7 +106,6 @@ cdef bint trace_is_finite(Py_ssize_t m, const real* g) noexcept nogil:
 # From this size on our own divide and conquer is faster than LAPACK's (and has room for its work).
 cdef enum:
     DIVIDE_FROM = 40
-    NOT_FINITE = 1 << 20  # beyond every status of LAPACK
 
 
 cdef int eigenpairs_of(Py_ssize_t m, Py_ssize_t k, real* g, real* w, real* z, real* e, real* tau, real* rest,

@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.brief cimport is_brief
-from fastsketch._kernels.linalg.blas cimport real, blas_int, converged, gemm, syrk
+from fastsketch._kernels.linalg.blas cimport NOT_FINITE, real, blas_int, converged, gemm, syrk
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.sketching.ledger cimport post, weaken
 from fastsketch._kernels.level cimport follow
@@ -36,7 +36,6 @@ join()
 
 
 cdef enum:
-    NOT_FINITE = 1 << 20  # as of the shrink of dense rows
     # Multiply-adds of a part at least, 50 to 100 us: of dense products, and of products with rows anywhere in memory.
     LEAST_DENSE = 1 << 20
     LEAST_SPARSE = 1 << 18

@@ -175,10 +175,6 @@ class Engine(Generic[State, Piece]):
         """The inverse of ``own_arrays``."""
         raise NotImplementedError
 
-    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
-        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
-        raise NotImplementedError
-
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
         """Rows that may stay in the buffer as they are: l, where another one has room beside them."""
@@ -435,8 +431,7 @@ class Engine(Generic[State, Piece]):
         for name, value in book.items():
             checks.number_within(value, name, 0.0 - slack if name == "squared_norm" else 0.0, np.inf)
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
-        if "mean_low" in arrays:  # not in files of schema 1 and 2
-            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
         checks.rows_of(arrays, "root", (fill - kept,), np.dtype(np.float64))
         checks.not_negative(arrays, "root", (fill - kept,))
         if setting.keeps_ledger:
@@ -446,14 +441,6 @@ class Engine(Generic[State, Piece]):
     def restore(self, arrays: Arrays) -> None:
         """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
-        if "mean_low" not in arrays:
-            # of schema 1 or 2: no second part of the mean, and new rows were weighted before they were centred
-            arrays = {**arrays, "mean_low": np.zeros_like(self.mean)}
-            if self.setting.center:
-                rows = self.unweighted(arrays, arrays["root"])
-                for name, array in rows.items():
-                    checks.require_finite(array, name)
-                arrays |= rows
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
         self.mean[:], self.mean_low[:] = arrays["mean"], arrays["mean_low"]
         self.root[self.new_rows()] = arrays["root"]

@@ -127,12 +127,6 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         if self.exact:
             self.cov[:] = own["cov"]
 
-    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
-        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
-        buffer = own["buffer"].copy()
-        buffer[: len(root)] /= np.where(root > 0, root, 1.0)[:, np.newaxis]
-        return {"buffer": buffer}
-
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, at their true length, a view."""
         kernel.settle_now(self.buffer, self.state)

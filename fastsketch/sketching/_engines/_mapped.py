@@ -195,8 +195,7 @@ class MappedEngine:
         DenseEngine.validate(_named(arrays, "inner_"), cls.inner_setting(setting, sized_map), n_features, dtype=dtype)
         MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
-        if "mean_low" in arrays:  # not in files of schema 1 and 2
-            checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
         checks.not_negative(arrays, "settled", (1,))
         n_rows, index = checks.array_of(arrays, "place", (2,), np.dtype(np.int64)).tolist()
         checks.as_count(n_rows, "rows in complete blocks")
@@ -207,7 +206,7 @@ class MappedEngine:
     def restore(self, arrays: Arrays) -> None:
         """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         self._settled_mean[:] = arrays["mean"]
-        self._settled_low[:] = arrays.get("mean_low", 0.0)  # none in files of schema 1 and 2
+        self._settled_low[:] = arrays["mean_low"]
         self._settled_weight = float(arrays["settled"][0])
         self._settled_rows, index = (int(value) for value in arrays["place"])
         self.inner.restore(_named(arrays, "inner_"))

@@ -198,11 +198,6 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         np.asarray(state.indices)[:used] = own["indices"]
         state.data[:used] = own["data"]
 
-    def unweighted(self, own: Arrays, root: NDArray[np.float64]) -> Arrays:
-        """``own_arrays`` whose new rows are divided by the roots of their weights; rows of weight 0 stay."""
-        by = np.repeat(np.where(root > 0, root, 1.0), np.diff(own["indptr"]))
-        return {"data": (own["data"] / by).astype(self.dtype)}
-
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
         """As in Engine: from a shrink that spares all rows, which never makes the new ones dense."""
         state, setting = self.state, self.setting

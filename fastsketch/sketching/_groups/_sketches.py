@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -84,8 +84,6 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     buffer_size: int | None = integer(default=None)
     center: bool = flag(default=False)
     dtype: DTypeLike | None = float_dtype(default=None)
-
-    _RENAMED: ClassVar[Mapping[str, str]] = {}
 
     def __eq__(self, other: object) -> bool:
         return self is other  # a mapping would compare sketch by sketch

@@ -1,0 +1,20 @@
+"""Prints what fastsketch and its named extras need, one requirement a line without spaces, for pip."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def needed(project, extras):
+    for extra in extras:
+        for line in project["optional-dependencies"][extra]:
+            if line.startswith("fastsketch["):
+                yield from needed(project, line[len("fastsketch[") : -1].split(","))
+            else:
+                yield line
+    yield from (line.partition(";")[0] for line in project["dependencies"])
+
+
+if __name__ == "__main__":
+    project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]
+    print(*dict.fromkeys(line.replace(" ", "") for line in needed(project, sys.argv[1:])), sep="\n")

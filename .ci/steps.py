@@ -1,0 +1,163 @@
+"""Runs what .ci/run promises: one build for all checks, steps side by side, each with a log, a table at the end.
+
+A step is a line of shell; most are the targets of the Makefile that a person types, with the wheel in place of the tree
+(PACKAGE) and without installing once more (PIP=true). Its log is build/ci/NAME.log.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import namedtuple
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT / "build" / "ci"
+PYTHON = ".venv/bin/python"
+# The long tests come in so many turns: each commit takes one, by its digest.
+TURNS = 12
+# Minutes after which a step hangs.
+LIMIT = 30
+
+Step = namedtuple("Step", "name cores after command")
+
+
+def installed(target):
+    return f"make PACKAGE=$(ls dist/*.whl) PIP=true {target}"
+
+
+STEPS = [
+    Step("venv", 1, (), "rm -rf .venv dist && make .venv/ready && .venv/bin/pip install -q build"),
+    # what is compiled for the wheel is kept here: the sanitizers take the same C
+    Step("wheel", 2, ("venv",), 'FASTSKETCH_BUILD="$PWD/build/kernels" make PIP=true build'),
+    Step("packages", 1, ("venv",), "make packages"),
+    Step(
+        "install",
+        1,
+        ("wheel", "packages"),
+        f"{PYTHON} -m pip install -q dist/*.whl && {PYTHON} .ci/wheel.py dist/*.whl",
+    ),
+    Step("tests", 2, ("install",), installed("test")),
+    Step("sanitizers", 2, ("install",), installed("asan")),
+    Step("long tests", 2, ("install",), installed("test-long TURN=%(turn)s")),
+    Step("types", 1, ("install",), installed("types")),
+    Step("documents", 1, ("install",), installed("docs-quick")),
+    Step("demo", 1, ("install",), installed("demo")),
+    Step("style", 1, ("packages",), installed("style")),
+]
+
+Ended = namedtuple("Ended", "step status seconds")
+
+
+def main():
+    LOGS.mkdir(parents=True, exist_ok=True)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    waiting, running, ended = list(STEPS), [], {}
+    turn = f"{zlib.crc32(commit().encode()) % TURNS}/{TURNS}"
+    print(f"{cores} cores; long tests: turn {turn}", flush=True)
+    try:
+        while waiting or running:
+            for step in list(waiting):
+                if any(name in ended and ended[name].status for name in step.after):
+                    waiting.remove(step)
+                    ended[step.name] = Ended(step, "not run", 0.0)
+                elif all(name in ended for name in step.after) and fits(step, running, cores):
+                    waiting.remove(step)
+                    running.append(Running(step, turn))
+            time.sleep(0.2)
+            for one in [one for one in running if one.over()]:
+                running.remove(one)
+                ended[one.step.name] = one.end()
+                print(line(ended[one.step.name]), flush=True)
+    finally:
+        for one in running:
+            one.stop()
+    return report([ended[step.name] for step in STEPS])
+
+
+def fits(step, running, cores):
+    """Return whether a step has cores beside those at work; one that wants more than there are runs alone."""
+    return sum(other.step.cores for other in running) + step.cores <= max(cores, step.cores)
+
+
+def commit():
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def log_of(step):
+    return LOGS / f"{step.name.replace(' ', '-')}.log"
+
+
+class Running:
+    """A step at work, in a group of processes of its own."""
+
+    def __init__(self, step, turn):
+        self.step, self.began = step, time.monotonic()
+        with log_of(step).open("w") as log:
+            self.process = subprocess.Popen(
+                ["bash", "-c", step.command % {"turn": turn}],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def over(self):
+        if self.process.poll() is None and time.monotonic() - self.began > 60 * LIMIT:
+            self.stop()
+        return self.process.poll() is not None
+
+    def stop(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def end(self):
+        return Ended(self.step, self.process.returncode, time.monotonic() - self.began)
+
+
+def counts(step):
+    """Return what the tests of a step counted: the sums over its lines like "12 passed, 0 failed, 1 skipped"."""
+    found = {"passed": 0, "failed": 0, "skipped": 0}
+    text = log_of(step).read_text() if log_of(step).exists() else ""
+    for said in re.findall(r"^(?=.*\bpassed\b)[\d a-z,]+$", text, re.M):
+        for number, word in re.findall(r"(\d+) (passed|failed|skipped)", said):
+            found[word] += int(number)
+    return found
+
+
+def line(ended):
+    passed = "passed" if ended.status == 0 else "NOT RUN" if ended.status == "not run" else f"FAILED ({ended.status})"
+    of_tests = ", ".join(f"{number} {word}" for word, number in counts(ended.step).items() if number)
+    return f"{ended.step.name:12} {ended.seconds:6.0f} s  {passed:12}  {of_tests}".rstrip()
+
+
+def report(steps):
+    """Print the ends of logs that failed, then the table, then the sum of all tests; return the exit status."""
+    failed = [ended for ended in steps if ended.status]
+    for ended in failed:
+        if ended.status != "not run":
+            text = log_of(ended.step).read_text().splitlines()
+            print(f"\n-- {ended.step.name}, the end of {log_of(ended.step)}:", *text[-80:], sep="\n")
+    missing = without_what_it_needs(steps)
+    print("\n" + "\n".join(map(line, steps)))
+    total = {word: sum(counts(ended.step)[word] for ended in steps) for word in ("passed", "failed", "skipped")}
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**total))
+    return int(bool(failed or missing))
+
+
+def without_what_it_needs(steps):
+    """Say which tests were skipped because a package or a data set is missing: they have not been run."""
+    text = "".join(log_of(ended.step).read_text() for ended in steps if ended.status != "not run")
+    missing = re.findall(r"^SKIPPED .*(?:could not import|No module named|data set absent).*$", text, re.M)
+    print(*missing, sep="\n")
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+# Makes a package of this folder for Cython: linalg/ tells what it is for.

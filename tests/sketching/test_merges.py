@@ -1,0 +1,64 @@
+"""Merges at every fill level of both sides, and what is said where an eigensolver is given numbers out of range."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fastsketch as fs
+from fastsketch.sketching._engines import _dense
+from tests.helpers import DTYPES, METHODS, tol
+
+D = 9
+RNG = np.random.default_rng(0)
+DENSE = 3.0 + RNG.standard_normal((30, D))
+SCARCE = np.eye(D)[RNG.integers(D, size=30)] * RNG.standard_normal((30, 1))
+# engine: rows and parameters; a buffer takes five rows or four, a block of a map four
+ENGINES = {
+    "gram": (DENSE, {"solver": "gram", "buffer_size": 2}),
+    "svd": (DENSE, {"solver": "svd", "buffer_size": 2}),
+    "exact": (DENSE, {"solver": "exact"}),
+    "sparse": (SCARCE, {"solver": "gram", "buffer_size": 2}),
+    "mapped": (DENSE, {"compressor": fs.Compressor("srht", rows_out=3, block_rows=4)}),
+}
+LEVELS = range(8)  # none, each of the first buffer, each after a shrink
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_fill_level_of_both_sides(monkeypatch, engine, center, dtype, method):
+    monkeypatch.setattr(_dense, "EXACT_BLOCK", 5)
+    rows, parameters = ENGINES[engine]
+
+    def learned(some):
+        given = sparse.csr_array(some) if engine == "sparse" else some
+        return fs.FrequentDirections(3, method=method, center=center, dtype=dtype, **parameters).update(given)
+
+    first = [learned(rows[:n]) for n in LEVELS]
+    second = [learned(rows[20 : 20 + n]) for n in LEVELS]
+    for n, one in zip(LEVELS, first, strict=True):
+        for m, other in zip(LEVELS, second, strict=True):
+            merged = one.copy().merge(other)
+            assert merged.n_rows == n + m
+            if engine == "mapped" or not n + m:  # of the rows behind a map nothing is certain
+                continue
+            a, b = np.vstack([rows[:n], rows[20 : 20 + m]]), merged.sketch().astype(np.float64)
+            a = a - a.mean(axis=0) * center
+            off = np.linalg.eigvalsh(a.T @ a - b.T @ b) - (merged.alpha - merged.alpha0)
+            assert np.abs(off).max() <= merged.error_bound + tol(np.float64, np.sum(a * a))
+    assert first[-1]._engine.kind == (engine if engine in ("sparse", "mapped") else "dense")
+
+
+def test_the_block_of_an_exact_sum_that_has_room_for_one_row_more():
+    a, b = (fs.FrequentDirections(7, center=True).update(RNG.standard_normal((n, D))) for n in (254, 10))
+    assert a.copy().merge(b).n_rows == b.copy().merge(a).n_rows == 264
+
+
+@pytest.mark.parametrize("engine", ["gram", "svd", "sparse"])
+def test_a_status_of_our_own_is_not_said_to_be_of_lapack(engine):
+    rows, parameters = ENGINES[engine]
+    sketch = fs.FrequentDirections(3, center=True, **parameters)
+    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+        for _ in range(4):
+            sketch.update(sparse.csr_array(rows) if engine == "sparse" else rows, sample_weight=1e308)
