@@ -1,6 +1,9 @@
 """What goes into the sdist, and what a build says that has nothing to compile with."""
 
 import re
+import runpy
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -78,3 +81,26 @@ def test_one_module_imports_numba():
     sources = [path for suffix in ("*.py", "*.pyx") for path in (ROOT / "fastsketch").rglob(suffix)]
     importing = [path.name for path in sources if re.search(r"^\s*(from|import) numba", path.read_text("utf-8"), re.M)]
     assert importing == ["jit.py"]
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="no git")
+def test_what_stands_in_the_way_of_a_release(tmp_path):
+    unready = runpy.run_path(str(ROOT / "tests" / "release.py"))["unready"]
+    settings = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=no"]
+
+    def git(*words):
+        subprocess.run(["git", *settings, *words], cwd=tmp_path, check=True)
+
+    git("init", "-q", "-b", "work")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0 (unreleased)\n")
+    (tmp_path / "README.md").write_text("pip install .\n")
+    found = list(unready(tmp_path, "1.2.0"))
+    assert len(found) == 4 and "not committed" in found[0] and "branch" in found[1] and "1.2.0 (YEAR" in found[2]
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0 (2030-01-02)\n")
+    (tmp_path / "README.md").write_text('pip install "fastsketch[sklearn]"\n')
+    git("checkout", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "ready")
+    assert list(unready(tmp_path, "1.2.0")) == []
+    git("tag", "v1.2.0")
+    assert [fault[:22] for fault in unready(tmp_path, "1.2.0")] == ["v1.2.0 has been tagged"]
