@@ -143,6 +143,8 @@ def test_what_is_left_out_and_what_is_allowed(folder, capsys):
     assert "b.txt, line 2: the model does not know the item 'new thing'\n" in said.err
     (folder / "c.txt").write_text("new thing\n")
     assert "c.txt, line 1" in fails(capsys, "recommend", "e.csv", "nobody", "--allow", "c.txt")
+    (folder / "none.txt").write_text("\n")
+    assert "none.txt holds no lines" in fails(capsys, "recommend", "e.csv", "nobody", "--allow", "none.txt")
 
 
 def test_values(folder, capsys):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastsketch.codes._factors import NOTHING, Minifloat
-from fastsketch.codes._layout import Layout
+from fastsketch.codes._layout import MOST_TABLES, Layout
 
 KINDS = [(1, 1, 1.0), (1, 4, 0.37), (1, 8, 3.0), (2, 9, 2.0**-64), (2, 11, 0.1), (2, 16, 1e-20)]
 
@@ -92,3 +92,10 @@ def test_what_is_no_layout(bad):
 def test_what_has_no_bytes_has_no_wild_mantissa(wrong):
     with pytest.raises((TypeError, ValueError), match="mantissa_bits must"):
         Minifloat(0, wrong)
+
+
+def test_a_code_has_as_many_tables_as_kernels_can_count():
+    assert Layout(MOST_TABLES).nibble_bytes == MOST_TABLES // 2
+    for wrong in (0, MOST_TABLES + 1):
+        with pytest.raises(ValueError, match="n_tables must be"):
+            Layout(wrong)

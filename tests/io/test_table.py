@@ -83,6 +83,7 @@ def test_quotes(tmp_path):
         ("a,b,1\rc,d,2\n", "line 1: a carriage return within"),
         (b"a,b,1\nc,\xff,2\n", "is not text: line 2 holds the byte 0xff"),
         (b"a,b,1\nc\0,d,2\n", "is not text: line 2 holds a NUL"),
+        (b"\0a,b,1\n", "is not text: line 1 holds a NUL"),
         ("a,b,1\n" + "x" * (1 << 20) + "c,d,2\n", "a line is longer than 1,048,576 bytes"),
         ("user,item,rating\n", "holds no lines"),
         ("\n \n", "holds no lines"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch.io import _owner
 from fastsketch.io._lock import LockHeld, locked
 from fastsketch.jobs import _manifest, _run
 from tests.helpers import same_state
@@ -161,10 +162,14 @@ def test_a_node_that_is_missing_or_damaged_is_learned_again(tmp_path, whole):
 
 def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
     stopped_after(tmp_path, 3, workers=1)
+    with subprocess.Popen([sys.executable, "-c", ""]) as writer:
+        mark = _owner.this_process()._replace(pid=writer.pid).mark
+    unfinished = tmp_path / "checkpoint" / f".node-1-7-0.fsk.{mark}.00c0ffee.tmp"
+    unfinished.write_bytes(b"x")
     (tmp_path / "checkpoint" / "node-1-7-0.fsk").write_bytes(b"x")
     (tmp_path / "checkpoint" / "mine.txt").write_bytes(b"x")
     assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
-    assert not (tmp_path / "checkpoint" / "node-1-7-0.fsk").exists()
+    assert not (tmp_path / "checkpoint" / "node-1-7-0.fsk").exists() and not unfinished.exists()
     assert (tmp_path / "checkpoint" / "mine.txt").exists()
 
 

@@ -74,6 +74,15 @@ def test_names_that_were_checked_are_no_warning_of_scikit_learn(folder):
         fs.map_rows(pca.transform, frame.iloc[:, ::-1], output=folder / "out.npy", workers=1)
 
 
+def test_rows_without_names_are_taken_as_the_model_has_learned_them(folder):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(STREAM, columns=[f"c{k}" for k in range(STREAM.shape[1])])
+    learner = fs.SketchedNewton(3).update(frame, STREAM[:, 0] > 0)
+    assert learner.feature_names is not None
+    fs.map_rows(learner.predict, STREAM, output=folder / "out.npy", workers=1)
+    assert np.array_equal(np.load(folder / "out.npy"), learner.predict(STREAM))
+
+
 # -- the same as one call ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_codes_are_those_of_one_call(tmp_path, engine, workers):

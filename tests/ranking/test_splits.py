@@ -154,6 +154,7 @@ def test_bad_input_is_named():
         (lambda: ranking.user_split(x, 9), ValueError, "users must be below 9"),
         (lambda: ranking.user_split(x, 1.0), ValueError, "users must lie in"),
         (lambda: ranking.user_split(x, shown=1.0), ValueError, "shown must lie in"),
+        (lambda: ranking.user_split(x, shown=0.0), ValueError, "shown must lie in"),
         (lambda: ranking.user_split(x, True), TypeError, "users must be a real number"),
         (lambda: ranking.time_split(x.tolil(), np.ones(x.nnz)), TypeError, "CSR, CSC or COO"),
         (lambda: ranking.time_split(x, np.ones(2)), ValueError, "times must be one for each of the"),

@@ -91,6 +91,20 @@ def test_blocks_that_are_far_from_all_that_came_before(dtype, as_csr):
         check(sketch.update(sparse.csr_array(rows) if as_csr else rows, weights), rows, weights)
 
 
+@pytest.mark.parametrize("as_csr", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_scale_that_changes_takes_all_of_the_mean_along(dtype, as_csr):
+    """The part of the mean that is beyond its last bit, too: one row is so large that all else is stored divided."""
+    rng = np.random.default_rng(5)
+    rows = np.zeros((90, 60), dtype)
+    rows[:, :6] = 1e3 + rng.standard_normal((90, 6))
+    rows[50, 7] = 2.0 ** (SAFE_EXPONENTS[rows.itemsize][1] + 5)
+    sketch = fs.FrequentDirections(4, solver="gram", center=True, buffer_size=9)
+    for batch in np.split(rows, [45]):
+        sketch.update(sparse.csr_array(batch) if as_csr else batch)
+    assert np.allclose(sketch.mean[:7], rows[:, :7].mean(axis=0, dtype=LONG).astype(np.float64), rtol=1e-14)
+
+
 @pytest.mark.parametrize("lacking", [0, 1, 30, 59, 61])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sparse_rows_with_features_that_most_of_them_have(dtype, lacking):

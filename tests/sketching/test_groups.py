@@ -130,6 +130,23 @@ def test_the_state_does_not_show_where_rows_have_lain():
     assert len({groups.to_bytes() for groups in found.values()}) == 1
 
 
+def test_files_are_read_once_if_their_groups_fit_however_little_is_read_at_a_time(monkeypatch):
+    read, readings = _gathering.Log.read, []
+    monkeypatch.setattr(_gathering.Log, "read", lambda log: readings.append(log) or read(log))
+    monkeypatch.setattr(_gathering, "READ_BYTES", 1)  # less than a row
+    rows, keys = rows_and_keys()
+    assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["some"]), rows, keys)
+    assert len(readings) == len(set(readings)) == _gathering.PARTS
+
+
+def test_many_new_groups_at_once_when_rows_go_to_disk(monkeypatch):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 2 * 8 * 4000)
+    rows = np.random.default_rng(3).standard_normal((8000, 2))
+    keys = np.maximum(np.arange(8000) - 3999, 0)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=1)
+    assert len(groups) == 4001 and groups[4000].to_bytes() == alone(rows[-1:]).to_bytes()
+
+
 def test_sparse_rows():
     rows, keys = rows_and_keys(900)
     rows[np.random.default_rng(1).random(rows.shape) < 0.8] = 0

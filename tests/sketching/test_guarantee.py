@@ -204,3 +204,13 @@ def test_rfd_condition_number():
     target = rows.T @ rows + alpha0 * np.eye(30)
     assert rfd <= np.linalg.cond(fd) * (1 + 1e-9)
     assert rfd <= np.linalg.cond(target) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["gram", "svd"])
+@pytest.mark.parametrize("method", METHODS)
+def test_sketches_that_fit_into_one_merge_without_loss(method, solver):
+    rows = np.random.default_rng(0).standard_normal((8, 20))
+    parts = [fs.FrequentDirections(8, method=method, solver=solver).update(part) for part in (rows[:3], rows[3:])]
+    merged = fs.merge(parts)
+    assert merged.shrinkage == 0
+    assert np.allclose(merged.sketch().T @ merged.sketch(), rows.T @ rows)

@@ -197,6 +197,15 @@ def test_audits_are_within_their_accuracy(case):
     assert 1 <= found.passes <= 40
 
 
+def test_rows_that_come_once_are_not_enough_for_an_audit():
+    pa = pytest.importorskip("pyarrow")
+    rows = np.random.default_rng(13).standard_normal((200, 20))
+    reader = pa.table({f"c{k}": rows[:, k] for k in range(20)}).to_reader()
+    sketch = fs.FrequentDirections(8, solver="gram").update(rows)
+    with pytest.raises(ValueError, match="comes once, and has to be read again: save its rows to a file"):
+        sketch.audit(fs.open_rows(reader))
+
+
 def test_a_finer_audit_takes_more_passes():
     rows = np.random.default_rng(10).standard_normal((2000, 300))
     sketch = fs.FrequentDirections(30, method="fd", solver="gram").update(rows)

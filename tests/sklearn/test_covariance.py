@@ -103,6 +103,7 @@ SETTINGS = [
     {"sketch_size": 8, "method": "fd", "shrinkage": "oas"},
     {"sketch_size": 8, "method": "rfd"},
     {"sketch_size": 8, "method": "cfd"},
+    {"sketch_size": 3, "method": "cfd"},
     {"sketch_size": 8, "method": "pfd", "beta": 0.3},
     {"sketch_size": 8, "solver": "exact", "alpha0": 5.0},
     {"sketch_size": 8, "assume_centered": True},
@@ -134,6 +135,28 @@ def test_everything_agrees_with_the_dense_matrix(setting, dtype):
     k = len(ours.eigenvalues_)
     assert near(ours.eigenvalues_, values[:k], 1e4 if dtype == np.float64 else 1e9)
     assert k == 30 or np.isclose(ours.noise_variance_, values[k:].mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if "solver" not in setting], ids=str)
+def test_the_bound_is_shrinkage_and_what_a_sketch_does_not_know(setting):
+    ours = SketchedCovariance(solver="gram", **setting).fit(X)
+    sketch, n = ours.sketch_, len(X)
+    rows, lost = sketch.singular_values[:, np.newaxis] * sketch.components, sketch.shrinkage / n
+    left = np.linalg.eigvalsh(rows.T @ rows / n + ours.alpha0 / n * np.eye(30) - ours.covariance_)
+    # all of the loss is above B'B, of Compensative FD half is below
+    below = lost - left[0] if sketch.method == "cfd" else -left[0]
+    assert np.isclose(ours.error_bound_, max(below, left[-1] + lost), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rows", [X, stream("heavy", np.random.default_rng(0), 300, 30), stream("noise", np.random.default_rng(1), 40, 30)]
+)
+def test_the_bound_of_the_exact_matrix_is_shrinkage_alone(rows):
+    values = np.linalg.eigvalsh(np.cov(rows.T, bias=True))
+    ours = SketchedCovariance(8, solver="exact", shrinkage=0.3, alpha0=5.0).fit(rows)
+    assert np.isclose(ours.error_bound_, 0.3 * max(values.mean(), values[-1] - values.mean()), rtol=1e-6)
+    ours.shrinkage = None
+    assert ours.error_bound_ < 1e-12 * values[-1]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,5 +1,6 @@
 """The estimates against scikit-learn's own, on data where they must agree, and where they may not."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -9,10 +10,12 @@ from scipy import sparse
 pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
+from fastsketch import sklearn as estimators  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
 from fastsketch.sklearn._random_state import seed_of  # noqa: E402
 from tests.helpers import stream  # noqa: E402
@@ -23,6 +26,17 @@ from tests.helpers import stream  # noqa: E402
 )
 def test_estimator_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("name", [name for name in estimators.__all__ if name[0].isupper()])
+def test_nothing_is_known_before_rows_have_come(name):
+    kind = getattr(estimators, name)
+    learned = [key for key, value in inspect.getmembers(kind) if isinstance(value, property) and key[0] != "_"]
+    assert learned
+    for key in learned:
+        for parameters in ({}, {"assume_centered": True}) if kind is SketchedCovariance else ({},):
+            with pytest.raises(NotFittedError):
+                getattr(kind(**parameters), key)
 
 
 X = stream("signal", np.random.default_rng(0), 400, 30) + np.linspace(0, 5, 30)

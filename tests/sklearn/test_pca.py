@@ -244,6 +244,20 @@ def test_more_passes_while_a_variance_moves(monkeypatch):
     assert SketchedPCA(3, sketch_size=81).fit(rows).n_passes_ == 1  # nothing was lost
 
 
+def test_passes_are_those_of_the_rows_that_were_read(monkeypatch, tmp_path):
+    through(monkeypatch, "sketch")
+    rows = stream("noise", np.random.default_rng(3), 600, 80)
+    passes = SketchedPCA(3).fit(rows).n_passes_
+    model = SketchedPCA(3, max_memory=0).fit(fs.open_rows(rows))
+    assert model.n_passes_ == passes >= 2
+    model.save(tmp_path / "m.fsk")
+    assert SketchedPCA.load(tmp_path / "m.fsk").n_passes_ == passes
+    assert SketchedPCA.from_sketch(model.sketch_, n_components=3).n_passes_ == 1
+    assert SketchedPCA(3, max_memory=0).partial_fit(rows).n_passes_ == 1
+    assert model.merge(SketchedPCA(3, max_memory=0).fit(rows)).n_passes_ == 1
+    assert model.partial_fit(rows).refine(np.vstack([rows, rows, rows])).n_passes_ == 2
+
+
 # -- the number of components ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.95, 0.999])
 @pytest.mark.parametrize("way", WAYS)

@@ -244,6 +244,14 @@ def test_folders_are_read_in_the_order_of_names_and_without_hidden_files(tmp_pat
     assert source.where(len(ROWS) + 1).endswith("9.npy, row 1")
 
 
+def test_rows_of_several_texts_are_placed_once_they_have_been_read(tmp_path):
+    for name, n in (("a.csv", 3), ("b.csv", 4)):
+        (tmp_path / name).write_text("x,y\n" + "1,2\n" * n)
+    source = open_rows(tmp_path)
+    assert sum(len(rows) for rows in source) == 7
+    assert source.where(2).endswith("a.csv, line 4, row 2") and source.where(4).endswith("b.csv, line 3, row 1")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

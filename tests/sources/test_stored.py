@@ -90,7 +90,7 @@ def test_a_data_set_that_cannot_be_opened_again_is_read_as_it_is(x):
         source = open_rows(file["x"])
         np.testing.assert_array_equal(whole(source), x)
         kept = file["x"]
-    with pytest.raises(SourceError, match="closed"):
+    with pytest.raises(SourceError, match="the data set is closed: open its file again"):
         open_rows(kept)
 
 

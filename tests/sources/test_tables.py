@@ -101,6 +101,16 @@ def test_columns_parts_and_starts(form, tmp_path):
             assert parts[0].identity() != parts[1].identity()
 
 
+@pytest.mark.parametrize("form", [form for form in AGAIN if form is not as_stream])
+def test_the_position_after_a_chunk_is_where_to_go_on(form, tmp_path):
+    x, source = matrix(), open_rows(form(table(matrix()), tmp_path))
+    for done in (0, 131):
+        for rows, position in source.chunks(done):
+            done += len(rows)
+            np.testing.assert_array_equal(whole(source, position), x[done:])
+        assert done == 1000
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_missing_is_named_or_filled(form, tmp_path):
     x = matrix(dtype=np.float64)
