@@ -34,7 +34,7 @@ test-oldest:  ## all tests but torch's with the lower bounds of pyproject.toml: 
 reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
 packages: .venv/ready  ## all that the other targets need but fastsketch itself
-	$(PIP) install -q $(TORCH) && $(PIP) install -q --group lint --group asan $$($(RUN) .ci/requirements.py test docs)
+	$(PIP) install -q $(TORCH) --group lint --group asan $$($(RUN) .ci/requirements.py test docs)
 build: .venv/ready  ## sdist and wheel into dist/
 	$(PIP) install -q build && $(RUN) -m build -o dist
 lint: .venv/ready  ## all that is checked without running the library's code
