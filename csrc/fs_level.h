@@ -15,8 +15,8 @@
 #define FS_LEVEL_H
 #include "fs_common.h"
 
-/* clang-cl has all that gcc has; cl itself compiles the plain level alone, and so does a compiler that does not know the
- * instructions, by CFLAGS=-DFS_NO_LEVELS. */
+/* clang-cl has all that gcc has; cl itself compiles the plain level alone, and so does a compiler that does not know
+ * the instructions, by CFLAGS=-DFS_NO_LEVELS. */
 #if defined(FS_NO_LEVELS)
 #define FS_X86 0
 #define FS_ARM 0
