@@ -70,13 +70,9 @@ QUICK = ("FrequentDirections", "SketchedNewton rfd", "SketchedNewton rfd, alpha0
 def _package(folder, blocked):
     """A copy of the package that has compiled nothing; blocked: where nothing can be kept either (not even by root)."""
     source = Path(fastsketch.__file__).parent
-    copy = folder / "fastsketch"
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.pyx"))
+    shutil.copytree(source, folder / "fastsketch", ignore=shutil.ignore_patterns("__pycache__", "*.c", "*.pyx"))
     (folder / "home").mkdir()
     if blocked:
-        for place in [*copy.rglob("*/"), copy]:
-            if place.is_dir():
-                (place / "__pycache__").write_text("not a folder")
         (folder / "home/.cache").write_text("not a folder")
     return folder
 

@@ -67,8 +67,7 @@ def _warm_up(commands: Any) -> None:
         "warm-up",
         help="compile what first updates and fits compile, for containers",
         description="Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel "
-        "compiles, and keep them where numba keeps such things: beside the package if that can be written to, else in "
-        "the user's cache folder, or in NUMBA_CACHE_DIR. Run it once where the image of a container is made: its "
-        "processes then read them, also where nothing can be written.",
+        "compiles, and keep them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a "
+        "container is made: its processes then read them, also where nothing can be written.",
     )
     common(parser, "_warm_up.warm_up")
