@@ -76,7 +76,7 @@ def _ones_of(rows: Any) -> Any:
 def read_names(path: Path) -> list[str]:
     """The lines of a UTF-8 file, each another name; an error names the file and the line."""
     names: dict[str, int] = {}
-    with InputFile(path) as file:
+    with InputFile(path).held() as file:
         lines = (line for block in whole_lines(file, BLOCK_BYTES, LONGEST_NAME) for line in bytes(block).splitlines())
         for number, line in enumerate(lines, 1):
             try:

@@ -158,7 +158,7 @@ def _of_text(path: Path, columns: ColumnNames | None, *, header: bool | None) ->
     items: list[str] = []
     numbers: list[float] = []
     lines: list[int] = []
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
 
         def is_header(first: list[str]) -> bool:
             nonlocal places

@@ -53,7 +53,7 @@ def read_events(
     times: list[float] = []
     lines: list[int] = []
     as_time = None
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
 
         def is_header(first: list[str]) -> bool:
             if header is not None:

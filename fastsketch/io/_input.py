@@ -7,10 +7,13 @@ import lzma
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol, Self, cast
 
 # Bytes of the file that are handed to a decompressor at a time.
 RAW_BYTES = 1 << 16
+# What is read whole may unpack to so many bytes, and so many times its length beside: tables and matrices as people
+# have them shrink by 3 to 15, lines made for it by 1,000.
+FREE_BYTES, GROWTH = 16 << 20, 32
 # An .xz header may ask for a dictionary of 4 GiB; `xz -9` takes 65 MiB.
 XZ_MEMORY = 512 << 20
 
@@ -31,6 +34,19 @@ class SourceError(ValueError):
     ...     print(error)
     no such file.npy cannot be read: No such file or directory
     """
+
+
+def most_unpacked(length: int, given: int | None) -> int:
+    """Bytes that a file of this length, which is read whole, may unpack to: what was `given`, or by its length."""
+    return FREE_BYTES + GROWTH * length if given is None else given
+
+
+def too_large(name: Path | str, most: int) -> SourceError:
+    """What to say of a file that unpacks to more."""
+    return SourceError(
+        f"{name} would be held in memory, and unpacks to more than {most:,} bytes: if it is as it should be, store it "
+        "without compression (a matrix: or raise max_unpacked of fs.open_rows)"
+    )
 
 
 class Decompressor(Protocol):
@@ -120,8 +136,14 @@ class InputFile:
         self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
         self._make = make
         self._stream = make() if make else None
+        self._unpacked, self._held, self._most = 0, False, None
 
-    def __enter__(self) -> "InputFile":
+    def held(self, most: int | None = None) -> Self:
+        """The same file, whose text will be in memory as a whole: SourceError where it unpacks to more than that."""
+        self._held, self._most = True, most
+        return self
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,6 +223,9 @@ class InputFile:
                 if not pending:
                     raise EOFError("the compressed stream does not end")
             if part := self._stream.decompress(pending, size):
+                self._unpacked += len(part)
+                if self._held and self._unpacked > (most := most_unpacked(self.place, self._most)):
+                    raise too_large(self.path, most)
                 return part
 
     def _after(self, rest: bytes) -> bytes:

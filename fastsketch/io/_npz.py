@@ -10,17 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_rows
-from fastsketch.io._input import SourceError
+from fastsketch.io._input import SourceError, most_unpacked, too_large
 from fastsketch.io._npy import Header, read_header
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# No deflate stream shrinks by more, so a member that claims more is damaged, and the memory that a file can ask for
-# stays in proportion to its length.
+# No deflate stream shrinks by more: a member that claims more is damaged.
 MOST_GROWTH = 1032
-# Rows without entries need no bytes in a file of columns or coordinates, but 8 bytes each here: this much is free.
-FREE_BYTES = 64 << 20
 READ_BYTES = 1 << 20
 
 # Raised by zipfile for damaged bytes (RuntimeError: encrypted), then by scipy for arrays that are no matrix.
@@ -37,14 +34,18 @@ class _Member(NamedTuple):
     header: Header
 
 
-def read_matrix(path: Path) -> "csr_array[Any]":
+def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
     """A matrix that scipy.sparse.save_npz wrote as CSR (also CSC and COO), as canonical CSR.
 
-    Raises SourceError for a file that is none, is damaged, or holds arrays that are no matrix.
+    Raises SourceError for a file that is none, is damaged, holds arrays that are no matrix, or unpacks to more than it
+    may.
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            return _matrix(archive, path.stat().st_size)
+            length = path.stat().st_size
+            return _matrix(path, archive, length, max(length, most_unpacked(length, max_unpacked)))
+    except SourceError:
+        raise
     except OSError as error:
         if error.errno is not None:
             raise
@@ -57,7 +58,7 @@ def _damaged(path: Path, error: Exception) -> SourceError:
     return SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error or type(error).__name__})")
 
 
-def _matrix(archive: zipfile.ZipFile, length: int) -> "csr_array[Any]":
+def _matrix(path: Path, archive: zipfile.ZipFile, length: int, most: int) -> "csr_array[Any]":
     from scipy.sparse import csr_array
 
     form = _text(archive, _member(archive, "format", length))
@@ -70,8 +71,10 @@ def _matrix(archive: zipfile.ZipFile, length: int) -> "csr_array[Any]":
         wanted = "fiub" if name == "data" else "iu"
         if member.header.dtype.kind not in wanted or len(member.header.shape) != (2 if name == "coords" else 1):
             raise ValueError(f"array {name!r} is {member.header.dtype} with shape {member.header.shape}")
-    if form != "csr" and 8 * n_rows > MOST_GROWTH * length + FREE_BYTES:
+    if form != "csr" and 8 * n_rows > most:  # they need no bytes in a file of columns or coordinates, but 8 each here
         raise ValueError(f"it claims {n_rows} rows in {length} bytes")
+    if sum(member.info.file_size for member in members.values()) > most:
+        raise too_large(path, most)
     arrays = {name: _read(archive, member, name) for name, member in members.items()}
     if form == "coo":
         return _from_coordinates(arrays, n_rows, n_columns)

@@ -122,7 +122,7 @@ def load_svmlight(
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 0, MOST_FEATURES + 1)
     zero_based = as_flag(zero_based, "zero_based")
-    with InputFile(path) as file:
+    with InputFile(path).held() as file:
         blocks = list(read_blocks(file, BLOCK_BYTES, zero_based=zero_based))
     width = max((block.width for block in blocks), default=0)
     if n_features is None:

@@ -57,7 +57,7 @@ def read_table(path: str | PathLike[str], *, values: bool) -> Table:
         If the file is missing, damaged or empty, or a line breaks one of these rules (the message names it).
     """
     path = Path(path)
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None) as file:
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
         return parse_table(file, values=values)
 
 

@@ -28,6 +28,7 @@ class Options:
     key: str | None = None
     header: bool | None = None
     beside: str | int | None = None  # see _beside.py
+    max_unpacked: int | None = None  # see most_unpacked of io/_input.py
 
 
 # Files by suffix.

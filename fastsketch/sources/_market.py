@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.io import table as kernel
 from fastsketch._validation import as_rows
-from fastsketch.io._input import InputFile, Opened, SourceError, whole_lines
-from fastsketch.io._npz import FREE_BYTES
+from fastsketch.io._input import FREE_BYTES, InputFile, Opened, SourceError, whole_lines
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._npz import SparseMatrix
 from fastsketch.sources._source import Source
@@ -25,7 +24,7 @@ _BANNER = re.compile(
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,18}))?[ \t]*\r?")
 
 
-def open_market(path: Path, file: Opened | None = None) -> Source:
+def open_market(path: Path, max_unpacked: int | None = None, *, file: Opened | None = None) -> Source:
     """The matrix in a file, or in a stream that is read once and held."""
     if file is not None:
         name = "standard input" if str(path) == "-" else str(path)
@@ -33,17 +32,16 @@ def open_market(path: Path, file: Opened | None = None) -> Source:
             source = ArraySource(_Reader(text, name).matrix(), name=name)
         source.repeatable = False
         return source
-    return MarketMatrix(path)
+    return MarketMatrix(path, max_unpacked)
 
 
 class MarketMatrix(SparseMatrix):
     """A matrix in a file: CSR, or, in the form "array", dense."""
 
-    @staticmethod
-    def load(path: Path) -> Any:
+    def load(self) -> Any:
         """See SparseMatrix."""
-        with InputFile(path) as text:
-            return _Reader(text, str(path)).matrix()
+        with InputFile(self.path).held(self._most) as text:
+            return _Reader(text, self.name).matrix()
 
 
 class _Header(NamedTuple):
@@ -112,7 +110,8 @@ class _Reader:
         header = self._header()
         width = 1 if header.dense else 2 if header.pattern else 3
         places = np.arange(width, dtype=np.int32)
-        parts: list[NDArray[np.float64]] = []
+        index: list[NDArray[Any]] = [np.empty((2, 0), _index_type(header))]
+        values = [np.empty(0)]
         found = 0
         first = self._line
         for text in self._blocks():
@@ -126,37 +125,49 @@ class _Reader:
             if missing:
                 raise self._error("a number is missing", self._line + 1)
             self._line += newlines
-            found += len(rows)
-            if found > header.entries:
+            if found + len(rows) > header.entries:
                 raise self._error(f"there are more than the {header.entries:,} entries that line {first} states")
-            parts.append(rows)
+            if not header.dense:
+                index.append(self._places(rows, header, found))
+            if not header.pattern:
+                values.append(rows[:, -1].copy())
+            found += len(rows)
         if found < header.entries:
             raise SourceError(f"{self._name} is cut short: it has {found:,} of {header.entries:,} entries")
         if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * found:
             raise SourceError(f"{self._name} claims {header.shape[0]:,} rows in {self._line:,} lines")
-        entries = np.concatenate(parts) if parts else np.empty((0, width))
-        return _dense(entries[:, 0], header) if header.dense else self._sparse(entries, header)
+        if header.dense:
+            return _dense(np.concatenate(values), header)
+        return self._sparse(np.concatenate(index, axis=1), np.concatenate(values), header)
 
-    def _sparse(self, entries: NDArray[np.float64], header: _Header) -> Any:
-        from scipy.sparse import coo_array
-
-        index = entries[:, :2].astype(np.int64) - 1
+    def _places(self, rows: NDArray[np.float64], header: _Header, before: int) -> NDArray[Any]:
+        """Rows and columns, from 0, of the entries after the first `before`."""
+        index = rows[:, :2].astype(np.int64) - 1
         for k, what in ((0, "row"), (1, "column")):
-            bad = (index[:, k] + 1 != entries[:, k]) | (index[:, k] < 0) | (index[:, k] >= header.shape[k])
+            bad = (index[:, k] + 1 != rows[:, k]) | (index[:, k] < 0) | (index[:, k] >= header.shape[k])
             if bad.any():
                 entry = int(np.argmax(bad))
                 raise SourceError(
-                    f"{self._name}: entry {entry + 1} has the {what} {entries[entry, k]:g}, outside [1, "
+                    f"{self._name}: entry {before + entry + 1} has the {what} {rows[entry, k]:g}, outside [1, "
                     f"{header.shape[k]}]"
                 )
-        values = np.ones(len(entries)) if header.pattern else entries[:, 2].copy()
+        return np.ascontiguousarray(index.T, _index_type(header))
+
+    def _sparse(self, index: NDArray[Any], values: NDArray[np.float64], header: _Header) -> Any:
+        from scipy.sparse import coo_array
+
+        values = np.ones(index.shape[1]) if header.pattern else values
         if header.symmetry != "general":
-            mirrored = index[:, 0] != index[:, 1]
+            mirrored = index[0] != index[1]
             sign = -1.0 if header.symmetry == "skew-symmetric" else 1.0
-            index = np.concatenate([index, index[mirrored][:, ::-1]])
+            index = np.concatenate([index, index[::-1, mirrored]], axis=1)
             values = np.concatenate([values, sign * values[mirrored]])
-        matrix: Any = coo_array((values, (index[:, 0], index[:, 1])), shape=header.shape)
+        matrix: Any = coo_array((values, (index[0], index[1])), shape=header.shape)
         return as_rows(matrix, name=f"{self._name}: the matrix")
+
+
+def _index_type(header: _Header) -> Any:
+    return np.int32 if max(header.shape) < 1 << 31 else np.int64
 
 
 def _dense(values: NDArray[np.float64], header: _Header) -> NDArray[np.float64]:

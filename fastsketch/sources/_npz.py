@@ -13,9 +13,9 @@ from fastsketch.sources._files import FileSource, reading
 from fastsketch.sources._source import Source, rows_of_part
 
 
-def open_npz(path: Path) -> Source:
+def open_npz(path: Path, max_unpacked: int | None = None) -> Source:
     """The matrix in an .npz file."""
-    return SparseMatrix(path)
+    return SparseMatrix(path, max_unpacked)
 
 
 class SparseMatrix(FileSource):
@@ -24,8 +24,9 @@ class SparseMatrix(FileSource):
     waits = False
     _sent = False  # from another process, which may send more parts of the same file
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_unpacked: int | None) -> None:
         super().__init__(path)
+        self._most = max_unpacked
         matrix = self._matrix()
         self.dtype, self.sparse = matrix.dtype, is_sparse(matrix)
         self._length, self.n_features = matrix.shape
@@ -39,11 +40,10 @@ class SparseMatrix(FileSource):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
 
-    @staticmethod
-    def load(path: Path) -> Any:
-        """The matrix in a file."""
-        with reading(path):
-            return read_matrix(path)
+    def load(self) -> Any:
+        """The matrix in the file."""
+        with reading(self.path):
+            return read_matrix(self.path, self._most)
 
     def _matrix(self) -> Any:
         """The matrix, which all parts in a process share."""
@@ -84,14 +84,14 @@ class _Last:
         self._matrix: Any = None
         self._kept: Any = None  # by workers alone, where parts come one after another
 
-    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[Path], Any], *, keep: bool) -> Any:
+    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[], Any], *, keep: bool) -> Any:
         """The matrix in a file, read where it is another one than before."""
         key = path.absolute(), stamp
         with self._lock:
             held = None if self._matrix is None else self._matrix()
             if held is None or self._of != key:
                 self._kept = None
-                held = load(path)
+                held = load()
                 self._of, self._matrix = key, weakref.ref(held)
             if keep:
                 self._kept = held

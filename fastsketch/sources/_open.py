@@ -37,6 +37,7 @@ def open_rows(
     key: str | None = None,
     header: bool | None = None,
     beside: str | int | None = None,
+    max_unpacked: int | None = None,
 ) -> Source:
     """Rows from wherever they are, as a source that is read a chunk at a time.
 
@@ -67,6 +68,9 @@ def open_rows(
         Whether the first line of a table of text has names; by default what stands in it decides.
     beside : str or int, optional
         A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
+    max_unpacked : int, optional
+        Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz). By default 16 MiB
+        and 32 times its length: more is an error.
 
     Returns
     -------
@@ -104,6 +108,7 @@ def open_rows(
         zero_based=as_flag(zero_based, "zero_based"),
         key=key,
         header=None if header is None else as_flag(header, "header"),
+        max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
         beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
     )
     if fill is not None:

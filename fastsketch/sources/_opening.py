@@ -26,7 +26,7 @@ def npz(path: Path, options: Options) -> Source:
     """A sparse matrix of scipy."""
     from fastsketch.sources._npz import open_npz
 
-    return open_npz(path)
+    return open_npz(path, options.max_unpacked)
 
 
 def svmlight(path: Path, options: Options) -> Source:
@@ -47,7 +47,7 @@ def market(path: Path, options: Options) -> Source:
     """A matrix of the Matrix Market."""
     from fastsketch.sources._market import open_market
 
-    return open_market(path)
+    return open_market(path, options.max_unpacked)
 
 
 def text(path: Path, options: Options) -> Source:
@@ -78,4 +78,4 @@ def market_stream(stream: "Stream", options: Options) -> Source:
     """A matrix of the Matrix Market that is read once, and then is in memory."""
     from fastsketch.sources._market import open_market
 
-    return open_market(stream.path, file=stream)
+    return open_market(stream.path, file=stream.held(options.max_unpacked))

@@ -4,7 +4,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class Stream(io.RawIOBase):
         if not self.closed and self._opened is not None:
             self._opened.close()
         super().close()
+
+    def held(self, most: int | None) -> Self:
+        """See InputFile."""
+        self._text.held(most)
+        return self
 
     def readable(self) -> bool:
         """See RawIOBase."""
