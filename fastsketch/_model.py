@@ -203,7 +203,7 @@ class Model:
         if work is not None:
             work._feature_names = names
             # in one step: an interrupt finds the state before or the state after
-            self.__dict__ = {**vars(work), "notes": self.notes, "_guard": self._guard}
+            vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
         return self
 
     def _require_columns(self, rows: Any) -> None:

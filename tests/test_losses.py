@@ -11,7 +11,6 @@ import pytest
 from fastsketch._kernels import losses as numbers
 from fastsketch._losses import (
     LOSSES,
-    OLDER,
     ONLINE_LOSSES,
     LossName,
     OnlineLossName,
@@ -72,7 +71,6 @@ def test_numbers_are_unique_and_those_of_the_compiled_file():
 def test_names_are_those_of_the_types():
     assert tuple(LOSSES) == LossName.__args__
     assert set(ONLINE_LOSSES) == set(OnlineLossName.__args__)
-    assert {name: present in LOSSES for name, present in OLDER.items()} == {"l1": True}
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.linalg.products import add_gram, product
 from fastsketch._threads import one_blas_thread
-from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known, SparseEngine
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, SparseEngine, to_read
 from fastsketch.sketching._methods import Method
 
 Matrix = NDArray[np.float64]
@@ -38,8 +38,8 @@ def by_feature(engine: AnyEngine, method: Method, *, most: int | None = None) ->
     """Read an engine, which stays as it is; of an exact sum `most` pairs, by default as many as it keeps."""
     if reads_by_feature(engine):
         return columns_of(engine, tracks=method.tracks)
-    if not (isinstance(engine, DenseEngine) and engine.is_settled_sum):
-        engine = engine.clone()
+    if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
+        engine = to_read(engine)
     known = engine.known(most)
     squares, turn = _held(known) if method.tracks else (known.squares, None)
     vt = known.vt if turn is None else product(np.ascontiguousarray(turn.T), np.ascontiguousarray(known.vt))

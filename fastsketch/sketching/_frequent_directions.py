@@ -28,10 +28,9 @@ from fastsketch.io import _checks as checks
 from fastsketch.sketching._audit import Audit, spectral_norm
 from fastsketch.sketching._by_feature import ByFeature, by_feature
 from fastsketch.sketching._engines import (
-    ENGINES,
     AnyEngine,
-    DenseEngine,
     EngineSetting,
+    ExactEngine,
     Growth,
     Known,
     MappedEngine,
@@ -42,7 +41,10 @@ from fastsketch.sketching._engines import (
     kind_for,
     make_engine,
     merge_engines,
+    misses_tolerance,
     put_known,
+    to_read,
+    updated,
 )
 from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
@@ -288,12 +290,14 @@ class FrequentDirections(MergeableModel):
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
-        if self._certain_high is None and self._estimates is None:
+        if self._certain_high is not None or self._estimates is not None:
+            engine = self._update_refined(engine, checked, weights)
+        elif engine.setting.growth is None:
             engine.update(checked, weights)
         else:
-            self._update_refined(engine, checked, weights)
+            engine = updated(engine, checked, weights)
         self._engine = engine
-        if not (self.max_sketch_size is None or isinstance(engine, MappedEngine)) and engine.misses_tolerance():
+        if self.max_sketch_size is not None and misses_tolerance(engine):
             self._say_that_it_misses(self._at_most(), stacklevel=5)
 
     def _at_most(self) -> str:
@@ -307,11 +311,11 @@ class FrequentDirections(MergeableModel):
                 stacklevel=stacklevel,
             )
 
-    def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> None:
+    def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> AnyEngine:
         certain, before = (self._certain_high, self._estimates), engine.n_rows
         try:
             self._certain_high = self._estimates = None
-            engine.update(rows, weights)
+            return updated(engine, rows, weights)
         except BaseException:
             if engine.n_rows == before:
                 self._certain_high, self._estimates = certain
@@ -361,7 +365,7 @@ class FrequentDirections(MergeableModel):
         super()._adopt(other)
         engine = self._engine
         if not (engine is None or isinstance(engine, MappedEngine)) and engine.setting.sketch_size < self.sketch_size:
-            engine.become(engine.setting.of_size(self.sketch_size))
+            self._engine = engine.resized(self.sketch_size)
 
     def _must_agree(self) -> dict[str, Any]:
         compressor = self._setting.compressor
@@ -546,7 +550,7 @@ class FrequentDirections(MergeableModel):
         True
         """
         engine = self._seen_engine()
-        if isinstance(engine, DenseEngine) and engine.exact:
+        if isinstance(engine, ExactEngine):
             engine = engine.clone()
             unit = ldexp(1.0, engine.exponent)
             with np.errstate(over="ignore", under="ignore"):
@@ -695,11 +699,11 @@ class FrequentDirections(MergeableModel):
 
     def _basis(self) -> tuple[NDArray[np.float64], View]:
         """The directions of the sketch, and how it stores rows."""
-        return self._seen_engine().clone().known().vt, self._basis_view()
+        return to_read(self._seen_engine()).known().vt, self._basis_view()
 
     def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
         """The second half of a second pass: from the products of all rows with the directions."""
-        refined = self._seen_engine().clone()
+        refined = to_read(self._seen_engine())
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
         if not self._compare(found, "refine", "the sketch stays as it was", refined, known, vt=vt):
             return
@@ -771,7 +775,7 @@ class FrequentDirections(MergeableModel):
             nonlocal same
             found = again.multiply(q)
             if same is None:
-                reduced = engine.clone()
+                reduced = to_read(engine)
                 same = self._compare(found, "audit", "its error says nothing of the sketch", reduced, reduced.known())
             return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
@@ -976,8 +980,9 @@ class FrequentDirections(MergeableModel):
         if about is None:
             checks.only(arrays)
             return
-        engine, setting = ENGINES[about["kind"]], self._setting_of(about)
-        if engine is not kind_for(setting, sparse=engine is SparseEngine):
+        setting = self._setting_of(about)
+        engine = kind_for(setting, sparse=about["kind"] == SparseEngine.kind)
+        if engine.kind != about["kind"]:
             raise ValueError(
                 f"a sketch of these parameters has no {about['kind']!r} rows with solver {setting.solver!r}"
             )
@@ -1006,7 +1011,7 @@ class FrequentDirections(MergeableModel):
         size = as_integer(about["sketch_size"], "sketch_size", 2)
         setting = self._setting.of_size(size).resolved(solver)
         buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
-        engine = ENGINES[about["kind"]]
+        engine = kind_for(setting, sparse=about["kind"] == SparseEngine.kind)
         if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
             return setting  # which a growth continues as if it had not been saved
         if issubclass(engine, SparseEngine):
@@ -1020,9 +1025,9 @@ class FrequentDirections(MergeableModel):
         self._engine = self._reading = self._certain_high = self._estimates = None
         self._regained = 0.0
         if about is not None:
-            engine = ENGINES[about["kind"]](
-                self._setting_of(about), about["n_features"], dtype=as_dtype(about["dtype"])
-            )
+            setting = self._setting_of(about)
+            kind = kind_for(setting, sparse=about["kind"] == SparseEngine.kind)
+            engine = kind(setting, about["n_features"], dtype=as_dtype(about["dtype"]))
             engine.restore(arrays)
             self._engine = engine
             if "regained" in arrays:

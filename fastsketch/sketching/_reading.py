@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching._by_feature import columns_of, make_upright, reads_by_feature
-from fastsketch.sketching._engines import AnyEngine, decomposed
+from fastsketch.sketching._engines import AnyEngine, decomposed, to_read
 
 # Units of rounding of the largest squared singular value, by size of the dtype, by which a read-out itself may be off.
 # It runs in double: of a float32 sketch, its values and vectors are rounded once; of a float64 sketch, what counts is
@@ -51,7 +51,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
     """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
     if engine.dtype == np.float32 and reads_by_feature(engine):
         return _read_by_feature(engine, compensates=compensates, regained=regained)
-    engine = engine.clone()
+    engine = to_read(engine)
     s, vt = decomposed(engine.reduce().astype(np.float64, copy=False))
     dtype = engine.dtype
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage

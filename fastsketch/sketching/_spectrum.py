@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
-from fastsketch.sketching._engines import AnyEngine, DenseEngine, Known
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, to_read
 from fastsketch.sketching._leading import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._reading import allowance, unspent, upright
@@ -64,9 +64,9 @@ def overview_of(
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
     lost; `certain_high` and `estimates`, upper ends and values that are known better.
     """
-    exact = isinstance(engine, DenseEngine) and engine.accumulated
-    if not (isinstance(engine, DenseEngine) and engine.is_settled_sum):
-        engine = engine.clone()
+    exact = isinstance(engine, ExactEngine) and engine.accumulated
+    if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
+        engine = to_read(engine)
     known = engine.known(most)
     top = float(known.squares.max(initial=0.0))
     if exact:
@@ -159,7 +159,7 @@ def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
 
     Without what was lost before the directions came in: that part of the trace was not seen along any of them.
     """
-    known = engine.clone().known()
+    known = to_read(engine).known()
     unit = ldexp(1.0, engine.exponent)
     values, turn = np.linalg.eigh(known.seen)
     with np.errstate(over="ignore", under="ignore"):

@@ -20,6 +20,7 @@ from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import (
     DenseEngine,
     EngineSetting,
+    ExactEngine,
     Known,
     SparseEngine,
     decomposed,
@@ -213,7 +214,7 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     Memory d^2 beside the rows, and a copy of the nonzeros of CSR ones.
     """
     source = _Rows(rows, weights, center=setting.center)
-    engine = DenseEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
+    engine = ExactEngine(setting.resolved("exact"), source.d, dtype=np.dtype(np.float64))
     total = engine.cov
     if source.sparse and row_steps(rows) * SPARSE_STEP < float(source.n) * source.d * source.d:
         x = source.csr()

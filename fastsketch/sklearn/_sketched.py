@@ -93,9 +93,7 @@ class Merging(Learned):
             if mine[name] is not value and not np.all(mine[name] == value):
                 raise ValueError(f"other has {name}={value!r}, this estimator {mine[name]!r}: they cannot be merged")
         if not begun:
-            for name, value in vars(copy.deepcopy(other)).items():
-                if name not in self.get_params(deep=False) and name != "_entered":
-                    setattr(self, name, value)
+            self._become(copy.deepcopy(other))
             return
         if self.n_features_in_ != other.n_features_in_:
             raise ValueError(f"other has {other.n_features_in_} features, this estimator {self.n_features_in_}")
@@ -177,9 +175,11 @@ class Merging(Learned):
 
     def _become(self, other: Any) -> None:
         """Take all that another estimator has learned, in one step; parameters stay."""
-        learned = {name: value for name, value in vars(other).items() if name != "_entered"}
-        own = {name: vars(self)[name] for name in (*self.get_params(deep=False), "_entered") if name in vars(self)}
-        self.__dict__ = {**learned, **own}
+        own = {*self.get_params(deep=False), "_entered"}
+        learned = {name: value for name, value in vars(other).items() if name not in own}
+        for name in vars(self).keys() - learned.keys() - own:  # names of columns, which the rows before had
+            delattr(self, name)
+        vars(self).update(learned)
 
 
 def as_far_source(X: Any) -> Source | None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._engines import EngineSetting, ExactEngine, dense_form
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._sized_map import SizedMap
 from fastsketch.summaries._forest import Node
@@ -119,22 +119,18 @@ class EngineLeaf:
     ) -> None:
         self.block_rows, self.index = block_rows, index
         self._setting = setting
-        self._engine = DenseEngine(setting, n_features, dtype=dtype)
+        self._engine = dense_form(setting)(setting, n_features, dtype=dtype)
 
     @property
     def n_rows(self) -> int:
         return self._engine.n_rows
-
-    @property
-    def _exact(self) -> bool:
-        return self._setting.solver == "exact"
 
     def atomic(self, n: int) -> bool:
         return n < self.block_rows - self.n_rows  # the engine sees to it
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
         rows = rows[: self.block_rows - self.n_rows]
-        if self._exact:
+        if isinstance(self._engine, ExactEngine):
             top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
             if abs(top) > MOST_EXPONENT:
                 raise ValueError(
@@ -148,7 +144,7 @@ class EngineLeaf:
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
-            if self._exact:
+            if isinstance(engine, ExactEngine):
                 rows, lost = engine.gram() * unit * unit, 0.0
             else:
                 rows = (engine.reduce() * unit).astype(engine.dtype)
@@ -157,7 +153,7 @@ class EngineLeaf:
 
     def restart(self, index: int) -> None:
         self.index = index
-        self._engine = DenseEngine(self._setting, self._engine.n_features, dtype=self._engine.dtype)
+        self._engine = type(self._engine)(self._setting, self._engine.n_features, dtype=self._engine.dtype)
 
     def copy(self) -> "EngineLeaf":
         other = object.__new__(EngineLeaf)

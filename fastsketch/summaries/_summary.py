@@ -11,7 +11,7 @@ from fastsketch._kernels.sketching.random_map import BlockState
 from fastsketch._kernels.sketching.state import SketchState
 from fastsketch._validation import as_integer
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines import DenseEngine, EngineSetting
+from fastsketch.sketching._engines import EngineSetting, dense_form
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
@@ -251,7 +251,7 @@ def validate(
         MappedBlock.validate(leaf, plan.block, d, dtype=dtype, center=True)
         counts = BlockState.COUNTS
     else:
-        DenseEngine.validate(leaf, plan.block, d, dtype=dtype)
+        dense_form(plan.block).validate(leaf, plan.block, d, dtype=dtype)
         counts = SketchState.COUNTS
     begun = checks.named_numbers(leaf, "count", counts, np.dtype(np.int64))["n_rows"]
     checks.number_within(begun, "rows of the block being filled", 0, plan.block_rows - 1)

@@ -193,6 +193,18 @@ def test_merge_is_exact_in_the_mean_and_counts(kind):
     assert same_state(merged, other.merge(two))
 
 
+@pytest.mark.parametrize("solver", ["gram", "svd", "exact"])
+def test_a_merge_holds_the_mapped_rows_of_both(solver):
+    rows = RNG.standard_normal((400, 12))
+    make = lambda first: fs.FrequentDirections(  # noqa: E731
+        4, solver=solver, compressor=fs.Compressor("srht", 4, block_rows=40, first_block=first)
+    )
+    one, two = make(0).update(rows[:200]), make(100).update(10 * rows[200:])
+    both = one.squared_norm + two.squared_norm
+    assert np.isclose(one.merge(two).squared_norm, both)
+    assert np.isclose(np.linalg.norm(one.sketch(), 2), np.linalg.norm(two.sketch(), 2), rtol=0.05)
+
+
 def test_heavy_rows_are_what_sets_the_maps_apart():
     """One heavy row in 4,000: sampling misses it, every other map keeps its direction."""
     rows = RNG.standard_normal((4000, 50))

@@ -63,9 +63,9 @@ def blas_threads():
 def test_a_fit_leaves_blas_as_it_is(monkeypatch):
     seen, absorb = [], DenseEngine.absorb
 
-    def watched(engine, piece, weights, *, scale):
+    def watched(engine, piece, weights):
         seen.append(blas_threads())
-        absorb(engine, piece, weights, scale=scale)
+        absorb(engine, piece, weights)
 
     monkeypatch.setattr(DenseEngine, "absorb", watched)
     with threadpool_limits(3, user_api="blas"):

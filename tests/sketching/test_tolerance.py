@@ -257,17 +257,18 @@ def test_an_interrupted_growth_is_undone(monkeypatch):
     for after in (1, 2, 3):
         sketch = fs.FrequentDirections(tolerance=0.01, solver="gram").update(rows[:5])
         before, calls = sketch.to_bytes(), 0
-        become = DenseEngine.become
+        resized = DenseEngine.resized
 
-        def stopping(self, setting, become=become, after=after):
+        def stopping(self, sketch_size, resized=resized, after=after):
             nonlocal calls
             calls += 1
-            become(self, setting)
+            larger = resized(self, sketch_size)
             if calls == after:
                 raise KeyboardInterrupt
+            return larger
 
         with monkeypatch.context() as patch:
-            patch.setattr(DenseEngine, "become", stopping)
+            patch.setattr(DenseEngine, "resized", stopping)
             with pytest.raises(KeyboardInterrupt):
                 sketch.update(rows)
         assert sketch.to_bytes() == before

@@ -1,9 +1,11 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
 from fastsketch.sketching._engines._base import Engine, exponent_for
-from fastsketch.sketching._engines._choose import ENGINES, AnyEngine, kind_for, make_engine, stays_sparse
+from fastsketch.sketching._engines._choose import AnyEngine, kind_for, make_engine, stays_sparse
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._exact import ExactEngine, dense_form
+from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
 from fastsketch.sketching._engines._growth import Growth, Reference
 from fastsketch.sketching._engines._ledger import Known, decomposed
 from fastsketch.sketching._engines._mapped import MappedEngine
@@ -11,11 +13,11 @@ from fastsketch.sketching._engines._setting import EngineSetting, SolverName, ex
 from fastsketch.sketching._engines._sparse import SparseEngine
 
 __all__ = [
-    "ENGINES",
     "AnyEngine",
     "DenseEngine",
     "Engine",
     "EngineSetting",
+    "ExactEngine",
     "Growth",
     "Known",
     "MappedEngine",
@@ -23,12 +25,16 @@ __all__ = [
     "SolverName",
     "SparseEngine",
     "decomposed",
+    "dense_form",
     "exact_pays",
     "exponent_for",
     "kind_for",
     "make_engine",
     "merge_engines",
+    "misses_tolerance",
     "put_known",
     "shrink_rows",
     "stays_sparse",
+    "to_read",
+    "updated",
 ]

@@ -6,6 +6,7 @@ is one slice and therefore all or nothing by itself; a longer one is undone from
 is refused or interrupted.
 """
 
+from abc import ABC, abstractmethod
 from math import frexp, ldexp, sqrt
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -19,7 +20,7 @@ from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchSta
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, squares_of
+from fastsketch.sketching._engines._growth import squares_of
 from fastsketch.sketching._engines._ledger import (
     Known,
     known_of,
@@ -73,7 +74,7 @@ State = TypeVar("State", bound=SketchState)
 Piece = TypeVar("Piece")
 
 
-class Engine(Generic[State, Piece]):
+class Engine(ABC, Generic[State, Piece]):
     """A state, and the rules by which batches, scales and merges change it."""
 
     kind: ClassVar[str]
@@ -83,8 +84,6 @@ class Engine(Generic[State, Piece]):
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
-        # whether l follows a tolerance: a sum needs none
-        self.grows = setting.growth is not None and setting.solver != "exact"
         state = self.make_state()
         self.state = state
         self.ledger: Ledger | None = None  # of a sum nothing is ever lost
@@ -98,82 +97,74 @@ class Engine(Generic[State, Piece]):
         self.mean_low: NDArray[np.float64] = np.asarray(state.mean_low)
         self.root: NDArray[np.float64] = np.asarray(state.root)
 
-    # -- defined by subclasses --------------------------------------------------------------------------------------
+    # -- what a form of the buffer defines -------------------------------------------------------------------------
     @classmethod
+    @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
         """Rows of the buffer."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
         """The rules of ``own_arrays``, where the counts have passed: ValueError names the array."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_state(self) -> State:
         """The state of an engine that has seen no rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fits(self, rows: Any) -> bool:
         """Whether the kernel can read the batch where it lies."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bytes_per_row(self, rows: Any) -> int:
         """Of the batch, as the kernel takes it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut(self, rows: Any) -> Piece:
         """A slice of rows as the kernel takes it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scan(self, piece: Piece) -> tuple[int, float]:
         """(index of the first row that is not finite, or -1; largest |entry| before it)."""
-        raise NotImplementedError
 
-    def absorb(self, piece: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+    @abstractmethod
+    def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""
-        raise NotImplementedError
 
-    def length(self, piece: Piece) -> int:
-        """Rows of a slice."""
-        raise NotImplementedError
-
+    @abstractmethod
     def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
         """Some rows of a slice, as the kernel takes them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
         """Rows of the buffer after decay and centring, at their true length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
         """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
-        raise NotImplementedError
 
-    def multiply(self, factor: float) -> None:
-        """Multiply all that is settled by a factor (rows; squares by its square)."""
-        raise NotImplementedError
-
-    def multiply_new(self, factor: float) -> None:
-        """Multiply the new rows by a factor."""
-        raise NotImplementedError
-
+    @abstractmethod
     def new_rows(self) -> slice:
         """Entries of ``root`` that belong to the new rows of the buffer."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def new_values(self) -> NDArray[Any]:
+        """The entries of the new rows, a view."""
+
+    @abstractmethod
     def own_arrays(self) -> Arrays:
         """The buffer: views."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
         """The inverse of ``own_arrays``."""
-        raise NotImplementedError
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
@@ -184,23 +175,17 @@ class Engine(Generic[State, Piece]):
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
         finite."""
-        n = rows.shape[0]
-        step = self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
-        saved = None
-        if n > step or self.may_shrink(rows):  # and no eigensolver is sure to end
+        n, step = rows.shape[0], self.step(rows)
+        saved, rows_then = None, self.n_rows
+        if step < n or self.may_shrink(rows):  # and no eigensolver is sure to end
             saved = self.saved_from(rows)
-        before, rows_then = self.__dict__ if saved is not None and self.grows else None, self.n_rows
-        if n > step:
-            step = min(step, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
         try:
             for start in range(0, n, step):
-                stop = min(start + step, n)
-                part = None if weights is None else weights[start:stop]
+                part = None if weights is None else weights[start : start + step]
                 # scipy takes 12 us for a slice, half of what one row costs
-                self._slice(rows if stop - start == n else rows[start:stop], part, offset=offset + start)
+                piece = self.checked(rows[start : start + step] if step < n else rows, part, offset=offset + start)
+                self.absorb(piece, part)
         except BaseException:
-            if before is not None:
-                self.__dict__ = before  # without taking memory
             if saved is not None and not self.is_past(saved, rows_then + n):
                 self.restore(saved)
             _threads.settle()
@@ -218,93 +203,34 @@ class Engine(Generic[State, Piece]):
         """Whether a batch is in that ends with so many rows, and can no longer be undone from what was saved."""
         return False
 
-    def _slice(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> None:
+    def step(self, rows: Any) -> int:
+        """Rows of a slice of a batch: all of them, unless they are many buffers."""
+        n, most = rows.shape[0], self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
+        return max(n, 1) if n <= most else min(most, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
+
+    def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
+        """Return a slice as the kernel takes it, and fit the scale to it; ValueError names a row that is not finite."""
         piece = self.cut(rows)
         bad, largest = self.scan(piece)
         if bad >= 0:
             raise not_finite(offset + bad, self.dtype)
         self._fit_scale(largest, weights)
-        scale = ldexp(1.0, -self.exponent)
-        if not self.grows or self.room() > rows.shape[0]:
-            self.absorb(piece, weights, scale=scale)
-        else:
-            self._absorb_growing(piece, weights, scale=scale)
+        return piece
 
-    def _absorb_growing(self, piece: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
-        """As ``absorb``, in parts of one shrink at most; one that removes too much is taken back."""
-        n, start = self.length(piece), 0
-        while start < n:
-            start = self._absorb_until_growth(piece, weights, start, scale=scale)
-
-    def _absorb_until_growth(
-        self, piece: Piece, weights: NDArray[np.float64] | None, start: int, *, scale: float
-    ) -> int:
-        """Rows of a slice from `start` on, until l grows or they are all in; return the first that is not."""
-        n = self.length(piece)
-        while start < n:
-            room = max(1, self.room())
-            stop = min(n, start + room) if self.grows else n
-            part = self.part_of(piece, start, stop)
-            part_weights = None if weights is None else weights[start:stop]
-            saved = self.arrays(copy=True) if self.grows and stop - start == room else None
-            self.absorb(part, part_weights, scale=scale)
-            start = stop
-            if saved is not None and self._too_much():
-                self.restore(saved)
-                self._make_room(part, part_weights, scale=scale)
-                break
-        return start
-
-    def _too_much(self) -> bool:
-        """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
-        growth, state, size = self.setting.growth, self.state, self.setting.sketch_size
-        if growth is None or growth.bounded(size + 1, self.n_features) <= size:
-            return False
-        return growth.spent(state.shrinkage, state.squared_norm, float(self.lam[: state.kept].max(initial=0.0)))
-
-    def misses_tolerance(self) -> bool:
-        """Whether shrinks alone have removed more than the whole tolerance."""
-        growth, state = self.setting.growth, self.state
-        if growth is None or not self.grows:
-            return False
-        top = float(self.lam[: state.kept].max(initial=0.0))
-        return growth.spent(state.shrinkage, state.squared_norm, top, share=1.0)
-
-    def _make_room(self, part: Piece, weights: NDArray[np.float64] | None, *, scale: float) -> None:
-        """Take a part that would lead to a shrink into a larger buffer instead."""
-        growth, size = self.setting.growth, self.setting.sketch_size
-        assert growth is not None
-        self.become(self.setting.of_size(growth.bounded(growth.next_size(size), self.n_features)))
-        self.absorb(part, weights, scale=scale)
-        settled = self.clone()
-        squares, whole = settled.leading_squares()
-        state = settled.state
-        wanted = growth.smallest(
-            squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
-        )
-        if not whole and wanted > len(squares):  # the next shrink will say more
-            wanted = size
-        self.enlarge(max(self.setting.sketch_size, growth.bounded(wanted, self.n_features)))
+    def resized(self, sketch_size: int) -> Self:
+        """Return another engine in the same state under another l, of which at most as many rows are kept."""
+        other = type(self)(self.setting.of_size(sketch_size), self.n_features, dtype=self.dtype)
+        arrays = self.arrays()
+        for name, fill in (("lam", 0.0), ("gain", 1.0)):
+            longer = np.full(sketch_size + 1, fill)
+            longer[: min(sketch_size, self.setting.sketch_size) + 1] = arrays[name][: sketch_size + 1]
+            arrays[name] = longer
+        other.restore({**arrays, **ledger_of_size(self.ledger, sketch_size)})
+        return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
         """Squared singular values of the settled rows, descending, and whether these are all. Changes the state."""
         return squares_of(self.settled_rows()), True
-
-    def enlarge(self, sketch_size: int) -> None:
-        """Go on with at least as large an l; the rows and all that is known of them stay as they are."""
-        if sketch_size > self.setting.sketch_size:
-            self.become(self.setting.of_size(sketch_size))
-
-    def become(self, setting: EngineSetting) -> None:
-        """Go on under a setting that differs in l, of which at most as many rows are kept."""
-        other = type(self)(setting, self.n_features, dtype=self.dtype)
-        size, arrays = setting.sketch_size, self.arrays()
-        for name, fill in (("lam", 0.0), ("gain", 1.0)):
-            longer = np.full(size + 1, fill)
-            longer[: min(size, self.setting.sketch_size) + 1] = arrays[name][: size + 1]
-            arrays[name] = longer
-        other.restore({**arrays, **ledger_of_size(self.ledger, size)})
-        self.__dict__ = other.__dict__
 
     def room(self) -> int:
         """New rows that the buffer takes before it shrinks."""
@@ -328,6 +254,17 @@ class Engine(Generic[State, Piece]):
             self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
             self.state.exponent = exponent
         self.state.top = top
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all that is settled by a factor (rows; squares by its square)."""
+        self.gain *= factor
+        for _ in range(2):  # the square of a factor may leave the range though the product does not
+            self.lam *= factor
+
+    def multiply_new(self, factor: float) -> None:
+        """Multiply the new rows by a factor."""
+        values = self.new_values()
+        values *= self.dtype.type(factor)
 
     def scale_all(self, factor: float) -> None:
         """Store everything multiplied by a power of two: rows, mean, and squares by its square."""
@@ -467,51 +404,13 @@ class Engine(Generic[State, Piece]):
     def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more rows than may stay there, shrink it; return its rows.
 
-        With a tolerance, sketch_size becomes the smallest that meets it. Changes the state, though not the matrix it
-        stands for: callers work on a clone.
+        Changes the state, though not the matrix it stands for: callers work on a clone, with a tolerance on that of
+        ``to_read``.
         """
-        setting = self.setting
-        if setting.growth is not None:
-            setting = setting.of_size(self._smallest_size())
-            if setting.sketch_size > self.setting.sketch_size:  # there are arrays for as many rows first
-                self.become(setting)
-            self._shrink_to(setting)
         state = self.state
-        new = state.fill - state.kept
-        if state.fill + (setting.center and new > 0) > self.most_rows(setting):
+        if state.fill + (self.setting.center and state.fill > state.kept) > self.most_rows(self.setting):
             self.flush()
-        if setting is not self.setting:
-            self.become(setting)
         return self.settled_rows()
-
-    def _shrink_to(self, setting: EngineSetting) -> None:
-        """Let the next shrink leave as many rows as under another setting, of no larger l: a last one."""
-        state, ledger = self.state, self.ledger
-        state.n_keep, state.n_spare = setting.sketch_size - 1, setting.rows_spared
-        if ledger is not None:
-            ledger.n_spare = min(state.n_spare, state.n_keep)
-
-    def _smallest_size(self) -> int:
-        """The smallest l that meets the tolerance, or the largest there is."""
-        growth, settled = self.setting.growth, self.clone()
-        assert growth is not None
-        squares, whole = settled.leading_squares()
-        size = self._smallest_for(squares, settled)
-        if not whole and size > len(squares):
-            settled = self.clone()
-            size = self._smallest_for(squares_of(settled.settled_rows()), settled)
-        return growth.bounded(size, self.n_features)
-
-    def _smallest_for(self, squares: NDArray[np.float64], settled: Self) -> int:
-        growth, state = self.setting.growth, settled.state
-        assert growth is not None
-        eps, top = float(np.finfo(self.dtype).eps), float(squares.max(initial=0.0))
-        return growth.smallest(
-            squares,
-            shrinkage=state.shrinkage,
-            squared_norm=state.squared_norm,
-            rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * top,
-        )
 
     def align(self, other: "AnyBuffer") -> None:
         """Bring two engines to one scale; both stand for the same rows as before."""
@@ -539,10 +438,7 @@ class Engine(Generic[State, Piece]):
 
     def joint_rounding(self, other: float) -> float:
         """The square of the allowance with that of other rows: as within a stream, see ``flush`` of the kernels."""
-        mine = self.state.rounding
-        if self.kind == "dense" and self.setting.solver == "gram" and self.dtype == np.float32:
-            return mine + other
-        allowance = sqrt(mine) + sqrt(other)
+        allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 
 

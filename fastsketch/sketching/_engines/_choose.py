@@ -6,6 +6,7 @@ import numpy as np
 
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._exact import dense_form
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting, exact_pays
 from fastsketch.sketching._engines._sparse import SparseEngine
@@ -39,7 +40,4 @@ def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
     """The engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
     if setting.compressor is not None:
         return MappedEngine
-    return SparseEngine if sparse and setting.solver == "gram" else DenseEngine
-
-
-ENGINES: dict[str, type[AnyEngine]] = {engine.kind: engine for engine in (DenseEngine, SparseEngine, MappedEngine)}
+    return SparseEngine if sparse and setting.solver == "gram" else dense_form(setting)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import frexp
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
 from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._exact import ExactEngine
 from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._engines._sparse import SparseEngine
+
+Buffer = TypeVar("Buffer", bound=AnyBuffer)
 
 
 def merge_engines(
@@ -30,25 +33,26 @@ def merge_engines(
         mine.settle()
         theirs.settle()
         correction = mine.take_over(theirs)
-        merge_engines(mine.inner, theirs.inner)
+        inner = merge_engines(mine.inner, theirs.inner)
+        assert isinstance(inner, DenseEngine)  # as both were
+        mine.inner = inner
         if correction is not None:
-            mine.inner.update(correction)
+            inner.update(correction)
         return mine
     assert not isinstance(theirs, MappedEngine)
-    if isinstance(theirs, DenseEngine) and theirs.exact:
+    if isinstance(theirs, ExactEngine):
         mine, theirs = theirs, mine  # rows go into a sum, and not out of it
     mine.align(theirs)
     size = max(mine.setting.sketch_size, theirs.setting.sketch_size)
     if mine.setting.sketch_size < size:
-        mine.become(mine.setting.of_size(size))
-    if isinstance(mine, DenseEngine) and mine.exact:
-        mine.add_exact(theirs)
+        mine = mine.resized(size)
+    if isinstance(mine, ExactEngine):
+        mine.add(theirs)
         return mine
     if theirs.setting.sketch_size < size:
-        theirs.become(theirs.setting.of_size(size))
+        theirs = theirs.resized(size)
     if mine.setting.growth is not None:
-        merge_growing(mine, theirs, mine.setting.growth)
-        return mine
+        return merge_growing(mine, theirs, mine.setting.growth)
     if mine.ledger is not None:
         merge_known(mine, theirs)
         return mine
@@ -63,7 +67,7 @@ def merge_engines(
     return mine
 
 
-def merge_growing(mine: AnyBuffer, theirs: AnyBuffer, growth: Growth) -> None:
+def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
     """As ``merge_engines``, with an l at which the shrink leaves the tolerance what it leaves it in a stream."""
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:
@@ -79,13 +83,14 @@ def merge_growing(mine: AnyBuffer, theirs: AnyBuffer, growth: Growth) -> None:
         squares_of(rows), shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
     )
     mine.replace_rows(rows[:0])
-    mine.become(mine.setting.of_size(max(mine.setting.sketch_size, growth.bounded(wanted, mine.n_features))))
+    mine = mine.resized(max(mine.setting.sketch_size, growth.bounded(wanted, mine.n_features)))
     if known:
         _put_joined(mine, known, correction)
-        return
+        return mine
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
+    return mine
 
 
 def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:

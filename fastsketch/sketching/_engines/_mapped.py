@@ -11,7 +11,7 @@ from fastsketch import _threads
 from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._exact import dense_form
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
@@ -39,7 +39,8 @@ class MappedEngine:
         self.compressor: Compressor | None = replace(
             compressor, rows_out=sized_map.rows_out, block_rows=sized_map.block_rows
         )
-        self.inner = DenseEngine(self.inner_setting(setting, sized_map), n_features, dtype=dtype)
+        inner = self.inner_setting(setting, sized_map)
+        self.inner = dense_form(inner)(inner, n_features, dtype=dtype)
         self.block = MappedBlock(
             sized_map, n_features, dtype=dtype, center=setting.center, index=compressor.first_block
         )
@@ -192,7 +193,8 @@ class MappedEngine:
         """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
         sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
         assert compressor is not None  # or there would be no map
-        DenseEngine.validate(_named(arrays, "inner_"), cls.inner_setting(setting, sized_map), n_features, dtype=dtype)
+        inner = cls.inner_setting(setting, sized_map)
+        dense_form(inner).validate(_named(arrays, "inner_"), inner, n_features, dtype=dtype)
         MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
         checks.finite(arrays, "mean", (n_features if setting.center else 0,))
         checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))

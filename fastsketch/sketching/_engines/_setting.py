@@ -42,6 +42,11 @@ class EngineSetting:
         return self.sketch_size - floor(self.share_lowered * self.sketch_size)
 
     @property
+    def grows(self) -> bool:
+        """Whether l follows a tolerance: a sum needs none."""
+        return self.growth is not None and self.solver != "exact"
+
+    @property
     def keeps_ledger(self) -> bool:
         """Whether there is a ledger: a sum loses nothing."""
         return self.ledger and self.solver != "exact"

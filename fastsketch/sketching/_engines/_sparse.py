@@ -1,6 +1,7 @@
 """The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
 
 from dataclasses import replace
+from math import ldexp
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         indptr, _, data = piece
         return kernel.scan(indptr, data)
 
-    def absorb(self, piece: Csr, weights: NDArray[np.float64] | None, *, scale: float) -> None:
+    def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""
         indptr, indices, data = piece
         state = self.state
@@ -126,11 +127,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
         # beyond what is enough, the kernel makes room as it goes
         state.make_room(state.n_stored + (min(fullest, state.enough) if state.block else fullest))
-        kernel.absorb(indptr, indices, data, weights, scale, state)
-
-    def length(self, piece: Csr) -> int:
-        """Rows of a slice."""
-        return len(piece[0]) - 1
+        kernel.absorb(indptr, indices, data, weights, ldexp(1.0, -state.exponent), state)
 
     def part_of(self, piece: Csr, start: int, stop: int) -> Csr:
         """Some rows of a slice, as the kernel takes them."""
@@ -176,7 +173,7 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         n, state = rows.shape[0], self.state
         later = self.capacity - self.setting.center - state.n_keep
         one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
-        if self.grows or not one or n > self.capacity:
+        if not one or n > self.capacity:
             return self.arrays(copy=True)
         out = super().arrays()
         del out["z"]
@@ -274,12 +271,6 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         self.gain[:] = 1.0
         np.asarray(self.state.indptr)[0] = 0
 
-    def multiply_new(self, factor: float) -> None:
-        """Multiply the new rows by a factor."""
-        self.state.data[: self.state.n_stored] *= self.dtype.type(factor)
-
-    def multiply(self, factor: float) -> None:
-        """Multiply all that is settled by a factor (rows; squares by its square)."""
-        self.gain *= factor
-        for _ in range(2):  # the square of a factor may leave the range though the product does not
-            self.lam *= factor
+    def new_values(self) -> NDArray[Any]:
+        """The entries of the new rows, a view."""
+        return self.state.data[: self.state.n_stored]

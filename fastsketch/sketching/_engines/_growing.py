@@ -1,0 +1,149 @@
+"""Engines whose l follows a tolerance: what takes an engine and gives the one to go on with, of a larger l or not.
+
+A shrink is made, and taken back if it has removed too much: the rows that led to it then go into a larger buffer.
+"""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch.sketching._engines._base import AnyBuffer
+from fastsketch.sketching._engines._choose import AnyEngine
+from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._exact import ExactEngine
+from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, Growth, squares_of
+from fastsketch.sketching._engines._mapped import MappedEngine
+from fastsketch.sketching._engines._setting import exact_pays
+
+Weights = NDArray[np.float64] | None
+
+
+def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
+    """Take all rows of a batch, or none, as ``Engine.update``; return the engine that has them.
+
+    It is another one, and the one given stays as it was, where rows may bring a shrink that goes beyond the tolerance.
+    """
+    if isinstance(engine, MappedEngine) or not engine.setting.grows or rows.shape[0] < engine.room():
+        engine.update(rows, weights)
+        return engine
+    n, step = rows.shape[0], engine.step(rows)
+    try:
+        found: AnyBuffer = engine.clone()
+        for start in range(0, n, step):
+            part = None if weights is None else weights[start : start + step]
+            piece = found.checked(rows[start : start + step] if step < n else rows, part, offset=start)
+            found = _absorbed(found, piece, min(step, n - start), part)
+        return found
+    except BaseException:
+        _threads.settle()
+        raise
+
+
+def _absorbed(engine: AnyBuffer, piece: Any, n: int, weights: Weights) -> AnyBuffer:
+    """Take a checked slice of n rows, in parts of one shrink at most; one that removes too much is taken back."""
+    start = 0
+    while start < n:
+        room = max(1, engine.room())
+        stop = min(n, start + room) if engine.setting.grows else n
+        part = engine.part_of(piece, start, stop)
+        part_weights = None if weights is None else weights[start:stop]
+        saved = engine.arrays(copy=True) if engine.setting.grows and stop - start == room else None
+        engine.absorb(part, part_weights)
+        start = stop
+        if saved is not None and _too_much(engine):
+            engine.restore(saved)
+            engine = _with_room_for(engine, part, part_weights)
+    return engine
+
+
+def _rule(engine: AnyBuffer) -> Growth:
+    growth = engine.setting.growth
+    assert growth is not None
+    return growth
+
+
+def _too_much(engine: AnyBuffer) -> bool:
+    """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+    growth, size = _rule(engine), engine.setting.sketch_size
+    return growth.bounded(size + 1, engine.n_features) > size and _spent(engine, SHARE)
+
+
+def misses_tolerance(engine: AnyEngine) -> bool:
+    """Whether shrinks alone have removed more than the whole tolerance."""
+    return not isinstance(engine, MappedEngine) and engine.setting.grows and _spent(engine, 1.0)
+
+
+def _spent(engine: AnyBuffer, share: float) -> bool:
+    state = engine.state
+    top = float(engine.lam[: state.kept].max(initial=0.0))
+    return _rule(engine).spent(state.shrinkage, state.squared_norm, top, share=share)
+
+
+def _with_room_for(engine: AnyBuffer, part: Any, weights: Weights) -> AnyBuffer:
+    """Take a part that would lead to a shrink into a larger buffer instead."""
+    growth, d = _rule(engine), engine.n_features
+    larger = engine.resized(growth.bounded(growth.next_size(engine.setting.sketch_size), d))
+    larger.absorb(part, weights)
+    settled = larger.clone()
+    squares, whole = settled.leading_squares()
+    state, wanted = settled.state, larger.setting.sketch_size
+    found = growth.smallest(
+        squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
+    )
+    if whole or found <= len(squares):  # else the next shrink will say more
+        wanted = max(wanted, growth.bounded(found, d))
+    return _enlarged(larger, wanted)
+
+
+def _enlarged(engine: AnyBuffer, sketch_size: int) -> AnyBuffer:
+    """Go on with at least as large an l, or with the exact sum where that is faster; nothing is lost."""
+    if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
+        setting = engine.setting.of_size(sketch_size).resolved("exact")
+        total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
+        total.align(engine)
+        total.add(engine)
+        return total
+    return engine.resized(sketch_size) if sketch_size > engine.setting.sketch_size else engine
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def to_read(engine: AnyEngine) -> AnyEngine:
+    """Return a clone to read from: where l follows a tolerance, shrunk to the smallest that meets it."""
+    clone = engine.clone()
+    if isinstance(clone, MappedEngine) or not clone.setting.grows:
+        return clone
+    size = _smallest_size(clone)
+    if size > clone.setting.sketch_size:
+        clone = clone.resized(size)  # there are arrays for as many rows first
+    setting, state = clone.setting.of_size(size), clone.state
+    # a last shrink, which leaves as many rows as under that setting
+    state.n_keep, state.n_spare = size - 1, setting.rows_spared
+    if clone.ledger is not None:
+        clone.ledger.n_spare = min(state.n_spare, state.n_keep)
+    if state.fill + (setting.center and state.fill > state.kept) > clone.most_rows(setting):
+        clone.flush()
+    return clone if size == clone.setting.sketch_size else clone.resized(size)
+
+
+def _smallest_size(engine: AnyBuffer) -> int:
+    """The smallest l that meets the tolerance, or the largest there is."""
+    settled = engine.clone()
+    squares, whole = settled.leading_squares()
+    size = _smallest_for(squares, settled)
+    if not whole and size > len(squares):
+        settled = engine.clone()
+        size = _smallest_for(squares_of(settled.settled_rows()), settled)
+    return _rule(engine).bounded(size, engine.n_features)
+
+
+def _smallest_for(squares: NDArray[np.float64], settled: AnyBuffer) -> int:
+    state, eps = settled.state, float(np.finfo(settled.dtype).eps)
+    return _rule(settled).smallest(
+        squares,
+        shrinkage=state.shrinkage,
+        squared_norm=state.squared_norm,
+        rounding=sqrt(state.rounding) + ALLOWANCE[settled.dtype.itemsize] * eps * float(squares.max(initial=0.0)),
+    )
