@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy import sparse
 
 import fastsketch as fs
@@ -22,6 +23,11 @@ KINDS = ("noise", "signal", "drift", "heavy", "repeated", "lowrank", "decaying",
 def data_dir():
     """Where real data sets lie: FASTSKETCH_DATA, or ../shared/data beside the project's root."""
     return Path(os.environ.get("FASTSKETCH_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def some(values, n):
+    """Parameters of a test of which the short form takes the first n."""
+    return [value if k < n else pytest.param(value, marks=pytest.mark.long) for k, value in enumerate(values)]
 
 
 def tol(dtype, scale):
