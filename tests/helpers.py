@@ -92,15 +92,18 @@ IN_SMALL_PARTS = [
 
 
 def command(*args, cwd, status=0):
-    """What the command line says in a folder, as a process that has ended: in this one, which has the imports."""
-    out, err = io.StringIO(), io.StringIO()
+    """What the command line says in a folder, as a process that has ended: in this one, which has the imports.
+
+    status: what it must be, None for any
+    """
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n", write_through=True), io.StringIO()
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             got = main([str(arg) for arg in args])
         except SystemExit as stop:  # argparse
             got = stop.code
-    assert got == status, err.getvalue()
-    return subprocess.CompletedProcess(args, got, out.getvalue(), err.getvalue())
+    assert status in (None, got), err.getvalue()
+    return subprocess.CompletedProcess(args, got, out.buffer.getvalue().decode(), err.getvalue())
 
 
 def same_state(one, other):
