@@ -6,15 +6,15 @@ from scipy.sparse.linalg import LinearOperator, cg
 import fastsketch as fs
 
 
-def main():
+def main(n=3000, d=600):
     rng = np.random.default_rng(0)
-    d, ridge = 600, 1.0
+    ridge = 1.0
     scales = np.logspace(2, -1, d)
-    rows = rng.standard_normal((3000, d)) * scales
+    rows = rng.standard_normal((n, d)) * scales
 
     sketch = fs.RobustFrequentDirections(100, solver="gram").update(rows)
     system = LinearOperator((d, d), matvec=lambda v: rows.T @ (rows @ v) + ridge * v, dtype=float)
-    target = rows.T @ rng.standard_normal(3000)
+    target = rows.T @ rng.standard_normal(n)
 
     counts = {}
     for name, m in (("plain", None), ("preconditioned", sketch.operator(inverse=True, alpha=sketch.alpha + ridge))):

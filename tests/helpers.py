@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy import sparse
 
 import fastsketch as fs
@@ -22,6 +23,11 @@ KINDS = ("noise", "signal", "drift", "heavy", "repeated", "lowrank", "decaying",
 def data_dir():
     """Where real data sets lie: FASTSKETCH_DATA, or ../shared/data beside the project's root."""
     return Path(os.environ.get("FASTSKETCH_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def some(values, n):
+    """Parameters of a test of which the short form takes the first n."""
+    return [value if k < n else pytest.param(value, marks=pytest.mark.long) for k, value in enumerate(values)]
 
 
 def tol(dtype, scale):
@@ -86,15 +92,18 @@ IN_SMALL_PARTS = [
 
 
 def command(*args, cwd, status=0):
-    """What the command line says in a folder, as a process that has ended: in this one, which has the imports."""
-    out, err = io.StringIO(), io.StringIO()
+    """What the command line says in a folder, as a process that has ended: in this one, which has the imports.
+
+    status: what it must be, None for any
+    """
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n", write_through=True), io.StringIO()
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             got = main([str(arg) for arg in args])
         except SystemExit as stop:  # argparse
             got = stop.code
-    assert got == status, err.getvalue()
-    return subprocess.CompletedProcess(args, got, out.getvalue(), err.getvalue())
+    assert status in (None, got), err.getvalue()
+    return subprocess.CompletedProcess(args, got, out.buffer.getvalue().decode(), err.getvalue())
 
 
 def same_state(one, other):

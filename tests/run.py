@@ -1,23 +1,37 @@
-"""Runs the test suite against the installed package, wherever the source tree lies, and says where data is absent.
+"""Runs the tests against the installed package, wherever the source tree lies, and says where data is absent.
 
-`run.py` runs everything, a process for each folder of tests/, as many at a time as there are cores (at most 2, as some
-tests measure); `run.py ROOM [options of pytest]` runs one folder, `run.py OPTIONS` all in this process.
+`run.py` runs the short form of all tests: a process for each folder of tests/ or for a part of a large one, two at a
+time, as some tests measure, those that take longest first (tests/durations.json, which `--store-durations` writes).
+`run.py --long` runs the long form, too, `run.py --turn 3/8` what has its turn of the long form alone (conftest.py).
+`run.py [ROOM] [options of pytest]` runs one folder, or all, in this process.
 """
 
+import argparse
+import json
+import math
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
+DURATIONS = TESTS / "durations.json"
 AT_A_TIME = 2
+# A room that takes more than this share of the whole is run in parts.
+SHARE = 0.1
+# Seconds after which a part is ended: one whose process does not end when its tests have.
+PATIENCE = 3600
 OPTIONS = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
-PASSED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def main():
@@ -27,46 +41,158 @@ def main():
     os.environ.setdefault("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data"))
     os.environ["FASTSKETCH_DATA"] = str(Path(os.environ["FASTSKETCH_DATA"]).resolve())
     print(f"data sets: {os.environ['FASTSKETCH_DATA']}", flush=True)
-    # the first argument may be a folder of tests/: only that is run
-    room, rest = (sys.argv[1], sys.argv[2:]) if sys.argv[1:2] and sys.argv[1][0] != "-" else ("", sys.argv[1:])
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="the long form, too")
+    parser.add_argument("--turn", metavar="K/N", help="of the long form alone the tests whose turn it is")
+    parser.add_argument("--store-durations", action="store_true", help="write what each file took")
+    parser.add_argument("--logs", metavar="FOLDER", type=lambda name: Path(name).resolve(), help="where to leave them")
+    asked, rest = parser.parse_known_args()
+    form = ["--long"] * asked.long + (["--turn", asked.turn] if asked.turn else [])
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # so that processes which the tests start do not find the tree either
         try:
-            return pytest.main([str(TESTS / room), *OPTIONS, *rest]) if room or rest else everything()
+            if rest:  # the first may be a folder of tests/
+                room, rest = (rest[0], rest[1:]) if rest[0][0] != "-" else ("", rest)
+                return pytest.main([str(TESTS / room), *OPTIONS, *form, *rest])
+            return everything(form, asked.logs or Path(folder, "logs"), store=asked.store_durations)
         finally:
             os.chdir(ROOT)
 
 
-def everything():
-    """0 if all pass. The last line of each room is printed when it has ended, all of it at the end, failures last."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(min(AT_A_TIME, cores)) as pool:
-        ended = list(pool.map(run, rooms().items()))
-    for name, status, text in sorted(ended, key=lambda entry: entry[1] not in PASSED):
-        print(f"-- {name}: {'passed' if status in PASSED else f'FAILED ({status})'}\n{text}", flush=True)
-    return int(any(status not in PASSED for _, status, _ in ended))
+# -- parts -------------------------------------------------------------------------------------------------------------
+def parts(seconds):
+    """{name: test files that one process runs}: those that take longest first, by what files took before."""
+    files = {path: seconds.get(path.relative_to(ROOT).as_posix(), 1.0) for path in sorted(TESTS.rglob("test_*.py"))}
+    rooms, found = {}, {}
+    for path in files:
+        rooms.setdefault(path.relative_to(ROOT).parts[1] if path.parent != TESTS else "tests", []).append(path)
+    for room, paths in rooms.items():
+        n = min(len(paths), math.ceil(sum(map(files.get, paths)) / (SHARE * sum(files.values()))))
+        heaps = [[] for _ in range(n)]
+        for path in sorted(paths, key=files.get, reverse=True):
+            min(heaps, key=lambda heap: sum(map(files.get, heap))).append(path)
+        found |= {f"{room} {k + 1} of {n}" if n > 1 else room: sorted(heap) for k, heap in enumerate(heaps)}
+    return dict(sorted(found.items(), key=lambda part: -sum(map(files.get, part[1]))))
 
 
-def rooms():
-    """The arguments of pytest for each, those with the most text first: they take the longest."""
-    found = {"tests": sorted(TESTS.glob("test_*.py"))}
-    for room in sorted(path for path in TESTS.iterdir() if any(path.rglob("test_*.py"))):
-        found[room.name] = [room]
-    return dict(sorted(found.items(), key=lambda entry: -_size(entry[1])))
+class Running(NamedTuple):
+    """A part under way; its session is its own, so that it ends with all that it has begun."""
+
+    name: str
+    log: Path
+    began: float
+    process: subprocess.Popen
+
+    def over(self):
+        """Whether it has ended; one that never would is ended."""
+        if self.process.poll() is None and time.monotonic() - self.began > PATIENCE:
+            self.log.open("a").write(f"\nended after {PATIENCE} s\n")
+            self.end()
+        return self.process.poll() is not None
+
+    def end(self):
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError):  # nobody is left
+                os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.kill()
+        self.process.wait()
 
 
-def _size(paths):
-    return sum(file.stat().st_size for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
-
-
-def run(room):
-    """(name, exit status, output) of the tests of a room, in a process of their own."""
-    name, paths = room
+def begun(name, paths, form, folder):
+    """Begin a part."""
+    log = folder / f"{name.replace(' ', '-')}.log"
     code = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-    command = [sys.executable, "-P", "-c", code, str(ROOT), *map(str, paths), *OPTIONS]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    print(f"{name}: {done.stdout.strip().rpartition(chr(10))[2]}", flush=True)
-    return name, done.returncode, done.stdout
+    report = [f"--junitxml={log.with_suffix('.xml')}", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-P", "-c", code, str(ROOT), *map(str, paths), *OPTIONS, *report, *form]
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    return Running(name, log, time.monotonic(), process)
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+def everything(form, folder, *, store):
+    """0 if all pass. A line for each part when it has ended; then what was skipped, what took longest, and failures."""
+    stored = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+    which = "long" if form else "short"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    waiting, running, ended = list(parts(stored.get(which, {})).items()), [], []
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_A_TIME:
+                running.append(begun(*waiting.pop(0), form, folder))
+            time.sleep(0.05)
+            for part in [part for part in running if part.over()]:
+                running.remove(part)
+                part.end()
+                ended.append(Ended.of(part))
+                print(ended[-1].line(), flush=True)
+    finally:
+        for part in running:
+            part.end()
+    if store:
+        stored[which] = seconds_of_files(ended)
+        DURATIONS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    return told(ended)
+
+
+class Ended(NamedTuple):
+    """What became of a part."""
+
+    name: str
+    log: Path
+    status: int
+    seconds: float
+    tests: list  # (seconds, file, name, outcome)
+
+    @classmethod
+    def of(cls, part):
+        """Read what pytest has reported; a process that died has reported nothing."""
+        report, tests = part.log.with_suffix(".xml"), []
+        if report.exists():
+            for case in ElementTree.parse(report).iter("testcase"):
+                kinds = {child.tag for child in case}
+                outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+                tests.append((float(case.get("time", 0)), case.get("file"), case.get("name"), outcome))
+        status = 0 if part.process.returncode == pytest.ExitCode.NO_TESTS_COLLECTED else part.process.returncode
+        return cls(part.name, part.log, status, time.monotonic() - part.began, tests)
+
+    def count(self, outcome):
+        found = sum(test[-1] == outcome for test in self.tests)
+        return max(found, 1) if outcome == "failed" and self.status else found
+
+    def line(self):
+        counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in ("passed", "failed", "skipped"))
+        return f"{self.name:24s} {self.seconds:6.1f} s  {counts}"
+
+
+def seconds_of_files(ended):
+    """{file: seconds}, but for those that take less than one."""
+    found = {}
+    for seconds, file, *_ in (test for part in ended for test in part.tests):
+        found[file] = found.get(file, 0.0) + seconds
+    return {file: round(seconds) for file, seconds in sorted(found.items()) if seconds >= 1}
+
+
+def told(ended):
+    """Print all that remains to be said; 1 if anything has failed."""
+    for part in ended:
+        skipped = [line for line in part.log.read_text(errors="replace").splitlines() if line.startswith("SKIPPED")]
+        print(*skipped, sep="\n", end="\n" if skipped else "")
+    print("\nslowest:")
+    for seconds, file, name, _ in sorted((test for part in ended for test in part.tests), reverse=True)[:10]:
+        print(f"{seconds:7.1f} s  {file}::{name}")
+    if hasattr(os, "times"):
+        print(f"{sum(os.times()[2:4]):7.1f} s of processors in all\n")
+    for part in ended:
+        if part.status:
+            print(f"-- {part.name}: FAILED ({part.status})\n{part.log.read_text(errors='replace')}")
+    counts = (f"{sum(part.count(outcome) for part in ended)} {outcome}" for outcome in ("passed", "failed", "skipped"))
+    print(", ".join(counts), flush=True)
+    return int(any(part.status for part in ended))
 
 
 if __name__ == "__main__":

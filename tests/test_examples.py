@@ -13,8 +13,8 @@ import fastsketch as fs
 ROOT = Path(__file__).parents[1]
 
 
-def test_preconditioning_saves_iterations():
-    counts = runpy.run_path(str(ROOT / "examples" / "precondition.py"))["main"]()
+def test_preconditioning_saves_iterations(amount):
+    counts = runpy.run_path(str(ROOT / "examples" / "precondition.py"))["main"](*amount((1500, 300), (3000, 600)))
     assert counts["preconditioned"] < counts["plain"] / 2
 
 

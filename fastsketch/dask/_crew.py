@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import fastsketch as fs
+from fastsketch.dask._engine import awaited
 
 
 class Promise:
@@ -100,7 +101,7 @@ class ClientCrew:
 
     def fetch(self, promises: Sequence[Promise]) -> list[Any]:
         self._send()
-        return list(self._client.gather([promise.future for promise in promises]))
+        return awaited(self._client, [promise.future for promise in promises])
 
     def _send(self) -> None:
         graph, self._graph = self._graph, {}

@@ -26,8 +26,9 @@ from fastsketch.jobs._worker import shared_value
 from fastsketch.sources import Source
 from fastsketch.sources._dask_array import DaskSource, array_in, with_array
 
-# Seconds until a scheduler that does not answer is an error, and until one without workers is.
-PATIENCE, PATIENCE_FOR_WORKERS = 5.0, 30.0
+# Seconds until a scheduler that does not answer is an error, until one without workers is, and until one is whose
+# workers have all died: who has begun them may replace them.
+PATIENCE, PATIENCE_FOR_WORKERS, PATIENCE_FOR_OTHERS = 5.0, 30.0, 120.0
 # How long what was read of the number of workers counts: it may change.
 FRESH = 2.0
 # Tasks over blocks of one array, of which all are submitted at once.
@@ -180,7 +181,7 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._client = self._connected(stack)
-            self._await_workers()
+            await_workers(self._client)
             self._stack = stack.pop_all()
         return self
 
@@ -192,11 +193,15 @@ class Cluster:
 
     # -- the cluster -----------------------------------------------------------------------------------------------
     def _connected(self, stack: ExitStack) -> Any:
+        from dask import config
+
         distributed = self._distributed
         found = connected(self._scheduler, stack)
         if found is not None:
             return found
         stack.callback(_take_back, dict(os.environ))
+        # so long after a worker has died Dask gives up its place for good if nobody is in it just then
+        stack.enter_context(config.set({"distributed.deploy.lost-worker-timeout": "1 day"}))
         with keeping_memory():
             cluster = distributed.LocalCluster(
                 n_workers=self._limit or cores.usable,
@@ -205,14 +210,6 @@ class Cluster:
                 silence_logs=logging.ERROR,
             )
         return stack.enter_context(distributed.Client(stack.enter_context(cluster), set_as_default=False))
-
-    def _await_workers(self) -> None:
-        with suppress(TimeoutError):
-            self._client.wait_for_workers(1, timeout=PATIENCE_FOR_WORKERS)
-            return
-        raise ConnectionError(
-            f"the Dask scheduler at {self._address} has no workers: `dask worker {self._address}` starts one"
-        )
 
     @property
     def _address(self) -> str:
@@ -335,15 +332,15 @@ class Cluster:
                 self._begin(self._alone)
             told = self._next_done()
             task, _ = self._tasks.pop(told.key)
-            if told.status == "finished":
+            if told.status == "cancelled":
+                raise ConnectionError(f"the Dask scheduler at {self._address} let go of {task.key}: was it restarted?")
+            error = told.exception()
+            if error is None:
                 for other in task.made_of:
                     if not isinstance(other, _Model):
                         other.future = None
                 found, left = told.result()
                 return task.key, found._replace(content=Elsewhere(task)) if left else found
-            if told.status != "error":
-                raise ConnectionError(f"the Dask scheduler at {self._address} let go of {task.key}: was it restarted?")
-            error = told.exception()
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error
             # Dask counts a worker's death against all that the worker had: who is to blame shows when it is alone
@@ -358,11 +355,15 @@ class Cluster:
                 self._suspects.append(task)
 
     def _next_done(self) -> Any:
+        workers = _Workers(self._client)
         while True:
             with suppress(queue.Empty):
-                return self._done.get(timeout=1.0)
-            if self._client.status in ("closing", "closed"):
-                raise ConnectionError(f"the Dask scheduler at {self._address} has gone")
+                told = self._done.get(timeout=1.0)
+                if told.status != "lost":
+                    return told
+                self._done.put(told)  # its worker has died since: another one makes it again
+                time.sleep(0.05)
+            workers.check()
 
     def share(self, value: Any) -> Any:
         """See Engine."""
@@ -375,6 +376,61 @@ class Cluster:
         if len(content) <= SENT_WITH_TASKS:
             return _Copy(uuid.uuid4().hex, content)
         return _Model("the model", pickle.loads, (content,))
+
+
+def await_workers(client: Any) -> None:
+    """Wait until there are workers.
+
+    Raises
+    ------
+    ConnectionError
+        If there are none for long.
+    """
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE_FOR_WORKERS)
+    except TimeoutError:
+        address = client.scheduler.address
+        raise ConnectionError(
+            f"the Dask scheduler at {address} has no workers: `dask worker {address}` starts one"
+        ) from None
+
+
+class _Workers:
+    """The workers of a client, on whom somebody waits."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._seen = client, time.monotonic()
+
+    def check(self) -> None:
+        """Raise ConnectionError if the scheduler has gone, or has had no workers for long."""
+        address = self._client.scheduler.address
+        if self._client.status in ("closing", "closed"):
+            raise ConnectionError(f"the Dask scheduler at {address} has gone")
+        if self._client.status == "running" and self._client.nthreads():
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > PATIENCE_FOR_OTHERS:
+            raise ConnectionError(
+                f"the Dask scheduler at {address} has had no workers for {PATIENCE_FOR_OTHERS:g} s: all died"
+            )
+
+
+def awaited(client: Any, futures: list[Any]) -> list[Any]:
+    """Wait for results.
+
+    Raises
+    ------
+    ConnectionError
+        If the workers die, and for long nobody replaces them.
+    """
+    workers = _Workers(client)
+    for future in futures:
+        while True:
+            try:
+                future.exception(timeout=FRESH)
+                break
+            except TimeoutError:
+                workers.check()
+    return list(client.gather(futures))
 
 
 def _take_back(before: dict[str, str]) -> None:
@@ -438,7 +494,7 @@ def computed(delayed: Any, scheduler: Any) -> Any:
     with ExitStack() as stack:
         client = connected(scheduler, stack)
         try:
-            return client.compute(delayed).result()
+            return awaited(client, [client.compute(delayed)])[0]
         except KilledWorker as error:
             raise WorkerLost(f"a task lost its worker too often: killed, or out of memory? {error}") from error
 

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastsketch._validation import as_integer, as_real
-from fastsketch.dask._engine import connected
+from fastsketch.dask._engine import await_workers, connected
 from fastsketch.jobs import WorkerLost
 from fastsketch.lowrank import LowRankModel
 
@@ -127,7 +127,7 @@ def _active() -> bool:
 
 
 def _workers(client: Any) -> dict[str, Any]:
-    client.wait_for_workers(1)
+    await_workers(client)
     return client.scheduler_info(n_workers=-1)["workers"]
 
 

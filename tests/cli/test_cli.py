@@ -248,9 +248,9 @@ def test_resume_gives_the_same_bits(capsys, tmp_path, npy, monkeypatch):
 
 
 def test_a_killed_run_resumes(tmp_path):
-    rows = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", np.float64, (40_000, 300))
+    rows = np.lib.format.open_memmap(tmp_path / "big.npy", "w+", np.float64, (10_000, 300))
     rows[:] = np.random.default_rng(0).standard_normal(300)
-    rows *= np.random.default_rng(1).random((40_000, 1))
+    rows *= np.random.default_rng(1).random((10_000, 1))
     del rows
     command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "16", "--solver", "svd", "-o"]
     subprocess.run([*command, "whole.fsk"], cwd=tmp_path, check=True, capture_output=True)

@@ -64,7 +64,7 @@ def test_svmlight_rows(folder):
 
 
 def test_a_killed_run_resumes(folder):
-    np.save(folder / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
+    np.save(folder / "big.npy", np.random.default_rng(0).standard_normal((20_000, 200)))
     command = ["hash", "big.npy", "--n-bits", "32", "-o"]
     process = subprocess.Popen([*IN_SMALL_PARTS, *command, "cut.fsk"], cwd=folder)
     end = time.monotonic() + 60

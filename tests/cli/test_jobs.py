@@ -401,7 +401,7 @@ def test_flags_are_not_abbreviated(run):
 def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
     if os.name != "posix":
         pytest.skip("signals")
-    np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((60_000, 200)))
+    np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((20_000, 200)))
     command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--solver", "svd", "-o", "o.fsk"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     manifest = tmp_path / "o.fsk.partial" / "manifest.jsonl"

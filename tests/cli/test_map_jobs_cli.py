@@ -9,6 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.jobs import _mapping
+from tests.helpers import command
 from tests.reliability.figures import environment
 
 ROWS = np.random.default_rng(0).standard_normal((3000, 12))
@@ -16,10 +17,15 @@ LABELS = np.where(ROWS @ np.linspace(1, -1, 12) > 0, 1, -1)
 
 
 def run(folder, *words, data=None):
-    """The command line in a process of its own, with parts of 100 rows."""
+    """The command line, with parts of 100 rows; in a process of its own where it reads from standard input."""
+    small = tuple(9600 if default == _mapping.PART_BYTES else default for default in _mapping.Job.__new__.__defaults__)
+    if data is None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_mapping.Job.__new__, "__defaults__", small)
+            done = command(*words, cwd=folder, status=None)
+        return subprocess.CompletedProcess(words, done.returncode, done.stdout.encode(), done.stderr.encode())
     code = "import sys; from fastsketch.jobs import _mapping; from fastsketch.cli import main\n"
-    code += "_mapping.Job.__new__.__defaults__ = tuple(9600 if d == _mapping.PART_BYTES else d "
-    code += "for d in _mapping.Job.__new__.__defaults__)\nsys.exit(main(sys.argv[1:]))"
+    code += f"_mapping.Job.__new__.__defaults__ = {small}\nsys.exit(main(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, words)],
         cwd=folder,
@@ -93,7 +99,8 @@ def test_resume(folder):
             "no Dask scheduler answers at tcp://127.0.0.1:9",
         ),
     ]:
-        refused = run(folder, "encode", "hash.fsk", *words, data=(folder / "rows.npy").read_bytes())
+        data = (folder / "rows.npy").read_bytes() if words[0] == "-" else None
+        refused = run(folder, "encode", "hash.fsk", *words, data=data)
         assert refused.returncode == 2, refused.stderr
         assert message in refused.stderr.decode()
     assert not list(folder.glob("x.npy*"))

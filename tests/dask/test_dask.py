@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ import fastsketch as fs
 from fastsketch import baselines
 from fastsketch._model import MergeableModel
 from tests.broken import BROKEN
+from tests.dask.conftest import local
 from tests.helpers import same_state
 
 da = pytest.importorskip("dask.array")
@@ -36,12 +38,6 @@ TEMPLATE = fs.SketchHash(6, block_rows=M)
 WHOLE = TEMPLATE.copy().merge(TEMPLATE.copy().update(ROWS))
 
 
-def local(workers):
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
-    )
-
-
 def slow_rows(index):
     time.sleep(0.15)
     return ROWS[index * M : (index + 1) * M]
@@ -52,27 +48,26 @@ def slow_array():
     return da.concatenate(parts)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_any_number_of_workers_gives_the_bits_of_one_stream(workers):
-    with local(workers) as cluster, distributed.Client(cluster):
+@pytest.mark.parametrize("workers", [3, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 4))])
+def test_any_number_of_workers_gives_the_bits_of_one_stream(workers, cluster):
+    with nullcontext(cluster) if workers == 3 else local(workers) as found, distributed.Client(found):
         for chunks in (M, 3 * M):
             for fan_in in (2, 4):
                 assert same_state(fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=(chunks, 7)), fan_in=fan_in), WHOLE)
 
 
-@pytest.mark.parametrize("moment", [0.05, 0.5, 0.9])
-def test_a_killed_worker_changes_nothing(moment):
+@pytest.mark.parametrize("moment", [0.5, *(pytest.param(moment, marks=pytest.mark.long) for moment in (0.05, 0.9))])
+def test_a_killed_worker_changes_nothing(moment, client):
     """Killed early, in the midst and near the end of the job: it ends, with the same bits."""
-    with local(2) as cluster, distributed.Client(cluster) as client:
-        victim = sorted(client.run(os.getpid).values())[0]
-        # twelve partitions of 0.15 s on two workers
-        timer = threading.Timer(moment * 12 * 0.15 / 2, os.kill, (victim, signal.SIGKILL))
-        timer.start()
-        found = fsd.fit(TEMPLATE, slow_array(), fan_in=3)
-        timer.join()
-        assert same_state(found, WHOLE)
-        client.wait_for_workers(2)
-        assert victim not in client.run(os.getpid).values()  # it did die, and was replaced
+    victim = sorted(client.run(os.getpid).values())[0]
+    # twelve partitions of 0.15 s on three workers
+    timer = threading.Timer(moment * 12 * 0.15 / 3, os.kill, (victim, signal.SIGKILL))
+    timer.start()
+    found = fsd.fit(TEMPLATE, slow_array(), fan_in=3)
+    timer.join()
+    assert same_state(found, WHOLE)
+    client.wait_for_workers(3)
+    assert victim not in client.run(os.getpid).values()  # it did die, and was replaced
 
 
 def test_partitions_of_any_length():
@@ -170,7 +165,7 @@ def users_of(index):
     return sparse.csr_array((rng.random((80, 40)) < np.where(taste, 0.5, 0.05)).astype(float))
 
 
-def test_an_item_model_of_sparse_partitions():
+def test_an_item_model_of_sparse_partitions(cluster):
     """The bits of the merge tree of the library, from delayed CSR, loaded CSR and dense chunks."""
     template = fs.SketchedEASE(12)
     before = template.to_bytes()
@@ -182,7 +177,7 @@ def test_an_item_model_of_sparse_partitions():
         dense,
     ):
         assert same_state(fsd.fit(template, data, fan_in=2), expected)
-    with local(2) as cluster, distributed.Client(cluster):
+    with distributed.Client(cluster):
         assert same_state(fsd.fit(template, [delayed(users_of)(i) for i in range(5)], fan_in=2), expected)
     assert template.to_bytes() == before
     assert expected.n_rows == 400

@@ -12,12 +12,15 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.jobs import WorkerLost, _run
+from tests.dask.conftest import local
 from tests.helpers import same_state
 from tests.jobs import answers
 from tests.jobs.answers import Watching
 from tests.jobs.tasks import Watched, rows_of, runs
 
 distributed = pytest.importorskip("distributed")
+from dask import config  # noqa: E402
+
 import fastsketch.dask as fsd  # noqa: E402
 from fastsketch.dask import _engine  # noqa: E402
 
@@ -37,16 +40,6 @@ MODELS = [
 ]
 
 
-def local(workers, **options):
-    return distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", **options)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with local(3) as found:
-        yield found
-
-
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr(_run, "PART_BYTES", 100 * D * 8)
@@ -60,9 +53,9 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_the_bits_of_the_other_engines(cluster, files, model):
+def test_the_bits_of_the_other_engines(cluster, files, model, amount):
     expected = fs.run(model, files, workers=1)
-    for workers in ("auto", 1, 2, 7):
+    for workers in amount(("auto", 2), ("auto", 1, 2, 7)):
         assert same_state(fs.run(model, files, engine="dask", workers=workers, scheduler=cluster), expected)
     assert same_state(fs.run(model, files, engine="dask", scheduler=cluster.scheduler_address), expected)
     with distributed.Client(cluster) as client:
@@ -108,31 +101,30 @@ def test_joins_stay_on_the_cluster(cluster, files, monkeypatch):
     assert len(fetched) == 1  # of ten leaves and nine joins the last
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_workers_killed_at_random_change_nothing(tmp_path, seed):
-    """Ten kills within a job of two workers, each of which a nanny replaces."""
-    model, rng = fs.FrequentDirections(5, solver="gram"), random.Random(seed)
-    expected = fs.run(model, rows_of(0, 4000, D), workers=1)
+def test_workers_killed_at_random_change_nothing(tmp_path, cluster, amount):
+    """Many kills within a job of three workers, each of which a nanny replaces."""
+    model, rng, n, kills = fs.FrequentDirections(5, solver="gram"), random.Random(0), amount(2000, 6000), amount(4, 20)
+    expected = fs.run(model, rows_of(0, n, D), workers=1)
     killed, over = [], threading.Event()
 
     def kill(client):
-        while len(killed) < 10 and not over.wait(rng.uniform(0.1, 0.5)):
+        while len(killed) < kills and not over.wait(rng.uniform(0.1, 0.5)):
             pids = sorted(client.run(os.getpid, on_error="ignore").values())
             if pids:
                 killed.append(rng.choice(pids))
                 os.kill(killed[-1], signal.SIGKILL)
 
-    with local(2, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+    with distributed.Client(cluster) as client:
         killer = threading.Thread(target=kill, args=(client,))
         killer.start()
         try:
-            found = fs.run(model, Watched(tmp_path, 4000, D, pause=0.15), engine="dask", retries=50)
+            found = fs.run(model, Watched(tmp_path, n, D, pause=0.15), engine="dask", retries=50)
         finally:
             over.set()
             killer.join()
     assert len(killed) >= 3
     assert same_state(found, expected)
-    assert set(runs(tmp_path)) == set(range(0, 4000, 100))
+    assert set(runs(tmp_path)) == set(range(0, n, 100))
 
 
 def test_map_jobs(cluster, files, tmp_path):
@@ -147,30 +139,28 @@ def test_map_jobs(cluster, files, tmp_path):
     assert fs.map_rows(answers.two_answers, files, output=tmp_path / "out.parquet", **options).n_rows == 1000
 
 
-def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path):
+def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, cluster):
     np.save(tmp_path / "rows.npy", np.arange(1200.0 * 4).reshape(-1, 4) // 4)
-    with local(2, silence_logs=50) as cluster:
-        fs.map_rows(
-            Watching(tmp_path, kills=1, pause=0.01).sums,
-            tmp_path / "rows.npy",
-            output=tmp_path / "out.npy",
-            engine="dask",
-            scheduler=cluster,
-            part_bytes=100 * 32,
-        )
+    fs.map_rows(
+        Watching(tmp_path, kills=1, pause=0.01).sums,
+        tmp_path / "rows.npy",
+        output=tmp_path / "out.npy",
+        engine="dask",
+        scheduler=cluster,
+        part_bytes=100 * 32,
+    )
     assert np.array_equal(np.load(tmp_path / "out.npy"), np.load(tmp_path / "rows.npy").sum(axis=1))
     assert len(Watching(tmp_path).read("kills")) == 1
     arrived = Watching(tmp_path).read("arrived")
-    assert len(set(arrived)) <= 3 and len(arrived) <= 4
+    assert len(set(arrived)) <= 4 and len(arrived) <= 5  # three workers, the one in the place of one, the scheduler
 
 
-def test_a_long_model_is_sent_once_and_outlives_its_worker(files, tmp_path, monkeypatch):
+def test_a_long_model_is_sent_once_and_outlives_its_worker(files, tmp_path, monkeypatch, cluster):
     monkeypatch.setattr(_engine, "SENT_WITH_TASKS", 0)
-    test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path)
-    with local(2) as cluster:
-        for model in MODELS[:2]:
-            found = fs.run(model, files, engine="dask", scheduler=cluster)
-            assert same_state(found, fs.run(model, files, workers=1))
+    test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, cluster)
+    for model in MODELS[:2]:
+        found = fs.run(model, files, engine="dask", scheduler=cluster)
+        assert same_state(found, fs.run(model, files, workers=1))
 
 
 def test_a_task_waits_on_every_busy_worker_but_at_the_end(cluster):
@@ -190,13 +180,69 @@ def test_workers_need_not_wait_for_a_model(cluster):
         assert engine._count == 3
 
 
-def test_a_part_that_kills_whoever_reads_it_is_named(tmp_path):
-    with (
-        local(2, silence_logs=50) as cluster,
-        pytest.raises(WorkerLost, match="part 3 lost its worker 4 times: killed, or out of memory"),
-    ):
+def test_a_part_that_kills_whoever_reads_it_is_named(tmp_path, cluster, monkeypatch, amount):
+    """Dask gives a task up after four deaths of its workers, or in the short form after one."""
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", amount(0, 3))
+    lost = amount(2, 4)
+    with pytest.raises(WorkerLost, match=f"part 3 lost its worker {lost} times: killed, or out of memory"):
         source = Watched(tmp_path, 1000, D, act="kill 300 99")
-        fs.run(MODELS[0], source, engine="dask", scheduler=cluster)
+        fs.run(MODELS[0], source, engine="dask", scheduler=cluster, retries=lost - 1)
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def until(condition, seconds=60):
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_what_a_worker_told_before_it_died_is_told_again(cluster):
+    with _engine.Cluster(cluster, 0, retries=3) as engine:
+        engine.submit("a part", os.getpid)
+        [(_, told)] = engine._tasks.values()
+        until(lambda: engine._done.qsize() == 1)
+        victim, _ = told.result()
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: told.status == "lost")
+        key, found = engine.next()
+    assert key == "a part" and found != victim
+
+
+def performed(cluster):
+    with _engine.Cluster(cluster, 0, retries=3) as engine:
+        engine.submit("a part", die)
+        return engine.next()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        performed,
+        lambda cluster: fsd.fit(MODELS[0], [die], scheduler=cluster),
+        lambda cluster: fsd.fit(fs.LowRankModel(2), [die], scheduler=cluster),
+    ],
+)
+def test_a_cluster_whose_workers_have_all_died_is_an_error(job, monkeypatch):
+    """It was waited for without end: Dask gives up a place where for some time nobody is."""
+    monkeypatch.setattr(_engine, "PATIENCE_FOR_OTHERS", 1.0)
+    with (
+        local(1) as cluster,
+        config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}),
+        pytest.raises(ConnectionError, match=r"at tcp.* has had no workers for 1 s"),
+    ):
+        job(cluster)
+
+
+def test_a_cluster_for_the_job_gives_up_no_worker(tmp_path):
+    source = Watched(tmp_path, 1000, D, act="kill 300 1")
+    with config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}):
+        found = fs.run(MODELS[0], source, engine="dask", workers=1)
+    assert same_state(found, fs.run(MODELS[0], ROWS, workers=1))
 
 
 def test_errors_of_tasks(cluster, tmp_path):
@@ -242,8 +288,11 @@ def test_a_scheduler_that_cannot_be_reached(files, tmp_path, address):
 
 def test_a_scheduler_without_workers(files, monkeypatch):
     monkeypatch.setattr(_engine, "PATIENCE_FOR_WORKERS", 0.5)
-    with local(0) as cluster, pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
-        fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
+    with local(0) as cluster:
+        with pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
+            fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
+        with pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
+            fsd.fit(fs.LowRankModel(2), [die], scheduler=cluster)
 
 
 # -- dask arrays -------------------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 import os
 import signal
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
+from tests.dask.conftest import local
 from tests.helpers import same_state
 from tests.lowrank.problems import problem, stored
 
@@ -26,12 +28,6 @@ X = stored(*problem(m=120, n=40, seed=1))
 EDGES = (0, 30, 30, 80, 100, 120)
 PARTS = [X[a:b] for a, b in zip(EDGES, EDGES[1:], strict=False)]
 TEMPLATE = fs.LowRankModel(3, sweeps=2)
-
-
-def local(workers):
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
-    )
 
 
 def same(one, two):
@@ -55,26 +51,25 @@ def test_the_objective_of_one_machine(here):
     assert TEMPLATE.n_features is None
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_any_number_of_workers_gives_the_same_bits(here, workers):
-    with local(workers) as cluster, distributed.Client(cluster):
+@pytest.mark.parametrize("workers", [3, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2, 4))])
+def test_any_number_of_workers_gives_the_same_bits(here, workers, cluster):
+    with nullcontext(cluster) if workers == 3 else local(workers) as found, distributed.Client(found):
         assert same(fsd.fit(TEMPLATE, [delayed(part) for part in PARTS]), here)
         assert same(fsd.fit(TEMPLATE, [lambda part=part: part for part in PARTS]), here)
 
 
-@pytest.mark.parametrize("rank", [0, 2, 3])
-def test_a_killed_worker_changes_nothing(here, rank):
+@pytest.mark.parametrize("rank", [2, *(pytest.param(rank, marks=pytest.mark.long) for rank in (0, 3))])
+def test_a_killed_worker_changes_nothing(here, rank, client):
     """Killed when the biases are known, between ranks, and before the sweeps: the fit ends, with the same bits."""
-    with local(2) as cluster, distributed.Client(cluster) as client:
-        victim = sorted(client.run(os.getpid).values())[0]
+    victim = sorted(client.run(os.getpid).values())[0]
 
-        def kill(line):
-            if line["rank"] == rank:
-                os.kill(victim, signal.SIGKILL)
+    def kill(line):
+        if line["rank"] == rank:
+            os.kill(victim, signal.SIGKILL)
 
-        assert same(fsd.fit(TEMPLATE, [delayed(part) for part in PARTS], callback=kill), here)
-        client.wait_for_workers(2)
-        assert victim not in client.run(os.getpid).values()
+    assert same(fsd.fit(TEMPLATE, [delayed(part) for part in PARTS], callback=kill), here)
+    client.wait_for_workers(3)
+    assert victim not in client.run(os.getpid).values()
 
 
 def test_a_dask_array_weights_and_validation():
@@ -110,8 +105,8 @@ def test_what_is_refused(options, error, message):
         fsd.fit(TEMPLATE, [delayed(part) for part in PARTS], **options)
 
 
-def test_refused_by_its_partition_on_a_worker():
-    with local(1) as cluster, distributed.Client(cluster):
+def test_refused_by_its_partition_on_a_worker(cluster):
+    with distributed.Client(cluster):
         with pytest.raises(ValueError, match="partition 1: X must be finite where it is observed"):
             fsd.fit(TEMPLATE, [delayed(X), delayed(X * np.inf)])
         with pytest.raises(ValueError, match="must have seen no rows"):

@@ -21,7 +21,7 @@ from fastsketch.indexing import IndexConflict, LockHeld, _files, _saving
 from fastsketch.io._lock import lock_name
 from tests.indexing import saver
 from tests.indexing.toy import toy
-from tests.reliability.figures import amount, environment, report
+from tests.reliability.figures import environment, report
 from tests.reliability.test_interrupts import interrupted, lines_of, moments
 
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals of POSIX")
@@ -270,7 +270,7 @@ def prepared(folder, name):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", operations())
-def test_interrupts(tmp_path, name):
+def test_interrupts(tmp_path, name, amount):
     """At any line: done or not begun, in memory and in the folder; the next save goes through and clears up."""
     operation, rng, counts = operations()[name], np.random.default_rng(0), Counter()
     done = prepared(tmp_path / "done", name)
@@ -301,7 +301,7 @@ def test_interrupts(tmp_path, name):
 
 
 @POSIX
-def test_killed_while_saving(folder):
+def test_killed_while_saving(folder, amount):
     """A process that adds, removes and saves for ever is killed: what it said was saved is there, and nothing half."""
     rng, counts = random.Random(0), Counter()
     kills = amount(5, 20)

@@ -47,7 +47,7 @@ for cut in map(int, sys.argv[4:]):
 
 @pytest.mark.parametrize("kind", ["gram", "svd", "exact", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_hundred_cut_points_resume_to_the_same_bits(tmp_path, kind, dtype):
+def test_a_hundred_cut_points_resume_to_the_same_bits(tmp_path, kind, dtype, amount):
     rng = np.random.default_rng(0)
     n = 800 if kind == "exact" else 300
     rows = stream("signal", rng, n, 30).astype(dtype)
@@ -57,7 +57,7 @@ def test_a_hundred_cut_points_resume_to_the_same_bits(tmp_path, kind, dtype):
     solver = kind if kind in SOLVERS else "gram"
     options = {"solver": solver, "center": dtype == np.float64, "method": "rfd"}
     whole = fs.FrequentDirections(6, **options).update(batch).to_bytes()
-    cuts = sorted({0, n, *rng.integers(0, n, 98).tolist()})
+    cuts = sorted({0, n, *rng.integers(0, n, amount(10, 98)).tolist()})
     for cut in cuts:
         fs.FrequentDirections(6, **options).update(batch[:cut]).save(tmp_path / f"{cut}.fsk")
     subprocess.run([sys.executable, "-c", CONTINUE, str(tmp_path), str(n), kind, *map(str, cuts)], check=True)

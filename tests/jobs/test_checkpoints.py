@@ -332,9 +332,8 @@ def covered(folder):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
 @pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("threads", 1)])
-def test_kills_at_random_moments(tmp_path, whole, engine, workers):
-    """A few; KILLS=20 for many."""
-    kill_often(tmp_path, engine, workers, int(os.environ.get("KILLS", "2")), whole)
+def test_kills_at_random_moments(tmp_path, whole, engine, workers, amount):
+    kill_often(tmp_path, engine, workers, amount(2, 20), whole)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")

@@ -11,6 +11,7 @@ import pytest
 
 import fastsketch
 from fastsketch.online._adaptive import METHODS
+from tests.helpers import some
 
 pytest.importorskip("numba")
 
@@ -54,7 +55,7 @@ def test_nothing_is_kept_beside_the_package(package):
     assert set((home.parent / "lib").rglob("*")) == installed
 
 
-@pytest.mark.parametrize("code", [NEWTON, LOW_RANK])
+@pytest.mark.parametrize("code", some([NEWTON, LOW_RANK], 1))
 def test_no_writable_folder_is_no_error(package, code):
     """A home that is a file: permissions would not stop root."""
     env, home = package
@@ -111,27 +112,28 @@ for line in lines:
 """
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
-        "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
-        "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
-        "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
-        *[
-            f"papers.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
-            for method in METHODS
-        ],
-        "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
-        "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
-        "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
-        COMMANDS,
-        "from fastsketch.cli._parser import make_parser; make_parser()",
-        "from fastsketch.cli import _coding, _commands, _learning, _lowrank, _searching",
+WITHOUT_NUMBA = [
+    "fs.FrequentDirections(4).update(np.eye(8)).sketch()",
+    "fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))",
+    "from scipy import sparse; fs.FrequentDirections(4).update(sparse.eye_array(8).tocsr()).sketch()",
+    "fs.FrequentDirections(4, tolerance=0.1).update(np.eye(8)).sketch()",
+    *[
+        f"papers.AdaptiveSubgradient(4, method={method!r}).update(np.eye(8), np.array([1.0, -1.0] * 4))"
+        for method in METHODS
     ],
-)
-def test_only_what_needs_numba_imports_it(code, tmp_path):
-    assert child(code + "\nprint('numba' in sys.modules)", cwd=tmp_path) == "False"
+    "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
+    "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
+    "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
+    COMMANDS,
+    "from fastsketch.cli._parser import make_parser; make_parser()",
+    "from fastsketch.cli import _coding, _commands, _learning, _lowrank, _searching",
+]
+
+
+def test_only_what_needs_numba_imports_it(tmp_path):
+    """All in one process."""
+    lines = (f"{code}\nassert 'numba' not in sys.modules, {code!r}" for code in WITHOUT_NUMBA)
+    assert child("\n".join([*lines, "print('done')"]), cwd=tmp_path) == "done"
 
 
 def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
@@ -141,6 +143,7 @@ def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
     assert child(code) == "False"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')"), LOW_RANK])
 @pytest.mark.parametrize("broken", [False, True])
 def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):

@@ -24,6 +24,7 @@ def spectrum(kind, n, rng):
 KINDS = ["even", "steep", "low rank", "clusters", "indefinite", "zero", "huge", "tiny"]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 5, 15, 16, 17, 31, 33, 39, 40, 47, 64, 99, 128, 200, 300])

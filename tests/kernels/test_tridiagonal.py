@@ -29,6 +29,7 @@ CASES = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("n", [1, 2, 3, 20, 21, 40, 41, 64, 65, 100, 128, 257])

@@ -13,6 +13,7 @@ from tests.merging import tasks
 ENGINES = [("serial", None), ("threads", 1), ("threads", 4), ("processes", 1), ("processes", 2)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("fan_in", [2, 3, 20])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_blocks_by_any_executor_are_one_stream(engine, workers, fan_in):
@@ -21,6 +22,7 @@ def test_blocks_by_any_executor_are_one_stream(engine, workers, fan_in):
     assert same_state(found, whole)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("task", [tasks.hash_of_part, tasks.quantizer_of_part, tasks.sketch_of_block])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES[1:])
 def test_every_executor_gives_the_bits_of_the_serial_one(engine, workers, task):
@@ -31,6 +33,7 @@ def test_every_executor_gives_the_bits_of_the_serial_one(engine, workers, task):
         assert np.allclose(found.mean, tasks.all_rows().mean(axis=0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("fan_in", [2, 3])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_item_models_of_shards_by_any_executor(engine, workers, fan_in):

@@ -23,7 +23,6 @@ from fastsketch.online._kept import Kept
 from tests.helpers import papers
 
 RNG = np.random.default_rng(0)
-ROUNDS = 3000
 SKETCHED = {
     "ada_fd": reference.adaptive_frequent_directions,
     "ada_ffd": reference.adaptive_fast_frequent_directions,
@@ -112,7 +111,7 @@ def a9a_rows():
     if not path.exists():
         pytest.skip("data set absent: a9a (set FASTSKETCH_DATA)")
     rows, y = load_svmlight(path)
-    return rows[:ROUNDS], np.where(np.asarray(y[:ROUNDS]) > 0, 1.0, -1.0)
+    return rows[:3000], np.where(np.asarray(y[:3000]) > 0, 1.0, -1.0)
 
 
 def all_cases():
@@ -122,14 +121,13 @@ def all_cases():
 
 
 @pytest.mark.parametrize(("method", "form"), list(all_cases()))
-def test_three_thousand_rounds_of_a9a(a9a_rows, method, form):
+def test_rounds_of_a9a(a9a_rows, method, form, amount):
     """Both forms of rows, changes of rank, shrinks and rebases: 1e-8 relative.
 
     delta = 10: with 1 and this loss the reference itself answers a change of 1e-15 in its rows with 8e-8.
     """
-    rows, y = a9a_rows
-    if method in ("ada_full", "ada_lr"):
-        rows, y = rows[:800], y[:800]  # the reference takes 3 ms a round
+    n = amount(150, 800) if method in ("ada_full", "ada_lr") else amount(300, 3000)  # there a round takes 3 ms
+    rows, y = a9a_rows[0][:n], a9a_rows[1][:n]
     options = {"loss": "squared_hinge", "tau": 10, "eta": 0.1, "delta": 10.0, "form": form}
     w, losses = referenced(method, rows, y, **options)
     for given in (rows, rows.toarray()):
@@ -137,11 +135,13 @@ def test_three_thousand_rounds_of_a9a(a9a_rows, method, form):
 
 
 @pytest.mark.parametrize(("method", "form"), list(all_cases()))
-def test_farm_ads_with_columns_that_occur(dataset, method, form):
-    """Wide sparse rows; the reference is kept small by the columns that 400 rounds use."""
-    rows = sparse.csr_array(sparse.load_npz(dataset("farm-ads/X_raw.npz")))[:400]
-    y = np.where(np.load(dataset("farm-ads/y_raw.npy")).ravel()[:400] > 0, 1.0, -1.0)
-    used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[: 300 if method == "ada_full" else 700]
+def test_farm_ads_with_columns_that_occur(dataset, method, form, amount):
+    """Wide sparse rows; the reference is kept small by the columns that some rounds use."""
+    n = amount(100, 400)
+    rows = sparse.csr_array(sparse.load_npz(dataset("farm-ads/X_raw.npz")))[:n]
+    y = np.where(np.load(dataset("farm-ads/y_raw.npy")).ravel()[:n] > 0, 1.0, -1.0)
+    most = 300 if method == "ada_full" else 700
+    used = np.flatnonzero(np.asarray((rows != 0).sum(axis=0)).ravel())[: amount(most // 2, most)]
     rows = sparse.csr_array(rows[:, used])
     options = {"loss": "logistic", "tau": 10, "eta": 0.1, "delta": 1.0, "form": form}
     w, losses = referenced(method, rows, y, **options)
@@ -189,7 +189,7 @@ def basis(model):
 @pytest.mark.parametrize("rank", [3, 12])
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("method", ["ada_ffd", "ada_fd", "ada_full"])
-def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
+def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank, amount):
     """max |V'V - I| <= 1e-10 after 1,000,000 rounds, of full rank and of rank 3, where nothing ever shrinks."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((2000, 12)) * (rng.random((2000, 12)) < 0.25)
@@ -201,10 +201,11 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank):
     columns = Columns.beginning(12, all_at_once=False)
     inputs = start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
     model._kept = Kept.beginning(model._start(12, by_slot), None, columns, inputs, model._metrics(), None)
-    for _ in range(500):
+    times = amount(25, 500)
+    for _ in range(times):
         model.update(rows, y)
     v = basis(model)
-    assert model.n_rows == 1_000_000
+    assert model.n_rows == 2000 * times
     assert len(v) == min(rank, 12) if method == "ada_full" else len(v) >= 3
     assert np.abs(v @ v.T - np.eye(len(v))).max() <= 1e-10
 
@@ -239,8 +240,9 @@ def test_rows_of_low_rank_and_directions_hardly_there(size):
 
 
 @pytest.mark.parametrize("penalty", [None, "l1", "l2"])
-def test_the_grid_is_every_point_of_it(penalty):
-    rows, y = stream(400, density=0.12)
+def test_the_grid_is_every_point_of_it(penalty, amount):
+    n = amount(150, 400)
+    rows, y, cut = *stream(n, density=0.12), 170 * n // 400
     rates, deltas = [0.01, 0.1, 1.0], [0.3, 3.0]
     for method, form in all_cases():
         if penalty and method in ("ada_lr", "radagrad"):
@@ -252,8 +254,8 @@ def test_the_grid_is_every_point_of_it(penalty):
             return papers.AdaptiveSubgradient(**options, loss="absolute", learning_rate=rates[i], delta=deltas[j])
 
         for given in (rows, sparse.csr_array(rows)):
-            grid = fs.AdaptiveGrid(rates, deltas, **options).update(given[:170], y[:170])
-            grid = fs.from_bytes(grid.to_bytes()).update(given[170:], y[170:])
+            grid = fs.AdaptiveGrid(rates, deltas, **options).update(given[:cut], y[:cut])
+            grid = fs.from_bytes(grid.to_bytes()).update(given[cut:], y[cut:])
             for i in range(3):
                 for j in range(2):
                     one = single(i, j).update(given, y)
@@ -296,8 +298,9 @@ def test_any_batches_and_any_stops_give_the_same_bits(method, way, form, penalty
     assert parts.progress == whole.progress
 
 
-def test_a_hundred_cut_points_in_new_processes(tmp_path):
+def test_a_hundred_cut_points_in_new_processes(tmp_path, amount):
     """Saved after every third of 300 rounds, loaded in a new process and continued: the same bits, all methods."""
+    step = amount(43, 3)
     rows, y = stream(300, density=0.12)
     np.savez(tmp_path / "stream.npz", rows=rows, y=y)
     square = {"loss": "square", "loss_scale": 2.0}
@@ -308,18 +311,18 @@ def test_a_hundred_cut_points_in_new_processes(tmp_path):
     for method, form in all_cases():
         options = {"method": method, "form": form, "learning_rate": 0.1, "delta": 1.0}
         models[f"{method}-{form}"] = papers.AdaptiveSubgradient(4, **options, **square)
-    for cut in range(0, 300, 3):
+    for cut in range(0, 300, step):
         for name, model in models.items():
             if cut:
-                model.update(sparse.csr_array(rows[cut - 3 : cut]), y[cut - 3 : cut])
+                model.update(sparse.csr_array(rows[cut - step : cut]), y[cut - step : cut])
             model.save(tmp_path / f"{name}-{cut}.fsk")
     code = """if True:
         import sys, fastsketch as fs, numpy as np
         from scipy import sparse
         with np.load("stream.npz") as s:
             rows, y = sparse.csr_array(s["rows"]), s["y"]
-        for name in sys.argv[1:]:
-            for cut in range(0, 300, 3):
+        for name in sys.argv[2:]:
+            for cut in range(0, 300, int(sys.argv[1])):
                 model = fs.load(f"{name}-{cut}.fsk").update(rows[cut:], y[cut:])
                 whole = model if cut == 0 else whole
                 assert np.array_equal(model.coef, whole.coef), (name, cut)
@@ -327,7 +330,7 @@ def test_a_hundred_cut_points_in_new_processes(tmp_path):
             print(name, "same bits")
     """
     out = subprocess.run(
-        [sys.executable, "-c", code, *models], cwd=tmp_path, check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, str(step), *models], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert out.stdout.count("same bits") == len(models)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -65,7 +65,6 @@ def arrays_of(model):
 
 
 # -- the map -----------------------------------------------------------------------------------------------------------
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 50) | st.integers(0, INTERCEPT), max_size=200), max_size=6), st.data())
 def test_map_is_a_dict_in_order_of_appearance(batches, data):
     slots, expected = ColumnMap(), {}

@@ -37,6 +37,7 @@ def long(rng, rows):
     rows[rng.choice(len(rows), 240, replace=False)] *= 10
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("n_bytes", [12, 20, 32])
 @pytest.mark.parametrize("spoil", [huge, elsewhere, long])
 def test_long_rows_of_the_sample_take_little_from_the_others(spoil, n_bytes):
@@ -55,6 +56,7 @@ def test_heavy_tails_of_lengths(n_bytes):
     assert recall(learned(rows, n_bytes), rows, queries) > 0.4
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("times", [4.0, 100.0, 1e15])
 @pytest.mark.parametrize("n_bytes", [12, 32])
 def test_rows_longer_than_those_of_the_sample_do_not_look_near(times, n_bytes):

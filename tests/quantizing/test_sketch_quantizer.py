@@ -39,6 +39,7 @@ def same_codes(one, two):
     )
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("method", KINDS)
 def test_any_batches_and_any_stops_give_the_same_bits(method, dtype):
@@ -162,6 +163,7 @@ def test_sparse_rows_are_dense_rows():
     assert np.array_equal(codes[7:9], one.encode(rows[7:9]))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("n_bytes", [2, 8, 21])
 @pytest.mark.parametrize("method", KINDS)
 def test_few_rows_and_low_ranks(method, n_bytes):

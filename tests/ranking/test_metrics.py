@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -110,7 +110,6 @@ def rankings(draw):
     return lists, relevant, n
 
 
-@settings(max_examples=150, deadline=None)
 @given(rankings(), st.data())
 def test_definitions(case, data):
     lists, relevant, n = case
@@ -132,7 +131,6 @@ def test_definitions(case, data):
         assert np.array_equal(values, again, equal_nan=True)
 
 
-@settings(max_examples=50, deadline=None)
 @given(rankings())
 def test_the_best_list_has_one_and_a_hit_further_up_is_no_worse(case):
     _, relevant, n = case
@@ -198,7 +196,6 @@ def test_bad_input_is_named():
 
 
 # -- the best items of scores ------------------------------------------------------------------------------------------
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_top_items(data):
     users, n, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 8)), data.draw(st.integers(1, 10))

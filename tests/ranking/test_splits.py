@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -45,7 +45,6 @@ def every_split(x, seed):
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
 def test_every_event_is_in_exactly_one_part(seed):
     x = events(seed)
@@ -63,7 +62,6 @@ def test_every_event_is_in_exactly_one_part(seed):
         assert np.array_equal(n, np.clip(np.rint(shown * whole), 1, whole - 1))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_way_of_storing_changes_nothing(seed):
     x = events(seed)

@@ -5,14 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-# The long form is what the table in docs/reliability.md shows: `make reliability`. `make test` runs the short one.
-LONG = os.environ.get("FASTSKETCH_RELIABILITY") == "long"
-
-
-def amount(short, long):
-    """How much to try in the form that is being run."""
-    return long if LONG else short
-
 
 def environment():
     """For a child process that finds the package that is tested here, not the tree's own, which may not be built."""

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.reliability.figures import amount, environment, report
+from tests.reliability.figures import environment, report
 
 ROOT = Path(__file__).parents[2]
 # Seconds that one call may take; the first also waits for the imports.
@@ -78,7 +78,7 @@ def made(step):
         first = call[0] + 1
 
 
-def test_bad_calls():
+def test_bad_calls(amount):
     begin = time.monotonic()
     counts, wrong = made(amount(577, 11))
     print("", *wrong, sep="\n")

@@ -12,7 +12,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from tests.helpers import METHODS
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import report
 
 LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)
@@ -199,7 +199,7 @@ def excess(twin):
     return worst / max(eps, 1e-300), off / eps
 
 
-def test_streams_against_an_oracle_in_long_double():
+def test_streams_against_an_oracle_in_long_double(amount):
     n = amount(40, 1000)
     beyond = wrong = 0
     said = []

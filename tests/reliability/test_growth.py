@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from tests.reliability.figures import amount, environment, report
+from tests.reliability.figures import environment, report
 from tests.reliability.zoo import SPECIMENS
 
 # One of each family: the others share their code.
@@ -81,7 +81,7 @@ def measured(names, seconds, leak=0):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_memory_does_not_grow():
+def test_memory_does_not_grow(amount):
     seconds = amount(0.2, 25.0)
     found = measured(NAMES, seconds)
     assert [line["name"] for line in found] == [s.name for s in SPECIMENS if s.name in NAMES]

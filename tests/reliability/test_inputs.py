@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import report
 
 ROOT = Path(__file__).parents[2]
-TRIED = amount(170, 5100)
 
 
 def cases(folder, first, stop):
@@ -36,17 +35,18 @@ def cases(folder, first, stop):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by setrlimit")
-def test_damaged_inputs(tmp_path):
-    found = list(cases(tmp_path, 0, TRIED))
+def test_damaged_inputs(tmp_path, amount):
+    tried = amount(170, 5100)
+    found = list(cases(tmp_path, 0, tried))
     counts = Counter(line["kind"] for line in found)
     bad = [line for line in found if line["kind"] not in ("rows", "refused")]
     for line in bad[:20]:
         print(line)
     by_command = sum(line["by"] not in ("library", "child") for line in found)
-    assert sum(line["by"] == "library" for line in found) + sum(line["by"] == "child" for line in found) >= TRIED
+    assert sum(line["by"] == "library" for line in found) + sum(line["by"] == "child" for line in found) >= tried
     report(
         "damaged inputs (npy, npz, svmlight, csv, compressed, fsk, codes)",
-        f"{TRIED:,} files, {by_command:,} of them also by a command",
+        f"{tried:,} files, {by_command:,} of them also by a command",
         crashes=counts["crashes"],
         hangs=counts["hangs"],
         raw_errors=counts["raw errors"],

@@ -17,7 +17,7 @@ from fastsketch._model import MergeableModel
 from fastsketch.cli import main
 from fastsketch.jobs import _run
 from fastsketch.sources import _source
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import report
 from tests.reliability.zoo import SPECIMENS
 
 # A file that is open when the interrupt comes, and has no owner yet, is closed when it is collected.
@@ -122,7 +122,7 @@ def check(counts, make, operation, rng, how_many, *, after):
         after(counts, model)
 
 
-def test_updates_and_fits():
+def test_updates_and_fits(amount):
     rng, counts = np.random.default_rng(0), Counter()
 
     def after(counts, model):
@@ -157,7 +157,7 @@ def test_updates_and_fits():
     )
 
 
-def test_merges():
+def test_merges(amount):
     rng, counts, kinds = np.random.default_rng(1), Counter(), 0
     for specimen in SPECIMENS:
         if not isinstance(specimen.make(), MergeableModel):
@@ -185,7 +185,7 @@ def test_merges():
     assert kinds > 10
 
 
-def test_second_passes():
+def test_second_passes(amount):
     rng, counts, kinds = np.random.default_rng(5), Counter(), 0
     for specimen in SPECIMENS:
         if not isinstance(specimen.make(), fs.FrequentDirections):
@@ -220,7 +220,7 @@ def test_second_passes():
     assert kinds > 5
 
 
-def test_saves(tmp_path):
+def test_saves(tmp_path, amount):
     rng, counts = np.random.default_rng(2), Counter()
     path = tmp_path / "m.fsk"
     for specimen in SPECIMENS[:: amount(6, 1)]:
@@ -247,7 +247,7 @@ def test_saves(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["sketch", "sketch twice", "hash", "learn"])
-def test_jobs(command, tmp_path, monkeypatch, capsys):
+def test_jobs(command, tmp_path, monkeypatch, capsys, amount):
     """The command line with an interrupt at any of its lines; resumed where it says so, it gives the same bytes."""
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(0).standard_normal((60, 8))

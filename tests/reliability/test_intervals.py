@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastsketch.sketching import _spectrum
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import report
 from tests.reliability.test_certificate import LONG, UNIT, learned
 
 pytestmark = pytest.mark.skipif(np.finfo(LONG).nmant < 60, reason="long double is no longer than double here")
@@ -28,7 +28,7 @@ def outside(twin, low, high):
     return float(max((low - values).max(), (values - high).max())) - own
 
 
-def test_intervals_against_an_oracle_in_long_double():
+def test_intervals_against_an_oracle_in_long_double(amount):
     n = amount(60, 2000)
     beyond = misplaced = 0
     widths = []

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import fastsketch as fs
-from tests.reliability.figures import amount, report
+from tests.reliability.figures import report
 from tests.reliability.zoo import SPECIMENS
 
 ROWS = 40
@@ -107,7 +107,7 @@ def child(names, places, folder):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or not shutil.which("cc"), reason="needs glibc and cc")
-def test_requests_for_memory_that_are_refused(tmp_path):
+def test_requests_for_memory_that_are_refused(tmp_path, amount):
     total = amount(50, 400)
     library = tmp_path / "failing.so"
     source = Path(__file__).with_name("failing.c")

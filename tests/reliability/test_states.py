@@ -7,9 +7,7 @@ import subprocess
 import sys
 import threading
 
-import pytest
-
-from tests.reliability.figures import amount, environment, report
+from tests.reliability.figures import environment, report
 
 # Seconds without a word after which a child counts as hanging: a seed takes hundredths.
 PATIENCE = 120
@@ -81,8 +79,8 @@ def others(found, *expected):
     return sum(strange.values())
 
 
-@pytest.mark.parametrize("count", [amount(200, 20_000)])
-def test_mutated_state_files(count):
+def test_mutated_state_files(amount):
+    count = amount(200, 20_000)
     found = tried("mutated", count)
     assert found["refused"] > count // 2
     report(
@@ -96,8 +94,8 @@ def test_mutated_state_files(count):
     )
 
 
-@pytest.mark.parametrize("count", [amount(150, 5_000)])
-def test_crafted_state_files(count):
+def test_crafted_state_files(amount):
+    count = amount(150, 5_000)
     found = tried("crafted", count)
     used = found["used"] + found["used with a clean error"]
     assert found["refused"] > count // 4 and used > count // 8

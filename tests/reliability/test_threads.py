@@ -14,7 +14,7 @@ import numpy as np
 
 import fastsketch as fs
 from tests.helpers import sparse_rows
-from tests.reliability.figures import amount, environment, report
+from tests.reliability.figures import environment, report
 from tests.reliability.zoo import SPECIMENS, Specimen
 
 THREADS = 4
@@ -226,7 +226,7 @@ def in_children(names, seconds):
     return found, crashed, hung
 
 
-def test_threads_on_one_model():
+def test_threads_on_one_model(amount):
     seconds = amount(0.03, 1.0)
     found, crashed, hung = in_children([specimen.name for specimen in TRIED], seconds)
     totals = {

@@ -22,6 +22,7 @@ def matrix(s):
     return b.T @ b - (s.shrinkage * v.T @ v if s.method == "cfd" else 0.0)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("decay", [1.0, 0.99])
 @pytest.mark.parametrize("n", [1, 5, 19, 20, 21, 100, 500])

@@ -41,6 +41,7 @@ def weights_of(rng, n, *, weighted, decay):
     return given, (np.ones(n) if given is None else given).astype(LONG) * LONG(decay) ** np.arange(n - 1, -1, -1)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("as_csr", [False, True])
 @pytest.mark.parametrize("decay", [1.0, 0.99])
 @pytest.mark.parametrize("weighted", [False, True])

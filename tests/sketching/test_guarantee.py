@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fastsketch as fs
-from tests.helpers import DTYPES, KINDS, METHODS, error_interval, stream, tol
+from tests.helpers import DTYPES, KINDS, METHODS, error_interval, some, stream, tol
 
 
 def parameters(method):
@@ -36,7 +36,7 @@ def check(rows, sketch):
 
 
 # 1237: a merge of float32 rows of rank 3, whose reduction to tridiagonal form meets columns that are all rounding
-@pytest.mark.parametrize("case", [*range(500), 1237])
+@pytest.mark.parametrize("case", some([1237, *range(500)], 241))
 def test_five_hundred_streams(case):
     rng = np.random.default_rng(case)
     kind = KINDS[case % len(KINDS)]
@@ -173,7 +173,6 @@ def test_centring_is_exact_through_merges(method, kind, dtype):
     assert np.isclose(merged.squared_norm, (truth**2).sum(), rtol=100 * np.finfo(dtype).eps)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(2, 9),

@@ -10,7 +10,7 @@ import fastsketch as fs
 from fastsketch.reference import second_pass
 from fastsketch.sketching import SecondPass
 from fastsketch.sources import _source
-from tests.helpers import DTYPES, KINDS, error_interval, stream, tol
+from tests.helpers import DTYPES, KINDS, error_interval, some, stream, tol
 
 ALL = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")
 
@@ -43,7 +43,7 @@ def check(rows, sketch):
     return exact, spectrum, top
 
 
-@pytest.mark.parametrize("case", range(240))
+@pytest.mark.parametrize("case", some(range(240), 96))
 def test_random_streams(case):
     rng = np.random.default_rng(case)
     kind, method, dtype = KINDS[case % len(KINDS)], ALL[(case // 8) % 6], DTYPES[(case // 48) % 2]

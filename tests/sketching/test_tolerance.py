@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -98,7 +98,6 @@ def test_the_tolerance_holds_at_any_moment_and_is_true(case):
     assert (values[:size] <= found.high + slack).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     parts=st.integers(2, 6),
@@ -132,6 +131,7 @@ def test_merges_keep_the_tolerance(seed, parts, tolerance, method, solver, cente
     assert meets(whole.update(pieces[0]))
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["gram", "svd", "csr", "exact", "auto"])
 @pytest.mark.parametrize("center", [False, True])

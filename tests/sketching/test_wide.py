@@ -68,6 +68,7 @@ def test_shrinks_of_a_block_each(n, method, dtype):
     assert abs(s.shrinkage - delta) <= shrinks * tol(dtype, top)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("decay", [1.0, 0.999])
 @pytest.mark.parametrize("method", METHODS)

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fastsketch._kernels.io import table as kernel
@@ -36,7 +36,6 @@ def opened(tmp_path, text, **options):
     return open_rows(path, **options)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_as_python_reads_it(tmp_path_factory, data):
     width = data.draw(st.integers(1, 5), "width")
