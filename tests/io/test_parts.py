@@ -1,5 +1,6 @@
 """Blocks of svmlight text, parsed in parts: the same arrays and the same error whatever the parts and the threads."""
 
+import gzip
 import threading
 import tracemalloc
 
@@ -139,3 +140,10 @@ def test_pieces_of_whole_lines(tmp_path):
         assert b"".join(text for text, _ in pieces) == b"\n".join(lines) + b"\n"
         assert all(text.endswith(b"\n") for text, _ in pieces)
         assert all(room <= max(block_bytes, 2 * len(text)) + 1 for text, room in pieces)
+
+
+def test_as_many_bytes_as_are_asked_for_wherever_a_stream_ends(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"abc") + gzip.compress(b"defghij"))
+    with InputFile(path) as file:
+        assert [file.read(4) for _ in range(4)] == [b"abcd", b"efgh", b"ij", b""]

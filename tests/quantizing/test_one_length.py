@@ -41,6 +41,16 @@ def test_products_find_what_distances_find(rows, encoder):
     assert np.abs(by["cosine"][0] - true).mean() < 0.1
 
 
+@pytest.mark.parametrize(("metric", "larger"), [("inner_product", 64), ("cosine", 1)])
+def test_the_unit_of_the_rows_moves_products_alone(rows, encoder, metric, larger):
+    scaled, codes = fs.SketchQuantizer(16).update(64 * rows).encoder(), encoder.encode(rows)
+    assert np.array_equal(scaled.encode(64 * rows), codes)
+    values, found = encoder.search(rows[:20], codes, metric=metric)
+    again = scaled.search(rows[:20], codes, metric=metric)
+    assert np.array_equal(again[1], found)
+    np.testing.assert_allclose(again[0], larger * values, rtol=1e-5)
+
+
 @pytest.mark.parametrize("metric", ["inner_product", "cosine"])
 def test_a_query_of_zero_is_as_far_from_all(rows, encoder, metric):
     queries = rows[:4].copy()

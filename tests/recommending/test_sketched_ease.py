@@ -154,6 +154,15 @@ def test_users_held_out_are_a_uniform_sample():
     assert abs(np.corrcoef(mine.astype(float), theirs.astype(float))[0, 1]) < 0.2
 
 
+def test_users_of_a_large_batch_are_held_out_as_in_small_ones():
+    rows = users(n=10_000)
+    batches = (rows[start : start + 1000] for start in range(0, 10_000, 1000))
+    at_once, one_by_one = fs.SketchedEASE(8).update(rows), fs.SketchedEASE(8)
+    for batch in batches:
+        one_by_one.update(batch)
+    assert same_state(at_once, one_by_one)
+
+
 # -- the ridge -----------------------------------------------------------------------------------------------------
 def test_the_ridge_is_chosen_on_users_held_out():
     rows = users(n=1000)

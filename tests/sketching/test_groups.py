@@ -147,6 +147,23 @@ def test_many_new_groups_at_once_when_rows_go_to_disk(monkeypatch):
     assert len(groups) == 4001 and groups[4000].to_bytes() == alone(rows[-1:]).to_bytes()
 
 
+@pytest.mark.parametrize("n_groups", [1 << 16, (1 << 16) + 8, 1 << 17])
+def test_more_groups_than_short_integers(n_groups):
+    last = np.tile([7, n_groups - 1], 40)  # of which 16 bits are the same
+    keys = np.append(np.arange(n_groups), last)
+    rows = np.random.default_rng(4).standard_normal((len(keys), 2))
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    for key in (7, n_groups - 1):
+        assert groups[key].to_bytes() == alone(rows[keys == key]).to_bytes()
+
+
+def test_rows_of_one_column(tmp_path):
+    rows, keys = rows_and_keys(300, 1)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
+    groups.save(tmp_path / "g.fsk")
+    assert_bits(fs.load(tmp_path / "g.fsk"), rows, keys)
+
+
 def test_sparse_rows():
     rows, keys = rows_and_keys(900)
     rows[np.random.default_rng(1).random(rows.shape) < 0.8] = 0

@@ -137,6 +137,15 @@ def test_everything_agrees_with_the_dense_matrix(setting, dtype):
     assert k == 30 or np.isclose(ours.noise_variance_, values[k:].mean(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+def test_scores_do_not_depend_on_the_unit_of_the_rows(solver, unit):
+    ours, scaled = (SketchedCovariance(8, solver=solver).fit(rows) for rows in (X, unit * X))
+    assert ours.leverage(X).min() > 0 and np.allclose(scaled.leverage(unit * X), ours.leverage(X), rtol=1e-6)
+    assert np.allclose(scaled.mahalanobis(unit * X), ours.mahalanobis(X), rtol=1e-6)
+    assert np.allclose(scaled.projection_distance(unit * X) / unit, ours.projection_distance(X), rtol=1e-4, atol=1e-9)
+
+
 @pytest.mark.parametrize("setting", [setting for setting in SETTINGS if "solver" not in setting], ids=str)
 def test_the_bound_is_shrinkage_and_what_a_sketch_does_not_know(setting):
     ours = SketchedCovariance(solver="gram", **setting).fit(X)

@@ -244,6 +244,19 @@ def test_folders_are_read_in_the_order_of_names_and_without_hidden_files(tmp_pat
     assert source.where(len(ROWS) + 1).endswith("9.npy, row 1")
 
 
+@pytest.mark.parametrize("block", [0, 1, 17, 31])
+def test_a_large_file_that_was_written_to_is_another_whatever_its_time_says(tmp_path, block):
+    """One block of each of 32 stretches is looked at."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((40_000, 10)))
+    before, about = open_rows(path).identity(), path.stat()
+    with path.open("r+b") as file:
+        file.seek((about.st_size - (32 << 10)) * block // 31 + 1000)
+        file.write(b"\1")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert open_rows(path).identity() != before
+
+
 def test_rows_of_several_texts_are_placed_once_they_have_been_read(tmp_path):
     for name, n in (("a.csv", 3), ("b.csv", 4)):
         (tmp_path / name).write_text("x,y\n" + "1,2\n" * n)
