@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from fastsketch.cli._flags import as_column
 from fastsketch.sources import Source, open_rows
 
 # (arguments of update, rows in them, position in the source)
@@ -52,21 +53,23 @@ class Reader(Protocol):
         ...
 
 
-def as_column(text: str) -> str | int:
-    """A column by its name or, if that is a whole number, by its position."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def dialect_of(args: Namespace) -> dict[str, Any]:
+    """How tables of text are written, among the arguments."""
+    return {"header": args.header, "separator": args.separator, "decimal": args.decimal or "."}
+
+
+def columns_of(args: Namespace) -> list[str | int] | None:
+    """The columns that --columns names."""
+    return None if args.columns is None else [as_column(name) for name in args.columns]
 
 
 def how_read(args: Namespace, n_features: int | None) -> dict[str, Any]:
     """The options of open_rows among the arguments."""
     return {
-        "columns": None if args.columns is None else [as_column(name) for name in args.columns.split(",")],
+        "columns": "numeric" if args.columns == ["numeric"] else columns_of(args),
         "fill": args.fill,
         "key": args.key,
-        "header": args.header,
+        **dialect_of(args),
         "n_features": n_features,
         "zero_based": args.zero_based,
     }

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastsketch.io._input import DECOMPRESSORS
+from fastsketch.io._table import Dialect
 from fastsketch.sources._source import Source
 
 
@@ -22,11 +23,12 @@ class Options:
     """Arguments of open_rows that a format may look at."""
 
     columns: tuple[str | int, ...] | None = None
+    numeric: bool = False  # all columns that hold numbers, in place of `columns`
     dtype: np.dtype[Any] | None = None
     n_features: int | None = None
     zero_based: bool = False
     key: str | None = None
-    header: bool | None = None
+    dialect: Dialect = Dialect()
     beside: str | int | None = None  # see _beside.py
 
 
