@@ -10,6 +10,7 @@ from typing import Any, cast
 from fastsketch.io._input import InputFile, SourceError
 from fastsketch.io._table import Cells, Dialect, Row, text_cells
 from fastsketch.sources._foreign import damaged, needs
+from fastsketch.sources._formats import refuse_lazy
 from fastsketch.sources._parquet import index_columns
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
@@ -40,6 +41,7 @@ def open_cells(table: Any, dialect: Dialect, *, wanted: int = 1) -> Generator[Ce
         For a file that takes pyarrow, which is not there.
     """
     if not isinstance(table, str | PathLike):
+        refuse_lazy(table)
         slices = (rows_of(table, start, ROWS_AT_A_TIME) for start in range(0, len(table), ROWS_AT_A_TIME))
         yield _typed_cells(f"the {type(table).__name__}", names_of(table), slices, len(table), wanted)
         return

@@ -15,6 +15,7 @@ from fastsketch.features._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.features._events import ColumnNames, places_of, read_events
 from fastsketch.io._input import SourceError
 from fastsketch.io._table import Dialect
+from fastsketch.sources._formats import refuse_lazy
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
@@ -36,6 +37,7 @@ def is_frame(table: Any) -> bool:
     """Whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
+    refuse_lazy(table)
     named = hasattr(table, "columns") or hasattr(table, "column_names")
     return (named and hasattr(table, "__getitem__")) or (hasattr(table, "__arrow_c_stream__") and not _is_column(table))
 

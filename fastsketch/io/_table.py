@@ -178,7 +178,7 @@ def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int 
     """
     lines = _lines(file)
     first = list(islice(lines, DECIDING_LINES))
-    separator = dialect.separator or separator_of(str(file.path), first)
+    separator = dialect.separator or separator_of(str(file.path), first, dialect.decimal)
     rows = _split(file, chain(first, lines), separator)
     return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
 
@@ -224,18 +224,18 @@ def _no_text(path: Path, line: int, why: str) -> SourceError:
     return SourceError(f"{path} is not text: line {line} {why} (iconv -t UTF-8 makes such text of other encodings)")
 
 
-def separator_of(name: str, lines: Sequence[tuple[int, str]]) -> str:
+def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = ".") -> str:
     """Return what divides the columns of these lines: tabs, semicolons or commas.
 
-    Where the first line holds semicolons and commas, it is the one that divides all lines into as many columns: else
-    SourceError.
+    Where the first line holds semicolons and commas, it is semicolons if commas stand in numbers, or the one that
+    divides all lines into as many columns: else SourceError.
     """
     plain = [re.sub(r'"[^"]*"', "", line) for _, line in lines]
     if not plain or "\t" in plain[0]:
         return "\t" if plain else ","
     if ";" not in plain[0] or "," not in plain[0]:
         return ";" if ";" in plain[0] else ","
-    even = [mark for mark in ";," if len({line.count(mark) for line in plain}) == 1]
+    even = [mark for mark in (";" if decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1]
     if len(even) != 1:
         raise SourceError(
             f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --separator ';' or "

@@ -100,6 +100,7 @@ BY_KIND: list[tuple[Test, str]] = [
 # What holds rows, and is none: (whether it is one, what to give in its place).
 INSTEAD: list[tuple[Test, str]] = [
     (known_as("polars", "LazyFrame"), "collect() it, or name the files"),
+    (known_as("pyarrow", "Dataset"), "take its to_table(), or name the files"),
     (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
     (known_as("dask_expr", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
     (known_as("h5py", "Group", "File"), "take a data set of it, x[key], or name the file and its key"),
@@ -123,9 +124,11 @@ def of_file(path: Path) -> str:
     return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
 
 
-def instead_of(x: Any) -> str | None:
-    """What to give in the place of an object that has no rows by itself; None if nobody knows."""
-    return next((advice for test, advice in INSTEAD if test(x)), None)
+def refuse_lazy(x: Any) -> None:
+    """Raise TypeError for an object that stands for rows and has none by itself, with what to give in its place."""
+    for test, advice in INSTEAD:
+        if test(x):
+            raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
 
 
 def of_object(x: Any) -> str | None:

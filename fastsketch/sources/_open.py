@@ -169,8 +169,7 @@ def _is_one(item: Any) -> bool:
 
 
 def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
-    if (advice := _formats.instead_of(x)) is not None:
-        raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
+    _formats.refuse_lazy(x)
     if (name := _formats.of_object(x)) is not None:
         return _formats.function(name)(x, options)
     if isinstance(x, np.memmap):

@@ -108,7 +108,7 @@ class TableText(TextSource):
                 lines.append((number, text))
         if not lines:
             raise SourceError(f"{self.name} holds no rows")
-        separator = dialect.separator or separator_of(self.name, lines)
+        separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)
         rows: list[Row] = []
         for number, text in lines:
             try:

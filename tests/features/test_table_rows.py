@@ -3,6 +3,7 @@
 import gzip
 import io
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,3 +231,23 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="start_row must be at least 0"):
         next(table(tmp_path).chunks(-1))
     assert np.array_equal(next(table(tmp_path, label="n", numeric=["n"], text="n,a\n1,2\n").chunks())[1], [1.0])
+
+
+def test_a_file_is_closed_where_it_is_refused(tmp_path):
+    """It stayed open for as long as somebody held the error."""
+    path, folder = tmp_path / "t.csv", Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc")
+    path.write_text("a,b\n1,x\n2,y\n")
+    for call in (lambda: TableRows(path, label="c"), lambda: TableRows(path, label="a", ignore=["b"])):
+        with pytest.raises(SourceError) as held:
+            call()
+        assert held.value and str(path) not in {str(link.resolve()) for link in folder.iterdir()}
+
+
+def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
+    caplog.set_level("INFO", "fastsketch")
+    table(tmp_path, "id,x,y\n" + "".join(f"{1000 + k},{k % 3},1\n" for k in range(40)), label="y")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/t.csv: column 'id' holds another whole number in every row, and is read as numbers"
+    ]

@@ -152,7 +152,7 @@ def test_headers(rows, told):
 @pytest.mark.parametrize(
     ("text", "dialect", "lines"),
     [
-        ("a;b;1,5\nc;d;2\n", {"decimal": ","}, [("a", "b", 1.5), ("c", "d", 2.0)]),
+        ("a;b;1,5\nc;d;2,5\n", {"decimal": ","}, [("a", "b", 1.5), ("c", "d", 2.5)]),
         ("Preis, netto;b;c\na;b;1\n", {}, [("a", "b", 1.0)]),
         ("a, b;x;1\nc;d;2\n", {}, [("a, b", "x", 1.0), ("c", "d", 2.0)]),
         ("a|b|1\n", {"separator": "|"}, [("a", "b", 1.0)]),

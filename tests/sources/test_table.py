@@ -3,6 +3,7 @@
 import csv
 import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -166,3 +167,53 @@ def test_a_line_of_tabs_is_a_row_of_missing_numbers(tmp_path):
         list(open_rows(tmp_path / "a.tsv", header=False, columns=[0]))
     with pytest.raises(SourceError, match=r"a\.tsv, line 7: column 2: 'x'"):
         list(open_rows(tmp_path / "a.tsv", header=False, fill=0))
+
+
+COMMA = {"decimal": ","}
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "options", "rows"),
+    [
+        ("a;b\n1,5;-2\n,5;1e-3\n", {"decimal": ","}, [[1.5, -2], [0.5, 0.001]]),
+        ('a,b\n"1,5",3\n" 2,25 ","x"\n', {"decimal": ",", "columns": ["a"]}, [[1.5], [2.25]]),
+        ("a|b\n1|2\n", {"separator": "|"}, [[1, 2]]),
+        ("1 2\n 3   4\n", {"separator": " "}, [[1, 2], [3, 4]]),
+        # what needs a full conversion, and what has another separator in its names
+        (
+            "a;b\n0,1000000000000000055511151231257827;1,7976931348623157e308\n",
+            {"decimal": ","},
+            [[0.1, 1.7976931348623157e308]],
+        ),
+        ("Preis, netto;b\n1;2\n", {}, [[1, 2]]),
+        # all columns of numbers
+        ("id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", {"columns": "numeric", "fill": 0}, [[1, 0], [0, 3]]),
+        ("1;2,5;x\n", {"columns": "numeric", "decimal": ",", "header": False}, [[1, 2.5]]),
+    ],
+)
+def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", least)
+    source = opened(tmp_path, text, **options)
+    assert np.array_equal(all_rows(source), rows)
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
+
+
+def test_points_and_commas_are_not_mixed(tmp_path):
+    for text, message in (
+        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point"),
+        ("a,b\n1,5,2\n", "more than 2 columns"),
+    ):
+        with pytest.raises(SourceError, match=f"line 2: .*{message}"):
+            list(opened(tmp_path, text, decimal=","))
+    with pytest.raises(SourceError, match="has no column of numbers"):
+        opened(tmp_path, "a,b\nx,y\n", columns="numeric")
+    for options, message in (({"separator": "1"}, "separator must be"), ({"decimal": "x"}, "decimal must be")):
+        with pytest.raises(ValueError, match=message):
+            opened(tmp_path, "1,2\n", **options)
+
+
+def test_a_stream_knows_its_first_two_lines(monkeypatch):
+    for text, rows in (("a,b\n1,2\n", [[1, 2]]), ("1,2\n3,4\n", [[1, 2], [3, 4]])):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert np.array_equal(all_rows(open_rows("-")), rows)
